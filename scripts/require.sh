@@ -1,0 +1,65 @@
+# shellcheck shell=sh
+# Sourced by ./run and ./test. `require build` or `require build test` sees to it that what these stages need is there:
+# with root or passwordless sudo it installs the Debian packages that are missing, otherwise it names them and stops.
+# Nothing is installed, and no package manager is asked, when all is present.
+
+# stage  what is looked for          the packages that bring it
+needs() {
+    cat <<'END'
+build    command cc                  gcc
+build    header stdlib.h             libc6-dev
+build    command cmake               cmake
+build    command ninja               ninja-build
+build    command pkg-config          pkg-config
+build    header dnnl.h               libdnnl-dev
+build    header jansson.h            libjansson-dev
+build    header yaml.h               libyaml-dev
+build    header png.h                libpng-dev
+build    header stdio.h,jpeglib.h    libjpeg-dev
+build    header zlib.h               zlib1g-dev
+test     header cmocka.h             libcmocka-dev
+END
+}
+
+has_command() {
+    command -v "$1" >/dev/null
+}
+
+has_header() {
+    case $1 in
+        cmocka.h) set -- stdarg.h,stddef.h,stdint.h,setjmp.h,cmocka.h ;;
+    esac
+    echo "$1" | tr , '\n' | sed 's/.*/#include <&>/' | cc -E -x c - >/dev/null 2>&1
+}
+
+# The packages of the named stages whose probe fails, on one line.
+missing_packages() {
+    needs | while read -r stage kind name package; do
+        case " $* " in
+            *" $stage "*) "has_$kind" "$name" || printf '%s ' "$package" ;;
+        esac
+    done
+}
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+require() {
+    packages=$(missing_packages "$@")
+    [ -n "$packages" ] || return 0
+    if ! has_command apt-get || ! as_root true 2>/dev/null; then
+        echo "$0: packages are missing, and this account may not install them. Ask an administrator for:" >&2
+        echo "    apt-get install $packages" >&2
+        exit 1
+    fi
+    echo "Installing $packages"
+    as_root apt-get -qq update
+    # $packages is a list of words.
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $packages >/dev/null
+}

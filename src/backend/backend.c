@@ -1,0 +1,55 @@
+#include "backend/backend.h"
+#include "base/log.h"
+#include "base/random.h"
+
+#include <string.h>
+
+extern const struct ls_backend ls_backend_onednn, ls_backend_ref;
+
+/* The one list of backends, the preferred first. */
+const struct ls_backend *const ls_backends[] = {
+    &ls_backend_onednn,
+    &ls_backend_ref,
+    NULL,
+};
+
+const struct ls_backend *ls_backend_find(const char *name)
+{
+    for (int i = 0; ls_backends[i]; i++)
+        if (strcmp(name, "auto") == 0 || strcmp(ls_backends[i]->name, name) == 0)
+            return ls_backends[i];
+    return NULL;
+}
+
+/* Streams are numbered by the parameter's place among the parameters, so that a run's start depends on the seed and
+ * the model alone. */
+enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_program *p, const struct ls_graph *g,
+                                      uint64_t seed)
+{
+    enum ls_status st = LS_OK;
+    uint64_t number = 0;
+    for (int t = 0; t < g->n_tensors && st == LS_OK; t++) {
+        const struct ls_tensor *tensor = &g->tensors[t];
+        if (tensor->role != LS_ROLE_PARAM && tensor->role != LS_ROLE_STATE)
+            continue;
+        int64_t count = ls_shape_count(&tensor->shape);
+        float *values = ls_alloc((size_t)count, sizeof *values);
+        if (!values)
+            return LS_FAILED;
+        uint64_t stream = ls_random_stream(LS_RANDOM_INIT, number++, 0, 0);
+        switch (tensor->init.kind) {
+        case LS_INIT_UNIFORM:
+            ls_random_fill_uniform(seed, stream, -tensor->init.value, tensor->init.value, count, values);
+            break;
+        case LS_INIT_NORMAL:
+            ls_random_fill_normal(seed, stream, tensor->init.value, count, values);
+            break;
+        default:
+            for (int64_t i = 0; i < count; i++)
+                values[i] = tensor->init.value;
+        }
+        st = b->write(p, t, values);
+        ls_free(values);
+    }
+    return st;
+}

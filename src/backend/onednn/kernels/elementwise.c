@@ -1,0 +1,132 @@
+/* Activations, sums, dropout, and the optimizer's update: one read of each operand, one write. */
+#include "backend/onednn/kernels/kernels.h"
+#include "backend/onednn/kernels/simd.h"
+#include "backend/onednn/kernels/table.h"
+#include "base/random.h"
+
+/* Below this many elements a parallel region costs more than it saves. */
+enum { ALONE = 16384 };
+
+/* Stored tensors are whole blocks long (their memory is rounded up to LS_ALIGN), so loops go by blocks. */
+INLINE int64_t blocks_of(int64_t count)
+{
+    return (count + B - 1) / B;
+}
+
+static void act_forward(enum ls_act act, const void *x, void *y, int64_t count)
+{
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < blocks_of(count); i++)
+        store((E *)y + i * B, activate(act, load((const E *)x + i * B)));
+}
+
+static void act_backward(enum ls_act act, const void *dy, const void *y, void *dx, int64_t count)
+{
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < blocks_of(count); i++)
+        store((E *)dx + i * B, pass_back(act, load((const E *)y + i * B), load((const E *)dy + i * B)));
+}
+
+static void add(enum ls_act act, const void *a, const void *b, void *y, int64_t count)
+{
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < blocks_of(count); i++)
+        store((E *)y + i * B, activate(act, load((const E *)a + i * B) + load((const E *)b + i * B)));
+}
+
+INLINE float kept(uint64_t seed, uint64_t stream, int64_t i, float p)
+{
+    uint32_t r[4];
+    ls_philox(seed, stream, (uint64_t)i / 4, r);
+    return ls_uniform(r[i % 4]) >= p ? 1.0f / (1.0f - p) : 0.0f;
+}
+
+/* The choice for an element depends on its logical number, not on where it is stored. */
+static void dropout(const struct ls_shape *s, bool blocked, float p, uint64_t seed, uint64_t stream, const void *x,
+                    void *y)
+{
+    if (!blocked) {
+        int64_t count = ls_shape_count(s);
+        float scale = 1.0f / (1.0f - p);
+#pragma omp parallel for schedule(static) if (count > ALONE)
+        for (int64_t four = 0; four < (count + 3) / 4; four++) {
+            uint32_t r[4];
+            ls_philox(seed, stream, (uint64_t)four, r);
+            for (int64_t i = four * 4, k = 0; k < 4 && i < count; i++, k++)
+                put((E *)y + i, ls_uniform(r[k]) >= p ? get((const E *)x + i) * scale : 0.0f);
+        }
+        return;
+    }
+    int64_t channels = s->dim[1], area = s->dim[2] * s->dim[3], blocks = (channels + B - 1) / B;
+#pragma omp parallel for schedule(static)
+    for (int64_t plane = 0; plane < s->dim[0] * blocks; plane++) {
+        int64_t n = plane / blocks, first = plane % blocks * B;
+        for (int64_t i = 0; i < area; i++)
+            for (int64_t l = 0; l < B; l++) {
+                int64_t at = (plane * area + i) * B + l, logical = (n * channels + first + l) * area + i;
+                float x1 = first + l < channels ? get((const E *)x + at) : 0.0f;
+                put((E *)y + at, first + l < channels ? x1 * kept(seed, stream, logical, p) : 0.0f);
+            }
+    }
+}
+
+/* One parameter, or a vector of them. T is float or vf. */
+#define SGD_STEP(T, W, G, M)                                                                                \
+    do {                                                                                                    \
+        T grad_ = (G) + s->decay * (W);                                                                     \
+        if (s->m) {                                                                                         \
+            (M) = s->momentum * (M) + grad_;                                                                \
+            grad_ = s->nesterov ? grad_ + s->momentum * (M) : (M);                                          \
+        }                                                                                                   \
+        (W) -= s->lr * grad_;                                                                               \
+    } while (0)
+
+static void sgd(const struct ls_sgd *s)
+{
+    int64_t whole = s->count / B;
+#pragma omp parallel for schedule(static) if (s->count > ALONE)
+    for (int64_t i = 0; i < whole; i++) {
+        vf w = vloadf(s->w + i * B), g = vloadf(s->g + i * B), m = s->m ? vloadf(s->m + i * B) : g;
+        SGD_STEP(vf, w, g, m);
+        vstoref(s->w + i * B, w);
+        if (s->m)
+            vstoref(s->m + i * B, m);
+    }
+    for (int64_t i = whole * B; i < s->count; i++) {
+        float unused = 0, *m = s->m ? s->m + i : &unused;
+        SGD_STEP(float, s->w[i], s->g[i], *m);
+    }
+}
+
+static double norm2(const float *x, int64_t count)
+{
+    enum { PARTS = 16 };
+    double part[PARTS], sum = 0;
+    int64_t whole = count / B;
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int p = 0; p < PARTS; p++) {
+        vd total = {0};
+        for (int64_t i = whole * p / PARTS; i < whole * (p + 1) / PARTS; i++) {
+            vf v = vloadf(x + i * B);
+            total += __builtin_convertvector(v * v, vd);
+        }
+        part[p] = 0;
+        for (int l = 0; l < B; l++)
+            part[p] += total[l];
+    }
+    for (int p = 0; p < PARTS; p++)
+        sum += part[p];
+    for (int64_t i = whole * B; i < count; i++)
+        sum += (double)x[i] * (double)x[i];
+    return sum;
+}
+
+void LS_KERNEL_NAME(fill_elementwise)(struct ls_kernels *k)
+{
+    k->act = act_forward;
+    k->act_bwd = act_backward;
+    k->add = add;
+    k->dropout = dropout;
+    k->sgd = sgd;
+    k->norm2 = norm2;
+}

@@ -1,0 +1,127 @@
+/* Lockstep's own compute loops for what oneDNN lacks or does in too many passes over memory. Every file of this
+ * folder is compiled once for each instruction set and activation type; the table says which functions belong
+ * together, and ls_kernels_pick fills it with the best this processor runs.
+ *
+ * Activations are blocked: [n][channel block][row][column][B channels], B = table->block (16 with AVX-512, else 8),
+ * which is oneDNN's nChw16c / nChw8c. Channels beyond C in the last block hold zeros, and every kernel keeps them so.
+ * Per-channel vectors (scale, mean ...) have room for whole blocks, zero beyond C.
+ *
+ *   K1  Results do not depend on the number of threads: work is cut into parts by shape alone, and partial sums are
+ *       added in the order of the parts.
+ *   K2  Samples at or beyond `valid` neither enter a statistic nor receive a gradient. */
+#ifndef LS_BACKEND_ONEDNN_KERNELS_H
+#define LS_BACKEND_ONEDNN_KERNELS_H
+
+#include "graph/graph.h"
+
+/* One dimension of a window: for output o the input range [from[o], to[o]) inside the image, origin[o] the unclipped
+ * start; for input i the outputs first[i] .. last[i] whose windows hold it; share[o] = 1 / window length. */
+struct ls_axis {
+    int64_t in, out, kernel;
+    int32_t *from, *to, *origin, *first, *last; /* owned */
+    float *share;                               /* owned */
+};
+enum ls_status ls_axis_window(struct ls_axis *a, int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
+                              int64_t pad_end, bool include_pad);
+enum ls_status ls_axis_adaptive(struct ls_axis *a, int64_t in, int64_t out);
+void ls_axis_release(struct ls_axis *a);
+
+/* Geometry of a blocked map and the window over it (axes NULL: none). */
+struct ls_map {
+    int64_t n, valid, blocks, h, w;
+    const struct ls_axis *y, *x;
+};
+
+struct ls_bn {
+    struct ls_map map; /* of x; axes set when a max pooling follows */
+    int64_t channels;
+    enum ls_act act;
+    float eps;
+    const void *x, *residual;
+    const float *gamma, *beta;
+    float *mean, *rstd; /* training: results; inference: running mean and variance, read only */
+    float *stat;        /* training: 2 x channels, times stat_weight */
+    float stat_weight;
+    void *y;
+    uint8_t *index;
+    double *partial; /* scratch of ls_bn_scratch bytes */
+};
+
+struct ls_bn_bwd {
+    struct ls_map map;
+    int64_t channels;
+    enum ls_act act;
+    const void *dy, *dy2, *x, *y; /* y: output, only with a residual and an activation */
+    const uint8_t *index;
+    const float *gamma, *beta, *mean, *rstd;
+    void *dx, *dresidual;
+    float *dgamma, *dbeta;
+    double *partial;
+};
+/* Partial sums for each channel block, whatever the number of threads (K1). */
+enum { LS_BN_PARTS = 16 };
+static inline size_t ls_bn_scratch(int64_t blocks)
+{
+    return (size_t)blocks * LS_BN_PARTS * 2 * 16 * sizeof(double);
+}
+
+struct ls_sgd {
+    float *w, *m; /* m NULL: no momentum */
+    const float *g;
+    int64_t count;
+    float lr, momentum, decay;
+    bool nesterov;
+};
+
+struct ls_loss {
+    int64_t n, classes;
+    const void *scores; /* logits, or for bwd: probabilities / outputs */
+    const int32_t *label;
+    float *loss, smoothing, scale;
+    int32_t *rank;
+    void *out; /* probabilities, or for bwd the gradient */
+};
+
+struct ls_kernels {
+    const char *isa;
+    int block;
+    enum ls_dtype dtype;
+    void (*bn_train)(const struct ls_bn *);
+    void (*bn_infer)(const struct ls_bn *);
+    void (*bn_bwd)(const struct ls_bn_bwd *);
+    void (*maxpool)(const struct ls_map *, enum ls_act, const void *x, void *y, uint8_t *index);
+    void (*maxpool_bwd)(const struct ls_map *, enum ls_act, const void *dy, const uint8_t *index, const void *y,
+                        void *dx);
+    void (*avgpool)(const struct ls_map *, const void *x, void *y);
+    void (*avgpool_bwd)(const struct ls_map *, const void *dy, void *dx);
+    /* Elementwise over count stored elements, padding included. */
+    void (*act)(enum ls_act, const void *x, void *y, int64_t count);
+    void (*act_bwd)(enum ls_act, const void *dy, const void *y, void *dx, int64_t count);
+    void (*add)(enum ls_act, const void *a, const void *b, void *y, int64_t count);
+    /* shape: logical; blocked: 4-d stored blocked, else plain rows. */
+    void (*dropout)(const struct ls_shape *shape, bool blocked, float p, uint64_t seed, uint64_t stream, const void *x,
+                    void *y);
+    void (*lrn)(const struct ls_map *, int64_t channels, int64_t size, float alpha, float beta, float k, const void *x,
+                void *y);
+    void (*lrn_bwd)(const struct ls_map *, int64_t channels, int64_t size, float alpha, float beta, float k,
+                    const void *dy, const void *x, void *dx);
+    /* Channels [from, from + channels) of a map into channels [to, ...) of another; whole = zero the rest of the last
+     * block written. */
+    void (*copy_channels)(const struct ls_map *, const void *x, int64_t from, void *y, int64_t y_blocks, int64_t to,
+                          int64_t channels);
+    /* (N, C, H, W) blocked <-> (N, C*H*W) rows. */
+    void (*flatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
+    void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
+    void (*softmax)(const struct ls_loss *);
+    void (*softmax_bwd)(const struct ls_loss *);
+    void (*l2)(const struct ls_loss *);
+    void (*l2_bwd)(const struct ls_loss *);
+    void (*sgd)(const struct ls_sgd *);
+    /* Sums of squares, in parts (K1). */
+    double (*norm2)(const float *x, int64_t count);
+};
+
+/* The best table for this processor and activation type; isa NULL, or a name to force one. False: there is none. */
+bool ls_kernels_pick(enum ls_dtype dtype, const char *isa, struct ls_kernels *k);
+
+#endif

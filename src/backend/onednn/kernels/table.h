@@ -1,0 +1,21 @@
+/* How the files of one (instruction set, activation type) find each other: each fills its part of the table. */
+#ifndef LS_KERNELS_TABLE_H
+#define LS_KERNELS_TABLE_H
+
+#include "backend/onednn/kernels/kernels.h"
+
+#define LS_KERNEL_PASTE_(a, b, c, d) ls_##a##_##b##_##c##d
+#define LS_KERNEL_PASTE(a, b, c, d) LS_KERNEL_PASTE_(a, b, c, d)
+#if LS_KERNEL_BF16
+#define LS_KERNEL_NAME(what) LS_KERNEL_PASTE(what, LS_KERNEL_ISA, bf, 16)
+#else
+#define LS_KERNEL_NAME(what) LS_KERNEL_PASTE(what, LS_KERNEL_ISA, f, 32)
+#endif
+
+void LS_KERNEL_NAME(fill_bn)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_pool)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_elementwise)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_channels)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_loss)(struct ls_kernels *k);
+
+#endif

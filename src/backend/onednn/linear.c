@@ -1,0 +1,338 @@
+/* Convolutions and dense layers: oneDNN primitives in the layout tune.c finds best.
+ *
+ * The weights' layout is decided once, by the forward node of the training program, and kept in the store. For a
+ * convolution it is the one the fastest forward implementation likes, which the others share or reorder from; for a
+ * dense layer, whose weights are most of a network's bytes, the layout with the fastest three passes together. */
+#include "backend/onednn/program.h"
+#include "base/log.h"
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The slots of the operands in each pass: src-like, weights-like, bias-like, dst-like tensors. */
+struct operands {
+    int src, wei, bias, dst;
+};
+
+static enum dnn_pass pass_of(const struct ls_program *p, const struct ls_op *op)
+{
+    if (op == &ls_op_conv_bwd_data || op == &ls_op_dense_bwd_data)
+        return DNN_BWD_DATA;
+    if (op == &ls_op_conv_bwd_weights || op == &ls_op_dense_bwd_weights)
+        return DNN_BWD_WEIGHTS;
+    return p->g->training ? DNN_FORWARD : DNN_INFERENCE;
+}
+
+static struct operands operands_of(const struct ls_node *n, enum dnn_pass pass)
+{
+    switch (pass) {
+    case DNN_BWD_DATA:
+        return (struct operands){n->out[0], n->in[1], LS_NONE, n->in[0]};
+    case DNN_BWD_WEIGHTS:
+        return (struct operands){n->in[1], n->out[0], n->out[1], n->in[0]};
+    default:
+        return (struct operands){n->in[0], n->in[1], n->in[2], n->out[0]};
+    }
+}
+
+static void spec_of(const struct ls_program *p, const struct ls_node *n, const struct operands *o, enum dnn_pass pass,
+                    struct dnn_spec *s)
+{
+    const struct ls_shape *src = tensor_shape(p, o->src), *wei = tensor_shape(p, o->wei), *dst = tensor_shape(p, o->dst);
+    const struct ls_attr *a = &n->attr;
+    bool conv = wei->rank == 4;
+    *s = (struct dnn_spec){.kind = conv ? DNN_CONV : DNN_DENSE,
+                           .pass = pass,
+                           .rank = src->rank,
+                           .bias = o->bias != LS_NONE,
+                           .act = pass == DNN_FORWARD || pass == DNN_INFERENCE ? a->act : LS_ACT_NONE,
+                           .dtype = p->g->act_dtype,
+                           .src_md = &p->places[o->src].md,
+                           .dst_md = &p->places[o->dst].md};
+    memcpy(s->src, src->dim, sizeof s->src);
+    memcpy(s->dst, dst->dim, sizeof s->dst);
+    if (!conv) { /* weights follow the shape of what they multiply: (O, K) or (O, C, H, W) */
+        s->w_rank = src->rank;
+        memcpy(s->wei, src->dim, sizeof src->dim);
+        s->wei[0] = dst->dim[1];
+        return;
+    }
+    s->stride[0] = a->stride_h, s->stride[1] = a->stride_w;
+    s->dilation[0] = a->dilation_h - 1, s->dilation[1] = a->dilation_w - 1;
+    s->pad_l[0] = a->pad_t, s->pad_l[1] = a->pad_l;
+    /* What oneDNN calls right padding must make the sizes come out exactly. */
+    s->pad_r[0] = (dst->dim[2] - 1) * a->stride_h + (wei->dim[2] - 1) * a->dilation_h + 1 - src->dim[2] - a->pad_t;
+    s->pad_r[1] = (dst->dim[3] - 1) * a->stride_w + (wei->dim[3] - 1) * a->dilation_w + 1 - src->dim[3] - a->pad_l;
+    if (a->groups > 1) {
+        s->w_rank = 5;
+        s->wei[0] = a->groups;
+        s->wei[1] = wei->dim[0] / a->groups;
+        memcpy(s->wei + 2, wei->dim + 1, 3 * sizeof *s->wei);
+    } else {
+        s->w_rank = 4;
+        memcpy(s->wei, wei->dim, 4 * sizeof *s->wei);
+    }
+}
+
+/* The layer's cost in a whole training step when its weights are laid out like this. */
+static enum ls_status step_ms(struct ls_program *p, const char *layer, const struct dnn_spec *s, const struct dnn_md *wei,
+                              double *ms)
+{
+    static const enum dnn_pass passes[] = {DNN_FORWARD, DNN_BWD_DATA, DNN_BWD_WEIGHTS};
+    *ms = 0;
+    for (int i = 0; i < 3; i++) {
+        struct dnn_spec pass = *s;
+        struct choice c;
+        pass.pass = passes[i];
+        pass.act = passes[i] == DNN_FORWARD ? s->act : LS_ACT_NONE;
+        LS_TRY(tune_pick(p, layer, &pass, wei, &c));
+        *ms += c.ms;
+        choice_release(&c);
+    }
+    return LS_OK;
+}
+
+static enum ls_status best_dense_layout(struct ls_program *p, const char *layer, const struct dnn_spec *s,
+                                        struct dnn_md *best)
+{
+    static const enum dnn_pass passes[] = {DNN_FORWARD, DNN_BWD_DATA, DNN_BWD_WEIGHTS};
+    double best_ms = 1e30;
+    *best = (struct dnn_md){0};
+    for (int i = 0; i < 3; i++) {
+        struct dnn_spec pass = *s;
+        struct choice c;
+        double ms = 0;
+        pass.pass = passes[i];
+        pass.act = LS_ACT_NONE;
+        LS_TRY(tune_pick(p, layer, &pass, NULL, &c));
+        enum ls_status st = dnn_md_equal(&c.wei, best) ? LS_OK : step_ms(p, layer, s, &c.wei, &ms);
+        if (st == LS_OK && !dnn_md_equal(&c.wei, best) && ms < best_ms) {
+            best_ms = ms;
+            dnn_md_release(best);
+            st = dnn_md_copy(best, &c.wei);
+        }
+        choice_release(&c);
+        LS_TRY(st);
+    }
+    return LS_OK;
+}
+
+/* Decide how the parameter is stored. In bf16 the master weights are f32, laid out as f32 would have them. */
+static enum ls_status place_weights(struct ls_program *p, const struct ls_node *n, int wei, const struct dnn_spec *spec)
+{
+    struct ls_store_entry *entry = ls_store_find(p->store, p->g->tensors[wei].name);
+    if (p->places[wei].placed)
+        return LS_OK;
+    if (entry && entry->layout_bytes == sizeof(struct dnn_md))
+        return place_as(p, wei, (const struct dnn_md *)entry->layout);
+    struct dnn_spec s = *spec;
+    struct dnn_md src = {0}, dst = {0}, chosen = {0};
+    struct choice c = {0};
+    enum ls_status st = LS_OK;
+    if (s.dtype == LS_BF16) {
+        enum dnn_tag tag = p->k.block == 16 ? DNN_BLOCKED_16 : DNN_BLOCKED_8;
+        s.dtype = LS_F32;
+        s.act = LS_ACT_NONE;
+        st = dnn_md_init(&src, s.rank, s.src, LS_F32, p->places[n->in[0]].blocked ? tag : DNN_PLAIN);
+        if (st == LS_OK)
+            st = dnn_md_init(&dst, s.kind == DNN_CONV ? 4 : 2, s.dst, LS_F32, s.kind == DNN_CONV ? tag : DNN_PLAIN);
+        s.src_md = &src;
+        s.dst_md = &dst;
+    }
+    if (st == LS_OK && s.kind == DNN_DENSE && s.pass == DNN_FORWARD && s.dtype == spec->dtype) {
+        st = best_dense_layout(p, n->name, &s, &chosen);
+    } else if (st == LS_OK) {
+        st = tune_pick(p, n->name, &s, NULL, &c);
+        if (st == LS_OK)
+            st = dnn_md_copy(&chosen, &c.wei);
+    }
+    if (st == LS_OK)
+        st = place_as(p, wei, &chosen);
+    choice_release(&c);
+    dnn_md_release(&chosen);
+    dnn_md_release(&src);
+    dnn_md_release(&dst);
+    return st;
+}
+
+/* bf16 primitives read bf16 images: one copy serves every node that reads them. */
+static enum ls_status match_input(struct ls_program *p, int *node, int *src)
+{
+    struct dnn_md md = {0};
+    int from = *src;
+    if (p->g->tensors[from].dtype == p->g->act_dtype)
+        return LS_OK;
+    LS_TRY(dnn_md_plain(&md, &p->places[from].md, p->g->act_dtype));
+    LS_TRY(insert_reorder_before(p, node, from, &md, src));
+    for (int n = *node; n < p->g->n_nodes; n++)
+        for (int i = 0; i < LS_MAX_IN; i++)
+            if (p->g->nodes[n].in[i] == from)
+                p->g->nodes[n].in[i] = *src;
+    dnn_md_release(&md);
+    return LS_OK;
+}
+
+static enum ls_status make_primitive(struct ls_program *p, int node, const struct choice *c)
+{
+    static const int args[][5] = {
+        [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
+        [DNN_INFERENCE] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
+        [DNN_BWD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, 0, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD},
+        [DNN_BWD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST,
+                             DNNL_ARG_SCRATCHPAD},
+    };
+    struct step *step = &p->steps[node];
+    struct dnn_md scratch;
+    enum dnn_pass pass = pass_of(p, p->g->nodes[node].op);
+    LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &step->prim));
+    LS_TRY(dnn_pd_md(&c->pd, DNNL_ARG_SCRATCHPAD, &scratch));
+    step->scratch_bytes = dnn_md_bytes(&scratch);
+    dnn_md_release(&scratch);
+    snprintf(step->note, sizeof step->note, "%s", c->pd.name);
+    return LS_OK;
+}
+
+static enum ls_status prepare_forward(struct ls_program *p, int node)
+{
+    struct ls_node n = p->g->nodes[node];
+    enum dnn_pass pass = pass_of(p, n.op);
+    struct dnn_spec spec;
+    struct choice c = {0};
+    LS_TRY(place_default(p, n.out[0]));
+    LS_TRY(match_input(p, &node, &n.in[0]));
+    p->g->nodes[node].in[0] = n.in[0];
+    struct operands o = operands_of(&n, pass);
+    if (o.bias != LS_NONE)
+        LS_TRY(place_default(p, o.bias));
+    spec_of(p, &n, &o, pass, &spec);
+    LS_TRY(place_weights(p, &n, o.wei, &spec));
+    bool cast = p->g->act_dtype != LS_F32;
+    LS_TRY(tune_pick(p, n.name, &spec, cast ? NULL : &p->places[o.wei].md, &c));
+    enum ls_status st = LS_OK;
+    if (!dnn_md_equal(&c.wei, &p->places[o.wei].md)) {
+        int copy;
+        st = insert_reorder_before(p, &node, o.wei, &c.wei, &copy);
+        if (st == LS_OK)
+            p->g->nodes[node].in[1] = copy;
+    }
+    if (st == LS_OK)
+        st = make_primitive(p, node, &c);
+    choice_release(&c);
+    return st;
+}
+
+static enum ls_status prepare_bwd_data(struct ls_program *p, int node)
+{
+    struct ls_node n = p->g->nodes[node];
+    struct operands o = operands_of(&n, DNN_BWD_DATA);
+    struct dnn_spec spec;
+    struct choice c = {0};
+    LS_TRY(place_default(p, o.src));
+    spec_of(p, &n, &o, DNN_BWD_DATA, &spec);
+    bool cast = p->g->act_dtype != LS_F32;
+    LS_TRY(tune_pick(p, n.name, &spec, cast ? NULL : &p->places[o.wei].md, &c));
+    enum ls_status st = LS_OK;
+    if (!dnn_md_equal(&c.wei, &p->places[o.wei].md)) {
+        int copy;
+        st = insert_reorder_before(p, &node, o.wei, &c.wei, &copy);
+        if (st == LS_OK)
+            p->g->nodes[node].in[1] = copy;
+    }
+    if (st == LS_OK)
+        st = make_primitive(p, node, &c);
+    choice_release(&c);
+    return st;
+}
+
+/* The parameter whose gradient this is. */
+static int parameter_of(const struct ls_program *p, int grad)
+{
+    for (int t = 0; t < p->g->n_tensors; t++)
+        if (p->g->tensors[t].grad == grad && p->g->tensors[t].role == LS_ROLE_PARAM)
+            return t;
+    return LS_NONE;
+}
+
+static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
+{
+    struct ls_node n = p->g->nodes[node];
+    struct operands o = operands_of(&n, DNN_BWD_WEIGHTS);
+    struct dnn_spec spec;
+    struct choice c = {0};
+    LS_TRY(match_input(p, &node, &o.src));
+    p->g->nodes[node].in[1] = o.src;
+    const struct dnn_md *wei = &p->places[parameter_of(p, o.wei)].md;
+    LS_TRY(place_as(p, o.wei, wei)); /* O2 */
+    if (o.bias != LS_NONE)
+        LS_TRY(place_default(p, o.bias));
+    spec_of(p, &n, &o, DNN_BWD_WEIGHTS, &spec);
+    LS_TRY(tune_pick(p, n.name, &spec, &p->places[o.wei].md, &c));
+    enum ls_status st = make_primitive(p, node, &c);
+    if (st == LS_OK && !dnn_md_equal(&c.wei, &p->places[o.wei].md))
+        st = insert_reorder_after(p, node, 0, &c.wei);
+    choice_release(&c);
+    return st;
+}
+
+static void bind_linear(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct step *s = &p->steps[node];
+    enum dnn_pass pass = pass_of(p, n->op);
+    struct operands o = operands_of(n, pass);
+    bool data = pass == DNN_BWD_DATA, weights = pass == DNN_BWD_WEIGHTS, bwd = data || weights;
+    dnn_prim_point(&s->prim, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, tensor_data(p, o.src));
+    dnn_prim_point(&s->prim, weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, tensor_data(p, o.wei));
+    dnn_prim_point(&s->prim, weights ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, tensor_data(p, o.bias));
+    dnn_prim_point(&s->prim, bwd ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, tensor_data(p, o.dst));
+    dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, s->scratch);
+}
+
+static enum ls_status run_linear(struct ls_program *p, int node, const struct ls_run *run)
+{
+    (void)run;
+    return dnn_prim_run(&p->dnn, &p->steps[node].prim);
+}
+
+/* --- reorder --------------------------------------------------------------------------------------------------- */
+
+static enum ls_status prepare_reorder(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct step *step = &p->steps[node];
+    struct dnn_pd pd;
+    struct dnn_md scratch;
+    static const int args[] = {DNNL_ARG_FROM, DNNL_ARG_TO, DNNL_ARG_SCRATCHPAD};
+    LS_TRY(place_default(p, n->out[0]));
+    LS_TRY(dnn_reorder_pd(&p->dnn, &p->places[n->in[0]].md, &p->places[n->out[0]].md, &pd));
+    enum ls_status st = dnn_prim_init(&p->dnn, &pd, args, 3, &step->prim);
+    if (st == LS_OK)
+        st = dnn_pd_md(&pd, DNNL_ARG_SCRATCHPAD, &scratch);
+    if (st == LS_OK) {
+        step->scratch_bytes = dnn_md_bytes(&scratch);
+        dnn_md_release(&scratch);
+    }
+    snprintf(step->note, sizeof step->note, "reorder");
+    dnn_pd_release(&pd);
+    return st;
+}
+
+static void bind_reorder(struct ls_program *p, int node)
+{
+    struct step *s = &p->steps[node];
+    dnn_prim_point(&s->prim, DNNL_ARG_FROM, tensor_data(p, p->g->nodes[node].in[0]));
+    dnn_prim_point(&s->prim, DNNL_ARG_TO, tensor_data(p, p->g->nodes[node].out[0]));
+    dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, s->scratch);
+}
+
+const struct kernel ls_onednn_linear[] = {
+    {&ls_op_conv, prepare_forward, bind_linear, run_linear},
+    {&ls_op_conv_bwd_data, prepare_bwd_data, bind_linear, run_linear},
+    {&ls_op_conv_bwd_weights, prepare_bwd_weights, bind_linear, run_linear},
+    {&ls_op_dense, prepare_forward, bind_linear, run_linear},
+    {&ls_op_dense_bwd_data, prepare_bwd_data, bind_linear, run_linear},
+    {&ls_op_dense_bwd_weights, prepare_bwd_weights, bind_linear, run_linear},
+    {&ls_op_reorder, prepare_reorder, bind_reorder, run_linear},
+    {NULL, NULL, NULL, NULL},
+};

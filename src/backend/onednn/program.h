@@ -1,0 +1,103 @@
+/* A graph prepared for the CPU: for each tensor a layout and a place, for each node a kernel with its state.
+ *
+ *   O1  4-d activations are stored blocked by table.block channels; everything else is plain, except weights, whose
+ *       layout is chosen with the convolution or dense layer that reads them.
+ *   O2  A gradient and a momentum are stored exactly like their parameter.
+ *   O3  A reorder is always a node of its own, so that `lockstep plan` shows it.
+ *   O4  Stored bytes are multiples of LS_ALIGN; padding channels hold zeros. */
+#ifndef LS_BACKEND_ONEDNN_PROGRAM_H
+#define LS_BACKEND_ONEDNN_PROGRAM_H
+
+#include "backend/backend.h"
+#include "backend/onednn/dnn.h"
+#include "backend/onednn/kernels/kernels.h"
+#include "backend/store.h"
+
+struct place {
+    struct dnn_md md;
+    size_t bytes;
+    char *data;  /* set by bind; INPUT: by input; PARAM and STATE: in the store */
+    bool placed; /* md and bytes are decided */
+    bool blocked;
+    int span; /* in the plan, LS_NONE: not in the arena */
+};
+
+struct step;
+
+struct kernel {
+    const struct ls_op *op;
+    /* Decide layouts of outputs, choose an implementation, ask for scratch. */
+    enum ls_status (*prepare)(struct ls_program *p, int node);
+    /* Addresses are known. NULL: nothing to do. */
+    void (*bind)(struct ls_program *p, int node);
+    enum ls_status (*run)(struct ls_program *p, int node, const struct ls_run *run);
+};
+
+struct step {
+    const struct kernel *kernel;
+    struct dnn_prim prim;
+    struct ls_axis y, x;   /* pools */
+    size_t scratch_bytes;
+    char *scratch;
+    int span;
+    char note[80]; /* implementation, for people */
+};
+
+struct ls_program {
+    struct ls_backend_options options;
+    struct ls_graph *g;     /* borrowed */
+    struct ls_store *store; /* borrowed */
+    struct dnn dnn;
+    struct ls_kernels k;
+    struct place *places; /* one a tensor; owned */
+    int place_room;
+    struct step *steps; /* one a node; owned */
+    int step_room;
+    struct ls_span *spans; /* owned */
+    int n_spans;
+    size_t arena_bytes;
+    struct tuner *tuner; /* while preparing; owned */
+};
+
+static inline char *tensor_data(const struct ls_program *p, int tensor)
+{
+    return tensor == LS_NONE ? NULL : p->places[tensor].data;
+}
+static inline const struct ls_shape *tensor_shape(const struct ls_program *p, int tensor)
+{
+    return &p->g->tensors[tensor].shape;
+}
+/* Elements as stored, padding channels included. */
+int64_t tensor_stored(const struct ls_program *p, int tensor);
+/* The blocked geometry of a 4-d tensor; valid from run or, when NULL, the whole batch. */
+struct ls_map tensor_map(const struct ls_program *p, int tensor, const struct ls_run *run);
+
+/* Give a tensor the layout that O1 says, if it has none yet. */
+enum ls_status place_default(struct ls_program *p, int tensor);
+/* Give a tensor this layout; PARAM and STATE get their memory in the store. */
+enum ls_status place_as(struct ls_program *p, int tensor, const struct dnn_md *md);
+
+/* Insert a node that copies `tensor` into layout `md` before node *node (which moves up by one); *copy is the new
+ * tensor. */
+enum ls_status insert_reorder_before(struct ls_program *p, int *node, int tensor, const struct dnn_md *md, int *copy);
+/* Let output `slot` of the node be written in layout md, followed by a reorder into the tensor it had there. */
+enum ls_status insert_reorder_after(struct ls_program *p, int node, int slot, const struct dnn_md *md);
+
+/* tune.c: the implementation for a spec. fixed: the weights' layout if they have one, else NULL. */
+struct choice {
+    struct dnn_pd pd;
+    struct dnn_md wei; /* the layout its weights (or their gradient) have */
+    double ms;         /* measured, 0: not */
+};
+enum ls_status tune_open(struct ls_program *p);
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec, const struct dnn_md *fixed,
+                         struct choice *choice);
+/* Keep what was measured; free all. */
+enum ls_status tune_close(struct ls_program *p);
+void choice_release(struct choice *c);
+
+/* The kernels, one for each op; both lists end with a NULL op. */
+extern const struct kernel ls_onednn_linear[], ls_onednn_layers[];
+const struct kernel *kernel_find(const struct ls_op *op);
+
+#endif

@@ -1,0 +1,369 @@
+/* Choosing among oneDNN's implementations by measuring them: direct and Winograd convolutions differ by a factor of
+ * two either way, depending on the shape and the processor. Choices are kept in a text file, one line each,
+ *     machine | question | implementation | milliseconds
+ * so that the next start asks nothing and a run can be repeated with the same kernels. */
+#include "backend/onednn/program.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_CANDIDATES = 10, MAX_LINE = 512 };
+
+struct answer {
+    char question[320], name[64];
+    double ms;
+};
+
+struct tuner {
+    char machine[128];
+    struct answer *answers; /* of this machine; owned */
+    int n_answers, answer_room;
+    bool learned;
+    char *region; /* for operands while measuring; owned */
+    size_t region_bytes;
+};
+
+static void machine_name(const struct ls_program *p, char *text, size_t room)
+{
+    char version[32], line[256], model[80] = "cpu";
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (strncmp(line, "model name", 10) == 0) {
+            char *value = strchr(line, ':');
+            if (value)
+                snprintf(model, sizeof model, "%.79s", value + 2);
+            break;
+        }
+    if (f)
+        fclose(f);
+    model[strcspn(model, "|\n")] = 0;
+    snprintf(text, room, "%s, oneDNN %s, %s, %d threads", model, dnn_version(version), p->k.isa, p->options.threads);
+}
+
+static enum ls_status remember(struct tuner *t, const char *question, const char *name, double ms)
+{
+    if (t->n_answers == t->answer_room) {
+        int room = t->answer_room ? t->answer_room * 2 : 128;
+        struct answer *more = ls_realloc(t->answers, (size_t)t->n_answers, (size_t)room, sizeof *more);
+        if (!more)
+            return LS_FAILED;
+        t->answers = more;
+        t->answer_room = room;
+    }
+    struct answer *a = &t->answers[t->n_answers++];
+    snprintf(a->question, sizeof a->question, "%s", question);
+    snprintf(a->name, sizeof a->name, "%s", name);
+    a->ms = ms;
+    return LS_OK;
+}
+
+/* Lines of other machines and lines that make no sense are passed over: the file is a cache, not an input. */
+static enum ls_status load(struct tuner *t, const char *path)
+{
+    char *text = NULL;
+    size_t size;
+    if (!path || !ls_file_exists(path))
+        return LS_OK;
+    LS_TRY(ls_file_read(path, (size_t)64 << 20, &text, &size));
+    for (char *line = text, *next; line && *line; line = next) {
+        next = strchr(line, '\n');
+        if (next)
+            *next++ = 0;
+        char *question = strchr(line, '|'), *name = question ? strchr(question + 1, '|') : NULL;
+        char *ms = name ? strchr(name + 1, '|') : NULL;
+        if (!ms)
+            continue;
+        *question++ = *name++ = *ms++ = 0;
+        if (strcmp(line, t->machine) == 0 && remember(t, question, name, strtod(ms, NULL)) != LS_OK)
+            break;
+    }
+    ls_free(text);
+    return LS_OK;
+}
+
+/* The file as it is now, with this machine's lines replaced by what is known: written whole or not at all. */
+static enum ls_status save(const struct tuner *t, const char *path)
+{
+    char *old = NULL, line[MAX_LINE];
+    size_t size = 0, mine = strlen(t->machine);
+    struct ls_file_writer w;
+    char folder[4096];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (slash && slash != folder) {
+        *slash = 0;
+        LS_TRY(ls_dir_make(folder));
+    }
+    if (ls_file_exists(path))
+        LS_TRY(ls_file_read(path, (size_t)64 << 20, &old, &size));
+    enum ls_status st = ls_file_writer_open(&w, path);
+    if (st != LS_OK)
+        goto free_old;
+    for (char *at = old; at && *at && st == LS_OK;) {
+        char *end = strchr(at, '\n');
+        size_t length = end ? (size_t)(end - at) + 1 : strlen(at);
+        if (end && !(strncmp(at, t->machine, mine) == 0 && at[mine] == '|'))
+            st = ls_file_writer_put(&w, at, length);
+        at += length;
+    }
+    for (int i = 0; i < t->n_answers && st == LS_OK; i++) {
+        int n = snprintf(line, sizeof line, "%s|%s|%s|%.4f\n", t->machine, t->answers[i].question, t->answers[i].name,
+                         t->answers[i].ms);
+        st = ls_file_writer_put(&w, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+    }
+    if (st == LS_OK)
+        st = ls_file_writer_commit(&w);
+    else
+        ls_file_writer_cancel(&w);
+free_old:
+    ls_free(old);
+    return st;
+}
+
+enum ls_status tune_open(struct ls_program *p)
+{
+    p->tuner = ls_alloc(1, sizeof *p->tuner);
+    if (!p->tuner)
+        return LS_FAILED;
+    machine_name(p, p->tuner->machine, sizeof p->tuner->machine);
+    return load(p->tuner, p->options.cache);
+}
+
+enum ls_status tune_close(struct ls_program *p)
+{
+    struct tuner *t = p->tuner;
+    /* A cache that cannot be written costs time at the next start, nothing else. */
+    if (t->learned && p->options.cache && save(t, p->options.cache) != LS_OK)
+        ls_warn("the measured kernel choices could not be kept in %s", p->options.cache);
+    ls_region_unmap(t->region, t->region_bytes);
+    ls_free(t->answers);
+    ls_free(t);
+    p->tuner = NULL;
+    return LS_OK;
+}
+
+void choice_release(struct choice *c)
+{
+    dnn_pd_release(&c->pd);
+    dnn_md_release(&c->wei);
+}
+
+/* --- candidates ---------------------------------------------------------------------------------------------- */
+
+static int weights_arg(const struct dnn_spec *s)
+{
+    return s->pass == DNN_BWD_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+}
+
+static bool may_winograd(const struct dnn_spec *s)
+{
+    return s->kind == DNN_CONV && s->w_rank == 4 && s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1 &&
+           s->stride[1] == 1 && s->dilation[0] == 0 && s->dilation[1] == 0 && s->dtype == LS_F32;
+}
+
+static int add_candidates(struct ls_program *p, const struct dnn_spec *spec, struct choice *list, int count)
+{
+    struct dnn_pd pds[4];
+    int found = dnn_list(&p->dnn, spec, pds, 4);
+    for (int i = 0; i < found; i++) {
+        struct choice c = {.pd = pds[i]};
+        bool fits = count < MAX_CANDIDATES && dnn_pd_md(&c.pd, weights_arg(spec), &c.wei) == LS_OK;
+        for (int k = 0; k < count && fits; k++)
+            fits = strcmp(list[k].pd.name, c.pd.name) != 0 || !dnn_md_equal(&list[k].wei, &c.wei);
+        if (fits)
+            list[count++] = c;
+        else
+            choice_release(&c);
+    }
+    return count;
+}
+
+/* Reference implementations are hundreds of times slower: they stay only where nothing else is. */
+static int drop_references(struct choice *list, int count)
+{
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (!strstr(list[i].pd.name, "ref"))
+            kept++;
+    if (kept == 0 || kept == count)
+        return count;
+    kept = 0;
+    for (int i = 0; i < count; i++)
+        if (strstr(list[i].pd.name, "ref"))
+            choice_release(&list[i]);
+        else
+            list[kept++] = list[i];
+    return kept;
+}
+
+/* Implementations that take the weights as they are, then those that want them otherwise. */
+static int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list)
+{
+    int count = 0;
+    struct dnn_spec s = *spec;
+    for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {
+        s.wei_md = free_layout ? NULL : fixed;
+        s.winograd = false;
+        count = add_candidates(p, &s, list, count);
+        if (may_winograd(spec)) {
+            s.winograd = true;
+            count = add_candidates(p, &s, list, count);
+        }
+    }
+    return drop_references(list, count);
+}
+
+static void question_text(const struct dnn_spec *s, const struct dnn_md *fixed, char *text, size_t room)
+{
+    static const char *const pass[] = {"fwd", "infer", "bwd_data", "bwd_weights"};
+    char layout[48] = "any", from[48];
+    if (fixed)
+        dnn_md_text(fixed, layout, sizeof layout);
+    dnn_md_text(s->src_md, from, sizeof from);
+    int used = snprintf(text, room, "%s %s %s src", s->kind == DNN_CONV ? "conv" : "dense", pass[s->pass],
+                        ls_dtype_name(s->dtype));
+    for (int i = 0; i < s->rank; i++)
+        used += snprintf(text + used, room - (size_t)used, "%c%" PRId64, i ? 'x' : ' ', s->src[i]);
+    used += snprintf(text + used, room - (size_t)used, " %s wei", from);
+    for (int i = 0; i < s->w_rank; i++)
+        used += snprintf(text + used, room - (size_t)used, "%c%" PRId64, i ? 'x' : ' ', s->wei[i]);
+    snprintf(text + used, room - (size_t)used,
+             " stride %" PRId64 "x%" PRId64 " pad %" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 " dilation %" PRId64
+             "x%" PRId64 "%s %s %s",
+             s->stride[0], s->stride[1], s->pad_l[0], s->pad_l[1], s->pad_r[0], s->pad_r[1], s->dilation[0],
+             s->dilation[1], s->bias ? " bias" : "", ls_act_name(s->act), layout);
+}
+
+/* A layout change costs a read and a write of the weights; 10 GB/s is what such a copy gets on a core or two. */
+static double reorder_ms(const struct choice *c, const struct dnn_md *fixed)
+{
+    return fixed && !dnn_md_equal(&c->wei, fixed) ? 2.0 * (double)dnn_md_bytes(&c->wei) / 10e9 * 1e3 : 0.0;
+}
+
+/* The answer's name: implementation, and "+reorder" when the weights must change their layout for it. */
+static void choice_name(const struct choice *c, const struct dnn_md *fixed, char name[64])
+{
+    snprintf(name, 64, "%.50s%s", c->pd.name, fixed && !dnn_md_equal(&c->wei, fixed) ? "+reorder" : "");
+}
+
+/* --- measuring ----------------------------------------------------------------------------------------------- */
+
+static const int operands[] = {DNNL_ARG_SRC,      DNNL_ARG_WEIGHTS,      DNNL_ARG_BIAS,      DNNL_ARG_DST,
+                               DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST,
+                               DNNL_ARG_SCRATCHPAD};
+enum { N_OPERANDS = sizeof operands / sizeof *operands };
+
+/* Room for all operands one after the other, filled with ordinary numbers: zeros and NaNs may run at other speeds. */
+static enum ls_status lay_out(struct tuner *t, const struct dnn_pd *pd, size_t offset[N_OPERANDS])
+{
+    size_t bytes = 0;
+    for (int i = 0; i < N_OPERANDS; i++) {
+        struct dnn_md md;
+        LS_TRY(dnn_pd_md(pd, operands[i], &md));
+        offset[i] = bytes;
+        bytes += (dnn_md_bytes(&md) + 4095) / 4096 * 4096;
+        dnn_md_release(&md);
+    }
+    if (bytes <= t->region_bytes)
+        return LS_OK;
+    void *region;
+    LS_TRY(ls_region_map(bytes, &region));
+    ls_region_unmap(t->region, t->region_bytes);
+    t->region = region;
+    t->region_bytes = bytes;
+    uint32_t *words = region;
+#pragma omp parallel for schedule(static)
+    for (size_t i = 0; i < bytes / 4; i++)
+        words[i] = 0x3d803d80u + (uint32_t)(i % 97) * 0x10001u; /* about 0.0625, as f32 and as two bf16 */
+    return LS_OK;
+}
+
+static enum ls_status measure(struct ls_program *p, struct choice *c)
+{
+    enum { MAX_RUNS = 4 };
+    size_t offset[N_OPERANDS];
+    struct dnn_prim prim;
+    int present[DNN_MAX_ARGS], n_present = 0;
+    LS_TRY(lay_out(p->tuner, &c->pd, offset));
+    for (int i = 0; i < N_OPERANDS && n_present < DNN_MAX_ARGS; i++) {
+        struct dnn_md md;
+        LS_TRY(dnn_pd_md(&c->pd, operands[i], &md));
+        if (md.set)
+            present[n_present++] = operands[i];
+        dnn_md_release(&md);
+    }
+    LS_TRY(dnn_prim_init(&p->dnn, &c->pd, present, n_present, &prim));
+    for (int i = 0; i < N_OPERANDS; i++)
+        dnn_prim_point(&prim, operands[i], p->tuner->region + offset[i]);
+    enum ls_status st = dnn_prim_run(&p->dnn, &prim);
+    c->ms = 1e30;
+    double spent = 0;
+    for (int run = 0; run < MAX_RUNS && st == LS_OK && (run < 2 || spent < 0.05); run++) {
+        double start = ls_now();
+        st = dnn_prim_run(&p->dnn, &prim);
+        double took = ls_now() - start;
+        spent += took;
+        if (took * 1e3 < c->ms)
+            c->ms = took * 1e3;
+    }
+    dnn_prim_release(&prim);
+    return st;
+}
+
+/* The first choice where nothing may be measured: Winograd pays on maps of at least 4x4 with enough channels. */
+static int likely(const struct dnn_spec *s, const struct choice *list, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (strstr(list[i].pd.name, "wino") && s->src[1] >= 64 && s->dst[2] >= 4)
+            return i;
+    return 0;
+}
+
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec, const struct dnn_md *fixed,
+                         struct choice *choice)
+{
+    enum ls_status st = LS_OK;
+    struct tuner *t = p->tuner;
+    struct choice list[MAX_CANDIDATES] = {0};
+    char question[320], name[64];
+    int count = candidates(p, spec, fixed, list), best = -1;
+    if (count == 0)
+        return ls_fail(LS_FAILED, "layer %s: oneDNN has no implementation for this %s", layer,
+                       spec->kind == DNN_CONV ? "convolution" : "dense layer");
+    question_text(spec, fixed, question, sizeof question);
+    for (int a = t->n_answers - 1; a >= 0 && best < 0; a--)
+        for (int i = 0; i < count && strcmp(t->answers[a].question, question) == 0 && best < 0; i++) {
+            choice_name(&list[i], fixed, name);
+            if (strcmp(t->answers[a].name, name) == 0) {
+                best = i;
+                list[i].ms = t->answers[a].ms;
+            }
+        }
+    if (best < 0 && count > 1 && p->options.tune) {
+        for (int i = 0; i < count && st == LS_OK; i++) {
+            st = measure(p, &list[i]);
+            list[i].ms += reorder_ms(&list[i], fixed);
+            if (best < 0 || list[i].ms < list[best].ms)
+                best = i;
+        }
+        if (st == LS_OK) {
+            choice_name(&list[best], fixed, name);
+            st = remember(t, question, name, list[best].ms);
+            t->learned = true;
+        }
+    }
+    if (best < 0)
+        best = likely(spec, list, count);
+    for (int i = 0; i < count; i++)
+        if (i != best || st != LS_OK)
+            choice_release(&list[i]);
+    if (st == LS_OK)
+        *choice = list[best];
+    return st;
+}

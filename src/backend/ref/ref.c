@@ -1,0 +1,284 @@
+#include "backend/ref/ref.h"
+#include "backend/store.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const struct ls_op *op;
+    ls_ref_kernel *kernel;
+} kernels[] = {
+    {&ls_op_conv, ls_ref_conv},
+    {&ls_op_conv_bwd_data, ls_ref_conv_bwd_data},
+    {&ls_op_conv_bwd_weights, ls_ref_conv_bwd_weights},
+    {&ls_op_dense, ls_ref_dense},
+    {&ls_op_dense_bwd_data, ls_ref_dense_bwd_data},
+    {&ls_op_dense_bwd_weights, ls_ref_dense_bwd_weights},
+    {&ls_op_bn, ls_ref_bn},
+    {&ls_op_bn_bwd, ls_ref_bn_bwd},
+    {&ls_op_bn_running, ls_ref_bn_running},
+    {&ls_op_act, ls_ref_act},
+    {&ls_op_act_bwd, ls_ref_act_bwd},
+    {&ls_op_lrn, ls_ref_lrn},
+    {&ls_op_lrn_bwd, ls_ref_lrn_bwd},
+    {&ls_op_maxpool, ls_ref_maxpool},
+    {&ls_op_maxpool_bwd, ls_ref_maxpool_bwd},
+    {&ls_op_avgpool, ls_ref_avgpool},
+    {&ls_op_avgpool_bwd, ls_ref_avgpool_bwd},
+    {&ls_op_adaptive_avgpool, ls_ref_adaptive_avgpool},
+    {&ls_op_adaptive_avgpool_bwd, ls_ref_adaptive_avgpool_bwd},
+    {&ls_op_dropout, ls_ref_dropout},
+    {&ls_op_dropout_bwd, ls_ref_dropout},
+    {&ls_op_add, ls_ref_add},
+    {&ls_op_concat, ls_ref_concat},
+    {&ls_op_slice, ls_ref_slice},
+    {&ls_op_flatten, ls_ref_copy},
+    {&ls_op_unflatten, ls_ref_copy},
+    {&ls_op_sum, ls_ref_sum},
+    {&ls_op_softmax_xent, ls_ref_softmax_xent},
+    {&ls_op_softmax_xent_bwd, ls_ref_softmax_xent_bwd},
+    {&ls_op_l2_loss, ls_ref_l2_loss},
+    {&ls_op_l2_loss_bwd, ls_ref_l2_loss_bwd},
+    {&ls_op_reorder, ls_ref_copy},
+    {&ls_op_sgd, ls_ref_sgd},
+    {&ls_op_lars, ls_ref_lars},
+};
+
+/* Activations and inputs lie in the arena, each with room of its own, then the scratch; gradients in a region
+ * of the program, so that they outlive another program's pass through the arena; the rest in the store. */
+struct ls_program {
+    const struct ls_graph *g; /* borrowed */
+    ls_ref_kernel **kernel;   /* owned; of every node */
+    void **data;              /* owned; of every tensor */
+    size_t *offset;           /* owned; of arena and gradient tensors */
+    size_t arena_bytes, scratch_offset, grad_bytes;
+    char *grads; /* owned */
+    char *arena; /* borrowed */
+};
+
+static ls_ref_kernel *kernel_of(const struct ls_op *op)
+{
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        if (kernels[i].op == op)
+            return kernels[i].kernel;
+    return NULL;
+}
+
+/* bf16 graphs are computed in f32: the values to come close to. */
+static size_t tensor_bytes(const struct ls_tensor *t)
+{
+    size_t size = t->dtype == LS_BF16 ? sizeof(float) : ls_dtype_size(t->dtype);
+    return (size_t)ls_shape_count(&t->shape) * size;
+}
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+}
+
+static bool in_store(const struct ls_tensor *t)
+{
+    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
+}
+
+static enum ls_status find_in_store(struct ls_store *store, const struct ls_tensor *t, void **data)
+{
+    struct ls_store_entry *e = ls_store_find(store, t->name);
+    if (!e)
+        LS_TRY(ls_store_add(store, t->name, tensor_bytes(t), &e));
+    if (e->bytes != tensor_bytes(t) || e->layout_bytes)
+        return ls_fail(LS_FAILED,
+                       "%s: %zu bytes in the store were laid out by another backend or model, ref needs %zu",
+                       t->name, e->bytes, tensor_bytes(t));
+    *data = e->memory;
+    return LS_OK;
+}
+
+static enum ls_status place(struct ls_program *p, struct ls_store *store)
+{
+    size_t largest = 0;
+    for (int i = 0; i < p->g->n_tensors; i++) {
+        const struct ls_tensor *t = &p->g->tensors[i];
+        size_t bytes = aligned(tensor_bytes(t));
+        size_t *end = t->role == LS_ROLE_GRAD ? &p->grad_bytes : &p->arena_bytes;
+        if (in_store(t)) {
+            LS_TRY(find_in_store(store, t, &p->data[i]));
+            continue;
+        }
+        p->offset[i] = *end;
+        *end += bytes;
+        largest = bytes > largest ? bytes : largest;
+    }
+    p->scratch_offset = p->arena_bytes;
+    p->arena_bytes += largest;
+    void *grads;
+    LS_TRY(ls_region_map(p->grad_bytes, &grads));
+    p->grads = grads;
+    return LS_OK;
+}
+
+static enum ls_status pick_kernels(struct ls_program *p)
+{
+    for (int n = 0; n < p->g->n_nodes; n++) {
+        const struct ls_node *node = &p->g->nodes[n];
+        p->kernel[n] = kernel_of(node->op);
+        if (!p->kernel[n])
+            return ls_fail(LS_FAILED, "layer %s: the backend ref has no op %s", node->name, node->op->name);
+    }
+    return LS_OK;
+}
+
+static void ref_release(struct ls_program *p)
+{
+    if (!p)
+        return;
+    ls_region_unmap(p->grads, p->grad_bytes);
+    ls_free(p->kernel);
+    ls_free(p->data);
+    ls_free(p->offset);
+    ls_free(p);
+}
+
+static enum ls_status ref_prepare(const struct ls_backend_options *options, struct ls_graph *g,
+                                  struct ls_store *store, struct ls_program **program)
+{
+    (void)options; /* one thread, nothing to tune, no memory reused */
+    enum ls_status st = LS_FAILED;
+    struct ls_program *p = ls_alloc(1, sizeof *p);
+    if (!p)
+        return LS_FAILED;
+    p->g = g;
+    p->kernel = ls_alloc((size_t)g->n_nodes, sizeof *p->kernel);
+    p->data = ls_alloc((size_t)g->n_tensors, sizeof *p->data);
+    p->offset = ls_alloc((size_t)g->n_tensors, sizeof *p->offset);
+    if (!p->kernel || !p->data || !p->offset)
+        goto release;
+    LS_TRY_GOTO(release, pick_kernels(p));
+    LS_TRY_GOTO(release, place(p, store));
+    *program = p;
+    return LS_OK;
+release:
+    ref_release(p);
+    return st;
+}
+
+static size_t ref_arena_bytes(const struct ls_program *p)
+{
+    return p->arena_bytes;
+}
+
+static enum ls_status ref_bind(struct ls_program *p, void *arena)
+{
+    p->arena = arena;
+    for (int i = 0; i < p->g->n_tensors; i++)
+        if (!in_store(&p->g->tensors[i]))
+            p->data[i] = (p->g->tensors[i].role == LS_ROLE_GRAD ? p->grads : p->arena) + p->offset[i];
+    return LS_OK;
+}
+
+static enum ls_status ref_run(struct ls_program *p, int first, int last, const struct ls_run *run)
+{
+    for (int n = first; n < last; n++) {
+        struct ls_ref_call call = {.g = p->g,
+                                   .n = &p->g->nodes[n],
+                                   .data = p->data,
+                                   .scratch = (float *)(p->arena + p->scratch_offset),
+                                   .run = run};
+        p->kernel[n](&call);
+    }
+    return LS_OK;
+}
+
+static enum ls_status ref_read(const struct ls_program *p, int tensor, void *values)
+{
+    const struct ls_tensor *t = &p->g->tensors[tensor];
+    if (t->dtype != LS_U8) {
+        memcpy(values, p->data[tensor], tensor_bytes(t));
+        return LS_OK;
+    }
+    for (int64_t i = 0; i < ls_shape_count(&t->shape); i++)
+        ((float *)values)[i] = ((const uint8_t *)p->data[tensor])[i];
+    return LS_OK;
+}
+
+static enum ls_status ref_write(struct ls_program *p, int tensor, const void *values)
+{
+    const struct ls_tensor *t = &p->g->tensors[tensor];
+    if (t->dtype == LS_U8)
+        return ls_fail(LS_FAILED, "%s: indices are written by their op only", t->name);
+    if (t->role == LS_ROLE_INPUT) /* it may point at a caller's memory since ref_input */
+        p->data[tensor] = p->arena + p->offset[tensor];
+    memcpy(p->data[tensor], values, tensor_bytes(t));
+    return LS_OK;
+}
+
+static enum ls_status ref_input(struct ls_program *p, int tensor, const void *values)
+{
+    p->data[tensor] = (void *)(uintptr_t)values; /* no op writes an input */
+    return LS_OK;
+}
+
+static void *ref_memory(const struct ls_program *p, int tensor, size_t *bytes)
+{
+    *bytes = tensor_bytes(&p->g->tensors[tensor]);
+    return p->data[tensor];
+}
+
+static void ref_describe(const struct ls_program *p, int node, char *text, size_t room)
+{
+    int out = p->g->nodes[node].out[0];
+    if (out == LS_NONE)
+        snprintf(text, room, "naive, in place");
+    else
+        snprintf(text, room, "naive, nchw f32, offset %zu", p->offset[out]);
+}
+
+static struct ls_ref_view view(const struct ls_ref_call *call, int tensor)
+{
+    struct ls_ref_view v = {.n = 1, .c = 1, .h = 1, .w = 1};
+    if (tensor == LS_NONE)
+        return v;
+    const struct ls_shape *s = &call->g->tensors[tensor].shape;
+    int64_t *const dim[] = {&v.n, &v.c, &v.h, &v.w};
+    for (int i = 0; i < s->rank; i++)
+        *dim[i] = s->dim[i];
+    v.v = call->data[tensor];
+    return v;
+}
+
+struct ls_ref_view ls_ref_in(const struct ls_ref_call *call, int slot)
+{
+    return view(call, call->n->in[slot]);
+}
+
+struct ls_ref_view ls_ref_out(const struct ls_ref_call *call, int slot)
+{
+    return view(call, call->n->out[slot]);
+}
+
+void *ls_ref_in_data(const struct ls_ref_call *call, int slot)
+{
+    return call->n->in[slot] == LS_NONE ? NULL : call->data[call->n->in[slot]];
+}
+
+void *ls_ref_out_data(const struct ls_ref_call *call, int slot)
+{
+    return call->n->out[slot] == LS_NONE ? NULL : call->data[call->n->out[slot]];
+}
+
+const struct ls_backend ls_backend_ref = {
+    .name = "ref",
+    .summary = "naive C, one thread: the values every other backend is tested against",
+    .prepare = ref_prepare,
+    .release = ref_release,
+    .arena_bytes = ref_arena_bytes,
+    .bind = ref_bind,
+    .run = ref_run,
+    .read = ref_read,
+    .write = ref_write,
+    .input = ref_input,
+    .memory = ref_memory,
+    .describe = ref_describe,
+};

@@ -1,0 +1,69 @@
+/* The reference backend: naive C on plain NCHW f32, sums in double. It is what the other backends are tested
+ * against, so every kernel here is to be read and believed, not fast. */
+#ifndef LS_BACKEND_REF_REF_H
+#define LS_BACKEND_REF_REF_H
+
+#include "backend/backend.h"
+#include "graph/ops.h"
+
+/* One node about to run. */
+struct ls_ref_call {
+    const struct ls_graph *g;
+    const struct ls_node *n;
+    void *const *data; /* of every tensor: f32 (also for bf16 graphs), i32 or u8 */
+    float *scratch;    /* room for the largest tensor of the graph */
+    const struct ls_run *run;
+};
+
+/* A tensor as n x c x h x w; missing trailing dimensions are 1. */
+struct ls_ref_view {
+    float *v; /* NULL: the slot is not used */
+    int64_t n, c, h, w;
+};
+
+struct ls_ref_view ls_ref_in(const struct ls_ref_call *call, int slot);
+struct ls_ref_view ls_ref_out(const struct ls_ref_call *call, int slot);
+/* Memory of a slot that is not f32; NULL when it is not used. */
+void *ls_ref_in_data(const struct ls_ref_call *call, int slot);
+void *ls_ref_out_data(const struct ls_ref_call *call, int slot);
+
+static inline int64_t ls_ref_index(const struct ls_ref_view *t, int64_t n, int64_t c, int64_t h, int64_t w)
+{
+    return ((n * t->c + c) * t->h + h) * t->w + w;
+}
+
+static inline float *ls_ref_at(const struct ls_ref_view *t, int64_t n, int64_t c, int64_t h, int64_t w)
+{
+    return t->v + ls_ref_index(t, n, c, h, w);
+}
+
+static inline int64_t ls_ref_count(const struct ls_ref_view *t)
+{
+    return t->n * t->c * t->h * t->w;
+}
+
+/* The activation function, and whether it lets the gradient through where it gave y. */
+float ls_ref_act_of(enum ls_act act, double z);
+bool ls_ref_act_passes(enum ls_act act, float y);
+
+/* Max pooling by attr's window, then act. index may be NULL. */
+void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *x,
+                     const struct ls_ref_view *y, uint8_t *index);
+/* dx += dy routed to the winners; where act let nothing through at y (NULL: everywhere open) nothing comes
+ * back. */
+void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *dy,
+                       const uint8_t *index, const float *y, const struct ls_ref_view *dx);
+
+/* The kernels, one for each op. */
+typedef void ls_ref_kernel(const struct ls_ref_call *call);
+ls_ref_kernel ls_ref_conv, ls_ref_conv_bwd_data, ls_ref_conv_bwd_weights;
+ls_ref_kernel ls_ref_dense, ls_ref_dense_bwd_data, ls_ref_dense_bwd_weights;
+ls_ref_kernel ls_ref_bn, ls_ref_bn_bwd, ls_ref_bn_running;
+ls_ref_kernel ls_ref_act, ls_ref_act_bwd, ls_ref_dropout, ls_ref_lrn, ls_ref_lrn_bwd;
+ls_ref_kernel ls_ref_maxpool, ls_ref_maxpool_bwd, ls_ref_avgpool, ls_ref_avgpool_bwd;
+ls_ref_kernel ls_ref_adaptive_avgpool, ls_ref_adaptive_avgpool_bwd;
+ls_ref_kernel ls_ref_add, ls_ref_sum, ls_ref_concat, ls_ref_slice, ls_ref_copy;
+ls_ref_kernel ls_ref_softmax_xent, ls_ref_softmax_xent_bwd, ls_ref_l2_loss, ls_ref_l2_loss_bwd;
+ls_ref_kernel ls_ref_sgd, ls_ref_lars;
+
+#endif

@@ -1,0 +1,41 @@
+#include "backend/ref/ref.h"
+
+#include <math.h>
+
+void ls_ref_sgd(const struct ls_ref_call *call)
+{
+    const struct ls_attr *a = &call->n->attr;
+    struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
+    for (int64_t i = 0; i < ls_ref_count(&w); i++) {
+        double g = (double)grad.v[i] + (double)a->weight_decay * w.v[i], step = g;
+        if (m.v) {
+            double momentum = (double)a->sgd_momentum * m.v[i] + g;
+            m.v[i] = (float)momentum;
+            step = a->nesterov ? g + a->sgd_momentum * momentum : momentum;
+        }
+        w.v[i] = (float)(w.v[i] - call->run->lr * step);
+    }
+}
+
+static double norm(const struct ls_ref_view *t)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < ls_ref_count(t); i++)
+        squares += (double)t->v[i] * t->v[i];
+    return sqrt(squares);
+}
+
+void ls_ref_lars(const struct ls_ref_call *call)
+{
+    const struct ls_attr *a = &call->n->attr;
+    struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
+    double length = norm(&w), slope = norm(&grad), decay = a->weight_decay, local = 1;
+    if (length > 0 && slope > 0)
+        local = (double)a->trust * length / (slope + decay * length + 1e-9);
+    for (int64_t i = 0; i < ls_ref_count(&w); i++) {
+        double g = grad.v[i] + decay * w.v[i];
+        double momentum = (double)a->sgd_momentum * m.v[i] + local * call->run->lr * g;
+        m.v[i] = (float)momentum;
+        w.v[i] = (float)(w.v[i] - momentum);
+    }
+}

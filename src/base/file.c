@@ -1,0 +1,201 @@
+#define _GNU_SOURCE
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool ls_file_exists(const char *path)
+{
+    return access(path, F_OK) == 0;
+}
+
+bool ls_file_is_dir(const char *path)
+{
+    struct stat s;
+    return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+enum ls_status ls_dir_make(const char *path)
+{
+    char part[PATH_MAX];
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        return ls_fail(LS_USAGE, "%s: the path is too long", path);
+    for (char *p = part + 1;; p++) {
+        if (*p != '/' && *p)
+            continue;
+        char end = *p;
+        *p = 0;
+        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+            return ls_fail(LS_FAILED, "%s: the folder cannot be made: %s", part, strerror(errno));
+        *p = end;
+        if (!end)
+            break;
+    }
+    if (!ls_file_is_dir(path))
+        return ls_fail(LS_FAILED, "%s: a file of that name is in the way of the folder", path);
+    return LS_OK;
+}
+
+enum ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *size)
+{
+    enum ls_status st = LS_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return ls_fail(LS_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
+    struct stat s;
+    char *bytes = NULL;
+    size_t done = 0;
+    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
+        st = ls_fail(LS_BAD_INPUT, "%s: not a regular file", path);
+        goto close_file;
+    }
+    if ((uint64_t)s.st_size > limit) {
+        st = ls_fail(LS_BAD_INPUT, "%s: %lld bytes, larger than the %zu that such a file may have", path,
+                     (long long)s.st_size, limit);
+        goto close_file;
+    }
+    size_t total = (size_t)s.st_size;
+    bytes = ls_alloc(total + 1, 1);
+    if (!bytes) {
+        st = LS_FAILED;
+        goto close_file;
+    }
+    while (done < total) {
+        ssize_t n = read(fd, bytes + done, total - done);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            st = ls_fail(LS_BAD_INPUT, "%s: ends at byte %zu of %zu%s%s", path, done, total, n < 0 ? ": " : "",
+                         n < 0 ? strerror(errno) : "");
+            goto close_file;
+        }
+        done += (size_t)n;
+    }
+    *data = bytes;
+    *size = total;
+    bytes = NULL;
+close_file:
+    ls_free(bytes);
+    close(fd);
+    return st;
+}
+
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    snprintf(folder, PATH_MAX, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = 0;
+}
+
+enum ls_status ls_dir_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return ls_fail(LS_FAILED, "%s: the folder cannot be opened: %s", path, strerror(errno));
+    int bad = fsync(fd) != 0 && errno != EINVAL;
+    int why = errno;
+    close(fd);
+    return bad ? ls_fail(LS_FAILED, "%s: fsync failed: %s", path, strerror(why)) : LS_OK;
+}
+
+enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path)
+{
+    *w = (struct ls_file_writer){.fd = -1};
+    w->path = ls_strdup(path);
+    w->temporary = ls_format("%s.tmp-%ld", path, (long)getpid());
+    if (!w->path || !w->temporary) {
+        ls_file_writer_cancel(w);
+        return LS_FAILED;
+    }
+    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (w->fd < 0) {
+        enum ls_status st = ls_fail(LS_FAILED, "%s: cannot be written: %s", path, strerror(errno));
+        ls_file_writer_cancel(w);
+        return st;
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_file_writer_put(struct ls_file_writer *w, const void *data, size_t size)
+{
+    const char *bytes = data;
+    while (size > 0) {
+        ssize_t n = write(w->fd, bytes, size > (1u << 30) ? 1u << 30 : size);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return ls_fail(LS_FAILED, "%s: writing failed after %llu bytes: %s; what stood there before is unchanged",
+                           w->path, (unsigned long long)w->written, strerror(errno));
+        bytes += n;
+        size -= (size_t)n;
+        w->written += (uint64_t)n;
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_file_writer_commit(struct ls_file_writer *w)
+{
+    enum ls_status st = LS_OK;
+    char folder[PATH_MAX];
+    folder_of(w->path, folder);
+    if (fsync(w->fd) != 0)
+        st = ls_fail(LS_FAILED, "%s: fsync failed: %s; what stood there before is unchanged", w->path, strerror(errno));
+    else if (rename(w->temporary, w->path) != 0)
+        st = ls_fail(LS_FAILED, "%s: cannot be put in place: %s", w->path, strerror(errno));
+    else {
+        ls_free(w->temporary);
+        w->temporary = NULL;
+        st = ls_dir_sync(folder);
+    }
+    ls_file_writer_cancel(w);
+    return st;
+}
+
+void ls_file_writer_cancel(struct ls_file_writer *w)
+{
+    if (w->fd >= 0)
+        close(w->fd);
+    if (w->temporary && w->fd >= 0)
+        unlink(w->temporary);
+    ls_free(w->temporary);
+    ls_free(w->path);
+    *w = (struct ls_file_writer){.fd = -1};
+}
+
+enum ls_status ls_file_write(const char *path, const void *data, size_t size)
+{
+    struct ls_file_writer w;
+    LS_TRY(ls_file_writer_open(&w, path));
+    enum ls_status st = ls_file_writer_put(&w, data, size);
+    if (st != LS_OK) {
+        ls_file_writer_cancel(&w);
+        return st;
+    }
+    return ls_file_writer_commit(&w);
+}
+
+static int remove_entry(const char *path, const struct stat *s, int kind, struct FTW *walk)
+{
+    (void)s, (void)kind, (void)walk;
+    return remove(path);
+}
+
+enum ls_status ls_dir_remove(const char *path)
+{
+    if (!ls_file_exists(path))
+        return LS_OK;
+    if (nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS) != 0)
+        return ls_fail(LS_FAILED, "%s: cannot be removed: %s", path, strerror(errno));
+    return LS_OK;
+}

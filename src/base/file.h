@@ -1,0 +1,37 @@
+/* Files: whole reads with a size limit, and writes that are either complete and durable or not there at all. */
+#ifndef LS_BASE_FILE_H
+#define LS_BASE_FILE_H
+
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+bool ls_file_exists(const char *path);
+bool ls_file_is_dir(const char *path);
+/* mkdir -p. */
+enum ls_status ls_dir_make(const char *path);
+/* The whole file in new memory (freed by ls_free), with a 0 byte after the end. LS_BAD_INPUT when it is missing,
+ * unreadable or larger than limit. */
+enum ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *size);
+
+/* A durable write: into a temporary name beside path, fsync, rename, fsync of the folder. Nothing of it is seen
+ * under path before commit returns LS_OK; cancel (or a failed commit) removes the temporary file. */
+struct ls_file_writer {
+    char *path, *temporary; /* owned */
+    int fd;
+    uint64_t written;
+};
+enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path);
+enum ls_status ls_file_writer_put(struct ls_file_writer *w, const void *data, size_t size);
+enum ls_status ls_file_writer_commit(struct ls_file_writer *w);
+void ls_file_writer_cancel(struct ls_file_writer *w);
+/* The same for a small whole file. */
+enum ls_status ls_file_write(const char *path, const void *data, size_t size);
+
+/* Remove a folder with all that is in it; missing is fine. */
+enum ls_status ls_dir_remove(const char *path);
+/* fsync a folder, so that a rename in it is durable. */
+enum ls_status ls_dir_sync(const char *path);
+
+#endif

@@ -1,0 +1,142 @@
+#include "base/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+    pthread_mutex_t lock;
+    FILE *file;
+    int muted;
+    char last[1024];
+    char live[1024]; /* "": none */
+} sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local char place[512];
+
+void ls_log_place(const char *format, ...)
+{
+    va_list args;
+    place[0] = 0;
+    if (!format)
+        return;
+    va_start(args, format);
+    vsnprintf(place, sizeof place, format, args);
+    va_end(args);
+}
+
+/* The place and the message into text. */
+static void compose(char *text, size_t room, const char *format, va_list args)
+{
+    int used = snprintf(text, room, "%s", place);
+    if (used >= 0 && (size_t)used < room)
+        vsnprintf(text + used, room - (size_t)used, format, args);
+}
+
+static void speak(FILE *stream, const char *prefix, const char *text, int keep)
+{
+    pthread_mutex_lock(&sink.lock);
+    if (keep)
+        snprintf(sink.last, sizeof sink.last, "%s", text);
+    if (stream && !sink.muted) {
+        if (sink.live[0]) {
+            fputs("\r\033[K", stdout);
+            fflush(stdout);
+        }
+        fprintf(stream, "%s%s\n", prefix, text);
+        fflush(stream);
+        if (sink.live[0]) {
+            fputs(sink.live, stdout);
+            fflush(stdout);
+        }
+    }
+    if (sink.file) {
+        fprintf(sink.file, "%s%s\n", prefix, text);
+        fflush(sink.file);
+    }
+    pthread_mutex_unlock(&sink.lock);
+}
+
+enum ls_status ls_fail(enum ls_status status, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    compose(text, sizeof text, format, args);
+    va_end(args);
+    speak(stderr, "lockstep: error: ", text, 1);
+    return status;
+}
+
+void ls_warn(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    compose(text, sizeof text, format, args);
+    va_end(args);
+    speak(stderr, "lockstep: warning: ", text, 1);
+}
+
+void ls_say(const char *format, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    speak(stdout, "", text, 0);
+}
+
+void ls_note(const char *format, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    speak(NULL, "", text, 0);
+}
+
+void ls_log_live(const char *line)
+{
+    pthread_mutex_lock(&sink.lock);
+    if (!sink.muted && (line || sink.live[0])) {
+        snprintf(sink.live, sizeof sink.live, "%s", line ? line : "");
+        printf("\r%s\033[K", sink.live);
+        fflush(stdout);
+    }
+    pthread_mutex_unlock(&sink.lock);
+}
+
+enum ls_status ls_log_open(const char *path)
+{
+    FILE *file = fopen(path, "ae");
+    if (!file)
+        return ls_fail(LS_FAILED, "%s: cannot be opened for writing: %s", path, strerror(errno));
+    ls_log_close();
+    pthread_mutex_lock(&sink.lock);
+    sink.file = file;
+    pthread_mutex_unlock(&sink.lock);
+    return LS_OK;
+}
+
+void ls_log_close(void)
+{
+    pthread_mutex_lock(&sink.lock);
+    if (sink.file)
+        fclose(sink.file);
+    sink.file = NULL;
+    pthread_mutex_unlock(&sink.lock);
+}
+
+void ls_log_mute(int muted)
+{
+    sink.muted = muted;
+}
+
+const char *ls_log_last(void)
+{
+    return sink.last;
+}

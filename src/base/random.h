@@ -1,0 +1,45 @@
+/* Counter-based random numbers (Philox 4x32-10): a number is a pure function of (seed, stream, index), so any
+ * worker or thread can make any part of a sequence, and nothing about randomness has to be saved. */
+#ifndef LS_BASE_RANDOM_H
+#define LS_BASE_RANDOM_H
+
+#include <stdint.h>
+
+enum ls_random_use { LS_RANDOM_INIT = 1, LS_RANDOM_SHUFFLE, LS_RANDOM_AUGMENT, LS_RANDOM_DROPOUT, LS_RANDOM_SYNTHETIC };
+
+static inline void ls_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
+{
+    uint32_t c0 = (uint32_t)index, c1 = (uint32_t)(index >> 32);
+    uint32_t c2 = (uint32_t)stream, c3 = (uint32_t)(stream >> 32);
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* The stream for one use and up to three coordinates (say step, replica, node). */
+uint64_t ls_random_stream(enum ls_random_use use, uint64_t a, uint64_t b, uint64_t c);
+
+/* [0, 1) with 24 bits. */
+static inline float ls_uniform(uint32_t bits)
+{
+    return (float)(bits >> 8) * 0x1p-24f;
+}
+/* An unbiased integer in [0, below): element `index` of the stream. below >= 1. */
+uint64_t ls_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t below);
+/* Fill with uniform(low, high) or normal(0, deviation); element i depends on (seed, stream, i) alone. */
+void ls_random_fill_uniform(uint64_t seed, uint64_t stream, float low, float high, int64_t n, float *out);
+void ls_random_fill_normal(uint64_t seed, uint64_t stream, float deviation, int64_t n, float *out);
+
+#endif

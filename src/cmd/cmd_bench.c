@@ -1,0 +1,292 @@
+/* lockstep bench: how long a training step takes, fed from memory so that nothing but the step is measured.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/random.h"
+#include "cmd/cmd.h"
+#include "report/stats.h"
+#include "report/table.h"
+#include "train/step.h"
+#include "train/task.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLOTS 2 /* for each pass of a step */
+
+struct bench {
+    const struct ls_options *o;
+    struct ls_task task;
+    struct ls_engine engine;
+    struct ls_stepper stepper;
+    struct ls_slot *slots; /* owned, and so are their images and labels */
+    int n_slots, at;
+    uint64_t step;
+    int64_t steps;        /* of one repetition */
+    double *step_ms;      /* owned; steps * repeat */
+    double *speed;        /* owned; samples/s of each repetition */
+    double start_seconds; /* from the start of the process to the first step */
+};
+
+/* --- batches in memory
+ * ------------------------------------------------------------------------------------------ */
+
+static enum ls_status next_slot(void *context, const struct ls_slot **slot)
+{
+    struct bench *b = context;
+    *slot = &b->slots[b->at];
+    b->at = (b->at + 1) % b->n_slots;
+    return LS_OK;
+}
+
+static int64_t image_values(const struct ls_model_size *s)
+{
+    return s->channels * s->height * s->width;
+}
+
+static enum ls_status make_slots(struct bench *b)
+{
+    const struct ls_model_size *size = &b->task.size;
+    b->n_slots = SLOTS * b->engine.replicas * b->engine.passes;
+    b->slots = ls_alloc((size_t)b->n_slots, sizeof *b->slots);
+    for (int i = 0; b->slots && i < b->n_slots; i++) {
+        struct ls_slot *slot = &b->slots[i];
+        slot->valid = size->batch;
+        slot->images = ls_alloc((size_t)(size->batch * image_values(size)), sizeof *slot->images);
+        slot->labels = ls_alloc((size_t)size->batch, sizeof *slot->labels);
+        if (!slot->images || !slot->labels)
+            return LS_FAILED;
+    }
+    return b->slots ? LS_OK : LS_FAILED;
+}
+
+static void fill_synthetic(struct bench *b)
+{
+    const struct ls_model_size *size = &b->task.size;
+    for (int i = 0; i < b->n_slots; i++) {
+        uint64_t stream = ls_random_stream(LS_RANDOM_SYNTHETIC, (uint64_t)i, 0, 0);
+        uint64_t classes = ls_random_stream(LS_RANDOM_SYNTHETIC, (uint64_t)i, 1, 0);
+        ls_random_fill_normal(b->o->seed, stream, 1.0f, size->batch * image_values(size), b->slots[i].images);
+        for (int64_t k = 0; k < size->batch; k++)
+            b->slots[i].labels[k] =
+                (int32_t)ls_random_below(b->o->seed, classes, (uint64_t)k, (uint64_t)size->classes);
+    }
+}
+
+static enum ls_status fill_from_data(struct bench *b)
+{
+    const struct ls_model_size *size = &b->task.size;
+    struct ls_loader_options options = {
+        .set = b->task.train,
+        .augment = b->task.augment,
+        .seed = b->o->seed,
+        .shuffle = b->o->shuffle,
+        .threads = ls_task_loader_threads(b->o),
+        .ring = 2,
+        .batch = size->batch,
+        .parts = 1,
+    };
+    struct ls_loader *loader = NULL;
+    enum ls_status st = ls_loader_new(&options, &loader);
+    for (int i = 0; st == LS_OK && i < b->n_slots; i++) {
+        const struct ls_slot *slot;
+        st = ls_loader_next(loader, &slot);
+        if (st == LS_OK && slot->valid < size->batch)
+            st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch,
+                         b->o->data, (long long)ls_dataset_info(b->task.train)->count);
+        if (st != LS_OK)
+            break;
+        memcpy(b->slots[i].images, slot->images,
+               (size_t)(size->batch * image_values(size)) * sizeof *slot->images);
+        memcpy(b->slots[i].labels, slot->labels, (size_t)size->batch * sizeof *slot->labels);
+    }
+    ls_loader_free(loader);
+    return st;
+}
+
+/* --- measuring
+ * --------------------------------------------------------------------------------------------------- */
+
+static double process_age(void)
+{
+    struct timespec now;
+    char *text, *field;
+    size_t size;
+    unsigned long long ticks = 0;
+    FILE *file = fopen("/proc/self/stat", "re");
+    if (!file)
+        return 0;
+    char line[1024];
+    size = fread(line, 1, sizeof line - 1, file);
+    fclose(file);
+    line[size] = 0;
+    /* field 22, counted from the one after the name in brackets, which is field 3 */
+    text = strrchr(line, ')');
+    for (int i = 0; text && i < 20; i++)
+        text = strchr(text + 1, ' ');
+    if (text)
+        ticks = strtoull(text, &field, 10);
+    clock_gettime(CLOCK_BOOTTIME, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static enum ls_status one_step(struct bench *b, double *seconds)
+{
+    /* Random labels teach nothing: a small rate keeps all values as ordinary numbers. */
+    double lr = ls_options_given(b->o, "lr") ? b->o->lr : 0.001;
+    struct ls_report r = {0};
+    LS_TRY(ls_step(&b->stepper, b->step++, b->o->batch, lr, &r));
+    *seconds = r.seconds;
+    return LS_OK;
+}
+
+/* The first step counts for nothing: pages are touched and threads started in it. Unless --steps says how
+ * many, a repetition lasts about a second. */
+static enum ls_status warm_up(struct bench *b)
+{
+    double seconds = 0;
+    b->start_seconds = process_age();
+    for (int64_t i = 0; i < b->o->warmup_steps || i < 1; i++)
+        LS_TRY(one_step(b, &seconds));
+    b->steps = b->o->steps;
+    if (b->steps == 0)
+        b->steps = seconds > 0.34 ? 3 : (int64_t)(1.0 / (seconds > 1e-4 ? seconds : 1e-4));
+    b->step_ms = ls_alloc((size_t)(b->steps * b->o->repeat), sizeof *b->step_ms);
+    b->speed = ls_alloc((size_t)b->o->repeat, sizeof *b->speed);
+    return b->step_ms && b->speed ? LS_OK : LS_FAILED;
+}
+
+static enum ls_status measure(struct bench *b)
+{
+    for (int64_t i = 0; i < b->o->repeat; i++) {
+        double start = ls_now(), seconds;
+        for (int64_t k = 0; k < b->steps; k++) {
+            LS_TRY(one_step(b, &seconds));
+            b->step_ms[i * b->steps + k] = 1000 * seconds;
+        }
+        b->speed[i] = (double)(b->steps * b->o->batch) / (ls_now() - start);
+    }
+    return LS_OK;
+}
+
+/* --- saying
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void add_row(struct ls_table *t, const char *what, int digits, const struct ls_stats *s)
+{
+    ls_table_row(t);
+    ls_table_cell(t, "%s", what);
+    ls_table_cell(t, "%.*f", digits, s->median);
+    ls_table_cell(t, "%.*f", digits, s->mean);
+    ls_table_cell(t, "%.*f", digits, s->deviation);
+    ls_table_cell(t, "%.1f%%", 100 * s->variation);
+    ls_table_cell(t, "%.*f", digits, s->min);
+    ls_table_cell(t, "%.*f", digits, s->max);
+}
+
+static enum ls_status print_table(const struct bench *b, const struct ls_stats *ms,
+                                  const struct ls_stats *speed)
+{
+    static const char *const headings[] = {"", "median", "mean", "sd", "CV", "min", "max"};
+    int tensors;
+    int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
+    struct ls_table t;
+    printf(
+        "%s, %lld parameters in %d tensors, batch %lld, input %lldx%lldx%lld, %s, backend %s, %d thread%s\n",
+        b->o->model, (long long)parameters, tensors, (long long)b->o->batch, (long long)b->task.size.channels,
+        (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype, b->engine.backend->name,
+        b->engine.threads, b->engine.threads == 1 ? "" : "s");
+    printf(
+        "%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",
+        (long long)b->o->repeat, (long long)b->steps, b->start_seconds,
+        (double)b->engine.arena_bytes / 1048576, (double)ls_memory_peak() / 1048576);
+    ls_table_init(&t, "lrrrrrr", headings);
+    add_row(&t, "step ms", 2, ms);
+    add_row(&t, "samples/s", 1, speed);
+    enum ls_status st = ls_table_print(&t, stdout);
+    ls_table_release(&t);
+    return st;
+}
+
+static enum ls_status print_json(const struct bench *b, const struct ls_stats *ms,
+                                 const struct ls_stats *speed)
+{
+    int tensors;
+    int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
+    json_t *all = json_array(), *speeds = json_array();
+    for (int64_t i = 0; i < b->steps * b->o->repeat; i++)
+        json_array_append_new(all, json_real(b->step_ms[i]));
+    for (int64_t i = 0; i < b->o->repeat; i++)
+        json_array_append_new(speeds, json_real(b->speed[i]));
+    json_t *out = json_pack(
+        "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f}",
+        "kind", "bench", "model", b->o->model, "batch", (json_int_t)b->o->batch, "input",
+        (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width,
+        "classes", (json_int_t)b->task.size.classes, "workers", 1, "replicas", (json_int_t)b->o->replicas,
+        "accumulate", (json_int_t)b->o->accumulate, "threads", b->engine.threads, "dtype", b->o->dtype,
+        "backend", b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv",
+        ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
+        speed->variation, "peak_bytes", (json_int_t)ls_memory_peak(), "arena_bytes",
+        (json_int_t)b->engine.arena_bytes, "parameters", (json_int_t)parameters, "tensors", tensors,
+        "start_seconds", b->start_seconds);
+    int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
+    json_decref(out);
+    return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
+}
+
+static enum ls_status report(const struct bench *b)
+{
+    struct ls_stats ms, speed;
+    LS_TRY(ls_stats_of(b->step_ms, (int)(b->steps * b->o->repeat), &ms));
+    LS_TRY(ls_stats_of(b->speed, (int)b->o->repeat, &speed));
+    return b->o->json ? print_json(b, &ms, &speed) : print_table(b, &ms, &speed);
+}
+
+/* --- the command
+ * ------------------------------------------------------------------------------------------------- */
+
+static void release(struct bench *b)
+{
+    for (int i = 0; b->slots && i < b->n_slots; i++) {
+        ls_free(b->slots[i].images);
+        ls_free(b->slots[i].labels);
+    }
+    ls_free(b->slots);
+    ls_free(b->step_ms);
+    ls_free(b->speed);
+    ls_stepper_release(&b->stepper);
+    ls_engine_close(&b->engine);
+    ls_task_close(&b->task);
+}
+
+static enum ls_status setup(struct bench *b)
+{
+    bool from_data = ls_options_given(b->o, "data");
+    LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
+    LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
+    LS_TRY(ls_engine_open(&b->engine, b->o, &b->task.size, LS_ENGINE_TRAIN));
+    LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){next_slot, b}, b->o->seed));
+    LS_TRY(make_slots(b));
+    if (from_data)
+        return fill_from_data(b);
+    fill_synthetic(b);
+    return LS_OK;
+}
+
+enum ls_status ls_cmd_bench(struct ls_options *o)
+{
+    enum ls_status st;
+    struct bench b = {.o = o};
+    LS_TRY_GOTO(out, setup(&b));
+    LS_TRY_GOTO(out, warm_up(&b));
+    LS_TRY_GOTO(out, measure(&b));
+    LS_TRY_GOTO(out, report(&b));
+out:
+    release(&b);
+    return st;
+}

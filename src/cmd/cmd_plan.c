@@ -1,0 +1,123 @@
+/* lockstep plan: what a training step does, node by node, and the memory it needs. */
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "graph/ops.h"
+#include "report/table.h"
+#include "train/engine.h"
+#include "train/task.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+static const char *const phases[] = {
+    [LS_FORWARD] = "forward", [LS_BACKWARD] = "backward", [LS_UPDATE] = "update"};
+
+/* Reorders are what a better choice of layouts would save. */
+struct summary {
+    int reorders, tensors;
+    int64_t reorder_bytes, parameters;
+};
+
+static struct summary summarise(const struct ls_graph *g)
+{
+    struct summary s = {0};
+    for (int i = 0; i < g->n_nodes; i++) {
+        if (g->nodes[i].op != &ls_op_reorder)
+            continue;
+        const struct ls_tensor *t = &g->tensors[g->nodes[i].out[0]];
+        s.reorders++;
+        s.reorder_bytes += ls_shape_count(&t->shape) * (int64_t)ls_dtype_size(t->dtype);
+    }
+    s.parameters = ls_graph_parameters(g, &s.tensors);
+    return s;
+}
+
+/* What a node makes; for an update, what it changes. */
+static const struct ls_tensor *result_of(const struct ls_graph *g, const struct ls_node *n)
+{
+    for (int i = 0; i < LS_MAX_OUT; i++)
+        if (n->out[i] != LS_NONE)
+            return &g->tensors[n->out[i]];
+    return &g->tensors[n->in[0]];
+}
+
+static enum ls_status print_table(const struct ls_engine *e)
+{
+    static const char *const headings[] = {
+        "node", "phase", "op", "layer", "shape", "type", "kernel, layouts and memory"};
+    const struct ls_graph *g = &e->train.graph;
+    struct summary s = summarise(g);
+    struct ls_table t;
+    ls_table_init(&t, "rllllll", headings);
+    for (int i = 0; i < g->n_nodes; i++) {
+        char shape[64], text[512] = "";
+        const struct ls_node *n = &g->nodes[i];
+        const struct ls_tensor *result = result_of(g, n);
+        e->backend->describe(e->train.program, i, text, sizeof text);
+        ls_table_row(&t);
+        ls_table_cell(&t, "%d", i);
+        ls_table_cell(&t, "%s", phases[n->phase]);
+        ls_table_cell(&t, "%s", n->op->name);
+        ls_table_cell(&t, "%s", n->name);
+        ls_table_cell(&t, "%s", ls_shape_text(&result->shape, shape));
+        ls_table_cell(&t, "%s", ls_dtype_name(result->dtype));
+        ls_table_cell(&t, "%s", text);
+    }
+    enum ls_status st = ls_table_print(&t, stdout);
+    ls_table_release(&t);
+    printf("\n%" PRId64 " parameters in %d tensors, %d nodes, backend %s, %d thread%s\n", s.parameters,
+           s.tensors, g->n_nodes, e->backend->name, e->threads, e->threads == 1 ? "" : "s");
+    printf(
+        "Peak: %zu bytes (%.1f MiB) of activations and gradients in one arena, %zu bytes (%.1f MiB) of parameters and state\n",
+        e->arena_bytes, (double)e->arena_bytes / 1048576, e->store_bytes, (double)e->store_bytes / 1048576);
+    printf("Reorders: %d, moving %" PRId64 " bytes (%.1f MiB) a pass\n", s.reorders, s.reorder_bytes,
+           (double)s.reorder_bytes / 1048576);
+    return st;
+}
+
+static json_t *node_json(const struct ls_engine *e, int i)
+{
+    const struct ls_node *n = &e->train.graph.nodes[i];
+    const struct ls_tensor *result = result_of(&e->train.graph, n);
+    char text[512] = "";
+    json_t *shape = json_array();
+    e->backend->describe(e->train.program, i, text, sizeof text);
+    for (int d = 0; d < result->shape.rank; d++)
+        json_array_append_new(shape, json_integer(result->shape.dim[d]));
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "phase", phases[n->phase], "op", n->op->name, "layer",
+                     n->name, "shape", shape, "dtype", ls_dtype_name(result->dtype), "kernel", text);
+}
+
+static enum ls_status print_json(const struct ls_options *o, const struct ls_engine *e)
+{
+    struct summary s = summarise(&e->train.graph);
+    json_t *nodes = json_array();
+    for (int i = 0; i < e->train.graph.n_nodes; i++)
+        json_array_append_new(nodes, node_json(e, i));
+    json_t *out = json_pack("{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:i, s:I, s:o}", "kind",
+                            "plan", "model", o->model, "batch", (json_int_t)o->batch, "backend",
+                            e->backend->name, "dtype", o->dtype, "threads", e->threads, "parameters",
+                            (json_int_t)s.parameters, "tensors", s.tensors, "arena_bytes",
+                            (json_int_t)e->arena_bytes, "store_bytes", (json_int_t)e->store_bytes, "reorders",
+                            s.reorders, "reorder_bytes", (json_int_t)s.reorder_bytes, "nodes", nodes);
+    int bad = !out || json_dumpf(out, stdout, JSON_INDENT(1)) != 0 || printf("\n") < 0;
+    json_decref(out);
+    return bad ? ls_fail(LS_FAILED, "the plan cannot be written to standard output") : LS_OK;
+}
+
+enum ls_status ls_cmd_plan(struct ls_options *o)
+{
+    struct ls_task task = {0};
+    struct ls_engine engine = {0};
+    enum ls_status st;
+    bool from_data = ls_options_given(o, "data");
+    LS_TRY_GOTO(out, from_data ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
+    LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
+    LS_TRY_GOTO(out, ls_engine_open(&engine, o, &task.size, LS_ENGINE_TRAIN));
+    st = o->json ? print_json(o, &engine) : print_table(&engine);
+out:
+    ls_engine_close(&engine);
+    ls_task_close(&task);
+    return st;
+}

@@ -1,0 +1,193 @@
+/* lockstep predict: the five likeliest classes of image files. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "cmd/cmd.h"
+#include "data/data.h"
+#include "train/trained.h"
+#include "train/task.h"
+#include "train/weights.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOP 5
+#define BATCH 32
+
+struct predict {
+    const struct ls_options *o;
+    const char *const *files;
+    int n_files;
+    struct ls_trained trained;
+    struct ls_task task;
+    struct ls_engine engine;
+    struct ls_augment augment;
+    struct ls_image image, scratch;
+    float *planes, *logits; /* owned; a batch of each */
+    const char **names;     /* owned; the files in the batch */
+    int32_t *labels;        /* owned; none */
+    int filled;
+    json_t *out;
+    enum ls_status worst; /* of the files so far */
+};
+
+static enum ls_status setup(struct predict *p)
+{
+    const struct ls_card *card = &p->trained.card;
+    const struct ls_model_size *size = &p->task.size;
+    struct ls_dataset_info info = {.channels = card->channels,
+                                   .height = card->stored_height,
+                                   .width = card->stored_width,
+                                   .format = "folder",
+                                   .mean = {0.485f, 0.456f, 0.406f},
+                                   .deviation = {0.229f, 0.224f, 0.225f}};
+    LS_TRY(ls_task_size(&p->task, p->o));
+    if (card->model) {
+        memcpy(info.mean, card->mean, sizeof info.mean);
+        memcpy(info.deviation, card->deviation, sizeof info.deviation);
+    } else {
+        info.channels = 3;
+    }
+    p->task.size.batch = p->n_files < BATCH ? p->n_files : BATCH;
+    LS_TRY(ls_augment_parse(p->o->augment, false, &info, size->channels, size->height, size->width,
+                            &p->augment));
+    LS_TRY(ls_engine_open(&p->engine, p->o, size, LS_ENGINE_EVAL));
+    LS_TRY(ls_weights_load(&p->engine, LS_WEIGHTS_MODEL, p->trained.file));
+    p->planes =
+        ls_alloc((size_t)(size->batch * size->channels * size->height * size->width), sizeof *p->planes);
+    p->logits = ls_alloc((size_t)(size->batch * size->classes), sizeof *p->logits);
+    p->names = ls_alloc((size_t)size->batch, sizeof *p->names);
+    p->labels = ls_alloc((size_t)size->batch, sizeof *p->labels);
+    if (!p->planes || !p->logits || !p->names || !p->labels)
+        return LS_FAILED;
+    for (int64_t i = 0; i < size->batch; i++)
+        p->labels[i] = -1;
+    p->out = json_array();
+    return LS_OK;
+}
+
+/* --- one image's answer
+ * -------------------------------------------------------------------------------------------- */
+
+/* Indices of the highest scores, highest first. */
+static int best_classes(const float *scores, int64_t classes, int64_t best[TOP])
+{
+    int n = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        int at = n < TOP ? n++ : TOP;
+        for (; at > 0 && scores[best[at - 1]] < scores[c]; at--)
+            if (at < TOP)
+                best[at] = best[at - 1];
+        if (at < TOP)
+            best[at] = c;
+    }
+    return n;
+}
+
+static double probability(const float *scores, int64_t classes, int64_t which)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < classes; c++)
+        sum += exp((double)scores[c] - (double)scores[which]);
+    return 1 / sum;
+}
+
+static void class_name(const struct predict *p, int64_t c, char *name, size_t room)
+{
+    if (p->trained.card.class_names && c < p->trained.card.classes)
+        snprintf(name, room, "%s", p->trained.card.class_names[c]);
+    else
+        snprintf(name, room, "class %lld", (long long)c);
+}
+
+static void answer(struct predict *p, const char *file, const float *scores)
+{
+    int64_t best[TOP], classes = p->task.size.classes;
+    int n = best_classes(scores, classes, best);
+    json_t *top = json_array();
+    if (!p->o->json)
+        printf("%s\n", file);
+    for (int i = 0; i < n; i++) {
+        char name[256];
+        double share = probability(scores, classes, best[i]);
+        class_name(p, best[i], name, sizeof name);
+        if (!p->o->json)
+            printf("  %6.2f%%  %s\n", 100 * share, name);
+        json_array_append_new(top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i],
+                                             "probability", share));
+    }
+    json_array_append_new(p->out, json_pack("{s:s, s:o}", "file", file, "top", top));
+}
+
+static enum ls_status run_batch(struct predict *p)
+{
+    const struct ls_backend *b = p->engine.backend;
+    struct ls_net *net = &p->engine.eval;
+    struct ls_run run = {.seed = p->o->seed, .valid = p->filled};
+    if (p->filled == 0)
+        return LS_OK;
+    LS_TRY(b->input(net->program, net->graph.input, p->planes));
+    LS_TRY(b->input(net->program, net->graph.label, p->labels));
+    LS_TRY(b->run(net->program, 0, net->graph.n_nodes, &run));
+    LS_TRY(b->read(net->program, net->graph.logits, p->logits));
+    for (int i = 0; i < p->filled; i++)
+        answer(p, p->names[i], p->logits + (int64_t)i * p->task.size.classes);
+    p->filled = 0;
+    return LS_OK;
+}
+
+/* --- the command
+ * --------------------------------------------------------------------------------------------------- */
+
+/* A file that cannot be read is named, and the others are still answered. */
+static enum ls_status add_file(struct predict *p, const char *file)
+{
+    const struct ls_model_size *s = &p->task.size;
+    float *planes = p->planes + (int64_t)p->filled * s->channels * s->height * s->width;
+    int side = p->augment.resize > 0 ? p->augment.resize : (int)(s->height > s->width ? s->height : s->width);
+    enum ls_status st = ls_image_read_file(file, side, (int)s->channels, &p->image);
+    if (st == LS_OK)
+        st = ls_augment_apply(&p->augment, &p->image, 0, 0, 0, &p->scratch, planes);
+    if (st == LS_BAD_INPUT) {
+        p->worst = st;
+        return LS_OK;
+    }
+    if (st != LS_OK)
+        return st;
+    p->names[p->filled++] = file;
+    return p->filled == s->batch ? run_batch(p) : LS_OK;
+}
+
+static enum ls_status predict_all(struct predict *p)
+{
+    for (int i = 0; i < p->n_files; i++)
+        LS_TRY(add_file(p, p->files[i]));
+    LS_TRY(run_batch(p));
+    if (p->o->json &&
+        (json_dumpf(p->out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0))
+        return ls_fail(LS_FAILED, "the result cannot be written to standard output");
+    return p->worst;
+}
+
+enum ls_status ls_cmd_predict(struct ls_options *o)
+{
+    struct predict p = {.o = o, .files = (const char *const *)o->args, .n_files = o->n_args};
+    enum ls_status st;
+    if (o->n_args == 0)
+        return ls_fail(LS_USAGE, "which images? Name the files: lockstep predict --run DIR IMAGE...");
+    LS_TRY_GOTO(out, ls_trained_find(&p.trained, NULL, o));
+    LS_TRY_GOTO(out, setup(&p));
+    st = predict_all(&p);
+out:
+    json_decref(p.out);
+    ls_free(p.planes);
+    ls_free(p.logits);
+    ls_free(p.names);
+    ls_free(p.labels);
+    ls_image_release(&p.image);
+    ls_image_release(&p.scratch);
+    ls_engine_close(&p.engine);
+    ls_trained_release(&p.trained);
+    return st;
+}

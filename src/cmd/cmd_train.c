@@ -1,0 +1,35 @@
+/* lockstep train. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cmd/cmd.h"
+#include "train/rundir.h"
+#include "train/trainer.h"
+
+/* A run that is gone on with brings its own configuration; what stands on the command line is stronger. */
+static enum ls_status load_run_config(struct ls_options *o)
+{
+    char *run, *checkpoint, *path = NULL;
+    enum ls_status st = ls_rundir_resumed(o, &run, &checkpoint);
+    if (st == LS_OK && run) {
+        path = ls_format("%s/config.yaml", run);
+        st = path ? LS_OK : LS_FAILED;
+    }
+    if (path && ls_file_exists(path))
+        st = ls_options_load(o, path);
+    ls_free(path);
+    ls_free(run);
+    ls_free(checkpoint);
+    return st;
+}
+
+enum ls_status ls_cmd_train(struct ls_options *o)
+{
+    struct ls_trainer trainer;
+    LS_TRY(load_run_config(o));
+    LS_TRY(ls_trainer_open(&trainer, o));
+    enum ls_status st = ls_trainer_run(&trainer);
+    ls_trainer_close(&trainer);
+    ls_log_close();
+    return st;
+}

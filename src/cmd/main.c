@@ -1,0 +1,108 @@
+#include "cmd/cmd.h"
+
+#include "base/log.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#ifndef LS_VERSION
+#define LS_VERSION "0.1.0"
+#endif
+
+/* What the commands are called and say of themselves is ls_commands (config/table.c). */
+static const struct {
+    enum ls_command command;
+    enum ls_status (*run)(struct ls_options *o);
+} table[] = {
+    {LS_CMD_TRAIN, ls_cmd_train}, {LS_CMD_EVAL, ls_cmd_eval},     {LS_CMD_PREDICT, ls_cmd_predict},
+    {LS_CMD_BENCH, ls_cmd_bench}, {LS_CMD_MODELS, ls_cmd_models}, {LS_CMD_PLAN, ls_cmd_plan},
+    {LS_CMD_DATA, ls_cmd_data},
+};
+
+static const struct ls_command_info *find_command(const char *name)
+{
+    for (const struct ls_command_info *info = ls_commands; info->name; info++)
+        if (strcmp(info->name, name) == 0)
+            return info;
+    return NULL;
+}
+
+static enum ls_status unknown_command(const char *name)
+{
+    const char *known[16];
+    int n = 0;
+    for (const struct ls_command_info *info = ls_commands; info->name; info++)
+        known[n++] = info->name;
+    const char *near = ls_nearest(name, known, n);
+    if (near)
+        return ls_fail(LS_USAGE, "unknown command '%s'; did you mean %s?", name, near);
+    return ls_fail(LS_USAGE, "unknown command '%s'; `lockstep --help` lists them", name);
+}
+
+static enum ls_status show_help(const char *what)
+{
+    if (!what)
+        ls_options_usage(stdout);
+    else if (strcmp(what, "--man") == 0)
+        ls_options_man(LS_VERSION, stdout);
+    else if (strcmp(what, "--completion") == 0)
+        ls_options_completion(stdout);
+    else if (find_command(what))
+        ls_options_help(find_command(what)->command, stdout);
+    else
+        return unknown_command(what);
+    return LS_OK;
+}
+
+static enum ls_status run_command(const struct ls_command_info *info, int argc, char **argv)
+{
+    struct ls_options o;
+    bool help;
+    LS_TRY(ls_options_parse(&o, info->command, argc, argv, &help));
+    enum ls_status st = LS_OK;
+    for (size_t i = 0; i < sizeof table / sizeof *table && !help; i++)
+        if (table[i].command == info->command)
+            st = table[i].run(&o);
+    ls_options_release(&o);
+    return st;
+}
+
+static enum ls_status dispatch(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        return show_help(argc > 2 ? argv[2] : NULL);
+    if (strcmp(name, "--version") == 0) {
+        puts("lockstep " LS_VERSION);
+        return LS_OK;
+    }
+    const struct ls_command_info *info = find_command(name);
+    return info ? run_command(info, argc - 2, argv + 2) : unknown_command(name);
+}
+
+/* Output that a full disk has swallowed is a failure; a reader that has seen enough (`| head`) is not. */
+static enum ls_status close_output(enum ls_status st)
+{
+    struct stat s;
+    bool lost = fflush(stdout) != 0;
+    lost |= ferror(stdout) != 0;
+    if (!lost || (fstat(STDOUT_FILENO, &s) == 0 && (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))))
+        return st;
+    ls_fail(LS_FAILED, "standard output: not everything could be written; is the disk full?");
+    return st == LS_OK ? LS_FAILED : st;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, "");
+    /* A run goes on when the reader of its output goes away. */
+    signal(SIGPIPE, SIG_IGN);
+    enum ls_status st = close_output(dispatch(argc, argv));
+    ls_log_close();
+    return (int)st;
+}

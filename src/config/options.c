@@ -1,0 +1,302 @@
+#include "config/options.h"
+
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "config/table.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define YAML_LIMIT ((size_t)1 << 20)
+#define PREFIX "LOCKSTEP_"
+
+extern char **environ;
+
+/* Options and arguments as they stand on the command line, checked for form and not yet for value: the YAML
+ * file among them must be read before the options override it. */
+struct words {
+    struct word {
+        const struct ls_option *option;
+        const char *value; /* borrowed from argv */
+    } * list;              /* owned; argc entries */
+    int n;
+    const char **arguments; /* owned; borrowed strings */
+    int n_arguments;
+    const char *file; /* the YAML file, or NULL */
+    bool help;
+};
+
+static const struct ls_command_info *info_of(enum ls_command command)
+{
+    const struct ls_command_info *info = ls_commands;
+    while (info->name && info->command != command)
+        info++;
+    return info;
+}
+
+static bool ends_in_yaml(const char *text)
+{
+    size_t n = strlen(text);
+    return (n > 5 && strcmp(text + n - 5, ".yaml") == 0) || (n > 4 && strcmp(text + n - 4, ".yml") == 0);
+}
+
+/* --- the command line
+ * --------------------------------------------------------------------------------------- */
+
+static enum ls_status unknown_option(enum ls_command command, const char *word)
+{
+    const char *bare = word + 2, *no = "";
+    if (word[1] != '-')
+        return ls_fail(LS_USAGE, "unknown option %s; options are words, such as --batch", word);
+    if (strncmp(bare, "no-", 3) == 0) {
+        no = "no-";
+        bare += 3;
+    }
+    char name[64];
+    int length = (int)strcspn(word, "=");
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(bare, "="), bare);
+    const char *near = ls_option_nearest(name, command);
+    if (near && *no && ls_option_find(near)->type != LS_OPTION_SWITCH)
+        no = "";
+    if (near)
+        return ls_fail(LS_USAGE, "unknown option %.*s; did you mean --%s%s?", length, word, no, near);
+    return ls_fail(LS_USAGE, "unknown option %.*s; `lockstep %s --help` lists them", length, word,
+                   info_of(command)->name);
+}
+
+static enum ls_status not_for_command(enum ls_command command, const struct ls_option *option)
+{
+    char list[96];
+    size_t used = 0;
+    for (const struct ls_command_info *info = ls_commands; info->name; info++)
+        if (option->commands & info->command)
+            used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", info->name);
+    return ls_fail(LS_USAGE, "%s takes no --%s; it is an option of %s", info_of(command)->name, option->name,
+                   list);
+}
+
+/* The word at *i, and for options whose value stands apart the next one too. */
+static enum ls_status take_option(struct words *w, enum ls_command command, int argc, char **argv, int *i)
+{
+    const char *word = argv[*i], *equals = strchr(word, '='), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
+    char name[64] = "";
+    if (word[1] == '-')
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+    const struct ls_option *option = ls_option_find(name);
+    bool no = !option && strncmp(name, "no-", 3) == 0;
+    if (no)
+        option = ls_option_find(name + 3);
+    if (!option || (no && option->type != LS_OPTION_SWITCH))
+        return unknown_option(command, word);
+    if (!(option->commands & command))
+        return not_for_command(command, option);
+    if (no && equals)
+        return ls_fail(LS_USAGE, "--%s takes no value", name);
+
+    const char *value;
+    if (equals)
+        value = equals + 1;
+    else if (option->type == LS_OPTION_SWITCH)
+        value = no ? "false" : "true";
+    else if (option->alone && (!next || next[0] == '-' || ends_in_yaml(next)))
+        value = "auto";
+    else if (!next || strncmp(next, "--", 2) == 0)
+        value = "";
+    else {
+        value = next;
+        ++*i;
+    }
+    w->list[w->n++] = (struct word){option, value};
+    return LS_OK;
+}
+
+static enum ls_status take_argument(struct words *w, enum ls_command command, const char *word)
+{
+    const unsigned with_file = LS_CMD_TRAIN | LS_CMD_EVAL | LS_CMD_BENCH | LS_CMD_PLAN;
+    const unsigned with_arguments = LS_CMD_EVAL | LS_CMD_PREDICT | LS_CMD_MODELS | LS_CMD_DATA;
+    if ((command & with_file) && !w->file && w->n_arguments == 0 && ends_in_yaml(word))
+        w->file = word;
+    else if (command & with_arguments)
+        w->arguments[w->n_arguments++] = word;
+    else
+        return ls_fail(
+            LS_USAGE,
+            "%s: '%s' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml",
+            info_of(command)->name, word);
+    return LS_OK;
+}
+
+static enum ls_status split_words(struct words *w, enum ls_command command, int argc, char **argv)
+{
+    bool options = true;
+    for (int i = 0; i < argc; i++) {
+        const char *word = argv[i];
+        if (options && strcmp(word, "--") == 0)
+            options = false;
+        else if (options && (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0))
+            w->help = true;
+        else if (options && word[0] == '-' && word[1])
+            LS_TRY(take_option(w, command, argc, argv, &i));
+        else
+            LS_TRY(take_argument(w, command, word));
+        if (w->help)
+            break;
+    }
+    return LS_OK;
+}
+
+static enum ls_status set_words(struct ls_options *o, const struct words *w)
+{
+    char where[64];
+    for (int i = 0; i < w->n; i++) {
+        const struct ls_option *option = w->list[i].option;
+        snprintf(where, sizeof where, "--%s", option->name);
+        LS_TRY(ls_option_set(o, option, where, w->list[i].value));
+        o->given |= ls_option_bit(option);
+    }
+    o->args = ls_alloc((size_t)w->n_arguments + 1, sizeof *o->args);
+    if (!o->args)
+        return LS_FAILED;
+    for (; o->n_args < w->n_arguments; o->n_args++) {
+        o->args[o->n_args] = ls_strdup(w->arguments[o->n_args]);
+        if (!o->args[o->n_args])
+            return LS_FAILED;
+    }
+    return LS_OK;
+}
+
+/* --- the environment
+ * ---------------------------------------------------------------------------------------- */
+
+static void warn_unknown_variable(const char *variable, int length, const char *name)
+{
+    const char *near = ls_option_nearest(name, ~0u);
+    char upper[64] = "";
+    for (int i = 0; near && near[i] && i < 63; i++)
+        upper[i] = near[i] == '-' ? '_' : (char)toupper((unsigned char)near[i]);
+    if (near)
+        ls_warn("%.*s: no such option; did you mean " PREFIX "%s?", length, variable, upper);
+    else
+        ls_warn("%.*s: no such option, ignored", length, variable);
+}
+
+static enum ls_status set_variable(struct ls_options *o, const char *variable)
+{
+    const char *equals = strchr(variable, '=');
+    if (!equals || !equals[1]) /* empty is as good as not there */
+        return LS_OK;
+    int length = (int)(equals - variable);
+    char name[64], where[sizeof PREFIX + sizeof name];
+    snprintf(name, sizeof name, "%.*s", length - (int)strlen(PREFIX), variable + strlen(PREFIX));
+    const struct ls_option *option = ls_option_find(name);
+    if (!option) {
+        warn_unknown_variable(variable, length, name);
+        return LS_OK;
+    }
+    snprintf(where, sizeof where, PREFIX "%s", name);
+    LS_TRY(ls_option_set(o, option, where, equals + 1));
+    o->given |= ls_option_bit(option);
+    return LS_OK;
+}
+
+/* The one place where Lockstep reads the environment. */
+static enum ls_status set_environment(struct ls_options *o)
+{
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    if (no_color && *no_color)
+        o->color = false;
+    if (term && strcmp(term, "dumb") == 0)
+        o->progress = false;
+    for (char **v = environ; v && *v; v++)
+        if (strncmp(*v, PREFIX, strlen(PREFIX)) == 0)
+            LS_TRY(set_variable(o, *v));
+    return LS_OK;
+}
+
+/* --- all together
+ * ------------------------------------------------------------------------------------------- */
+
+enum ls_status ls_options_default(struct ls_options *o)
+{
+    *o = (struct ls_options){0};
+    for (int i = 0; i < ls_option_count; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        enum ls_status st = option->missing ? ls_option_set(o, option, option->name, option->missing) : LS_OK;
+        if (st != LS_OK) {
+            ls_options_release(o);
+            return st;
+        }
+    }
+    return LS_OK;
+}
+
+static enum ls_status load(struct ls_options *o, const char *path, uint64_t keep)
+{
+    char *text;
+    size_t size;
+    LS_TRY(ls_file_read(path, YAML_LIMIT, &text, &size));
+    enum ls_status st = ls_options_yaml(o, path, text, size, keep);
+    ls_free(text);
+    return st;
+}
+
+enum ls_status ls_options_load(struct ls_options *o, const char *path)
+{
+    return load(o, path, o->given);
+}
+
+static enum ls_status set_all(struct ls_options *o, const struct words *w)
+{
+    LS_TRY(ls_options_default(o));
+    if (w->file)
+        LS_TRY(load(o, w->file, 0));
+    LS_TRY(set_environment(o));
+    return set_words(o, w);
+}
+
+enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv,
+                                bool *help)
+{
+    enum ls_status st = LS_FAILED;
+    struct words w = {0};
+    *o = (struct ls_options){0};
+    *help = false;
+    w.list = ls_alloc((size_t)argc + 1, sizeof *w.list);
+    w.arguments = ls_alloc((size_t)argc + 1, sizeof *w.arguments);
+    if (!w.list || !w.arguments)
+        goto free_words;
+    LS_TRY_GOTO(free_words, split_words(&w, command, argc, argv));
+    if (w.help) {
+        ls_options_help(command, stdout);
+        *help = true;
+        goto free_words;
+    }
+    st = set_all(o, &w);
+    if (st != LS_OK)
+        ls_options_release(o);
+free_words:
+    ls_free(w.list);
+    ls_free(w.arguments);
+    return st;
+}
+
+void ls_options_release(struct ls_options *o)
+{
+    for (int i = 0; i < ls_option_count; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        if (option->type == LS_OPTION_TEXT || option->type == LS_OPTION_SHAPE)
+            ls_free(*(char **)((char *)o + option->offset));
+    }
+    for (int i = 0; i < o->n_args; i++)
+        ls_free(o->args[i]);
+    ls_free(o->args);
+    *o = (struct ls_options){0};
+}
+
+bool ls_options_given(const struct ls_options *o, const char *name)
+{
+    const struct ls_option *option = ls_option_find(name);
+    return option && (o->given & ls_option_bit(option));
+}

@@ -1,0 +1,111 @@
+/* Every setting of Lockstep, in one struct filled from one table (options.c). From that table come the flags,
+ * the YAML keys, the LOCKSTEP_* variables, --help, and the effective configuration a run writes down.
+ * Order of precedence: command line, environment, YAML file, default. */
+#ifndef LS_CONFIG_OPTIONS_H
+#define LS_CONFIG_OPTIONS_H
+
+#include "base/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct ls_options {
+    /* what is trained, on what */
+    char *model;     /* built-in name or a file.yaml */
+    char *data;      /* mnist | path | synthetic:CxHxW:classes */
+    char *eval_data; /* NULL: the test part that belongs to data */
+    char *input;     /* CxHxW, NULL: as the data */
+    int64_t classes; /* 0: as the data */
+    char *init;      /* FILE.safetensors to start from, or NULL */
+    char *loss;      /* xent | l2 */
+    /* how */
+    int64_t batch, epochs, steps; /* steps 0: epochs decide */
+    int64_t epoch_size;           /* samples an epoch, 0: the whole data set */
+    int64_t accumulate;           /* passes of batch/accumulate samples a step */
+    int64_t replicas;
+    char *optimizer; /* sgd | lars */
+    double lr, momentum, weight_decay, trust, label_smoothing;
+    bool lr_per_256;          /* --lr is per 256 samples: the linear scaling rule */
+    bool nesterov, decay_all; /* decay_all=false: no weight decay on BN and biases */
+    char *schedule; /* constant | every:N[:FACTOR] | multistep:30,60,80[:FACTOR] | exponential:GAMMA |
+                       cosine[:MIN] */
+    char *warmup;   /* none | stepping:EPOCHS | gradual:EPOCHS | iterations:N */
+    double dropout; /* -1: as the model says */
+    char *augment;  /* auto | none | list: crop:4,flip | rrc:224,flip ... */
+    bool shuffle;
+    uint64_t seed;
+    /* machine */
+    int64_t threads;        /* 0: all cores this process may use */
+    int64_t loader_threads; /* 0: chosen */
+    char *backend;          /* auto | onednn | ref */
+    char *dtype;            /* f32 | bf16 */
+    bool tune;              /* measure kernels where the plan cache knows none */
+    bool reuse;             /* reuse activation memory */
+    char *plan_cache;       /* file; NULL: ~/.cache/lockstep/plans */
+    /* run directory */
+    char *run;                /* DIR; NULL: runs/MODEL-NUMBER */
+    char *resume;             /* NULL: start anew; "auto": from --run's newest; else a checkpoint folder */
+    int64_t checkpoint_every; /* steps, 0: each epoch */
+    int64_t keep;             /* checkpoints kept besides the best */
+    int64_t log_every;        /* steps between lines when piped; 0: chosen */
+    char *log_format;         /* plain | cntk | thesis */
+    bool evaluate;            /* evaluate after each epoch */
+    bool json, quiet;
+    bool yaml;     /* models show: print as a layer list */
+    bool progress; /* a live line on a terminal; also off when TERM is dumb */
+    bool color;    /* also off when NO_COLOR is set */
+    /* bench */
+    int64_t warmup_steps, repeat;
+    /* positional arguments after the options (files for predict, names for models) */
+    char **args; /* owned */
+    int n_args;
+    uint64_t given; /* a bit for each row of the table that a user set; see ls_options_given */
+};
+
+/* Which commands an option belongs to, a bit each. */
+enum ls_command {
+    LS_CMD_TRAIN = 1,
+    LS_CMD_EVAL = 2,
+    LS_CMD_PREDICT = 4,
+    LS_CMD_BENCH = 8,
+    LS_CMD_MODELS = 16,
+    LS_CMD_PLAN = 32,
+    LS_CMD_DATA = 64
+};
+
+/* The commands as the help, the man page and messages name them; ends with a NULL name. */
+struct ls_command_info {
+    enum ls_command command;
+    const char *name, *arguments, *summary;
+};
+extern const struct ls_command_info ls_commands[];
+
+/* Defaults, then each source, the strongest last. argv starts after the command's name. A first positional
+ * argument ending in .yaml or .yml is a configuration file for train, eval, bench and plan; other positional
+ * arguments are for eval, predict, models and data only. A file or variable may set options of other
+ * commands, the command line may not. --help prints the command's help and returns LS_OK with *help = true.
+ * Unknown options name the nearest known one. On failure *o is released. */
+enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv,
+                                bool *help);
+void ls_options_release(struct ls_options *o);
+/* Every default, nothing given. */
+enum ls_status ls_options_default(struct ls_options *o);
+/* Set from a YAML file (a run's config.yaml, say) what was not given yet; what it sets counts as given. */
+enum ls_status ls_options_load(struct ls_options *o, const char *path);
+/* The effective configuration as YAML that `lockstep train FILE` runs again. Only options of `command`. */
+enum ls_status ls_options_write(const struct ls_options *o, enum ls_command command, FILE *out);
+/* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
+bool ls_options_given(const struct ls_options *o, const char *name);
+
+/* The command's help; the list of commands; a manual page and a bash completion script for all of them. */
+void ls_options_help(enum ls_command command, FILE *out);
+void ls_options_usage(FILE *out);
+void ls_options_man(const char *version, FILE *out);
+void ls_options_completion(FILE *out);
+
+/* "3x64x64" -> three positive numbers. what: the option's name for the error. */
+enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, int64_t *h, int64_t *w);
+/* The closest of `known` (n entries) to `word` by edit distance, NULL when none is near. */
+const char *ls_nearest(const char *word, const char *const *known, int n);
+
+#endif

@@ -1,0 +1,190 @@
+#include "config/table.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum {
+    T = LS_CMD_TRAIN,
+    E = LS_CMD_EVAL,
+    P = LS_CMD_PREDICT,
+    B = LS_CMD_BENCH,
+    M = LS_CMD_MODELS,
+    L = LS_CMD_PLAN,
+    D = LS_CMD_DATA
+};
+#define RUNS (T | E | P | B | L) /* whatever computes with a model */
+#define MANY 1e15                /* more than anything counts, and exact as a double */
+
+const struct ls_command_info ls_commands[] = {
+    {LS_CMD_TRAIN, "train", "[FILE.yaml] [options]", "train a model; writes a run directory"},
+    {LS_CMD_EVAL, "eval", "[FILE.yaml] [RUN | CHECKPOINT] [options]",
+     "measure loss and accuracy of a trained model"},
+    {LS_CMD_PREDICT, "predict", "[options] IMAGE...", "name the five likeliest classes of image files"},
+    {LS_CMD_BENCH, "bench", "[FILE.yaml] [options]", "measure the speed of training steps"},
+    {LS_CMD_MODELS, "models", "[show NAME] [options]", "list the built-in models, or show one"},
+    {LS_CMD_PLAN, "plan", "[FILE.yaml] [options]", "show nodes, kernels and memory of a training step"},
+    {LS_CMD_DATA, "data", "[DATA] [options]", "describe and check a data set"},
+    {0, NULL, NULL, NULL},
+};
+
+/* clang-format off */
+#define AT(field) offsetof(struct ls_options, field)
+#define TEXT(field)   .type = LS_OPTION_TEXT,   .offset = AT(field)
+#define WHOLE(field)  .type = LS_OPTION_WHOLE,  .offset = AT(field), .value = "N"
+#define REAL(field)   .type = LS_OPTION_REAL,   .offset = AT(field), .value = "X"
+#define SWITCH(field) .type = LS_OPTION_SWITCH, .offset = AT(field)
+#define WHAT    .group = "What is trained, and on what"
+#define HOW     .group = "How"
+#define MACHINE .group = "The machine"
+#define RUN     .group = "The run directory"
+#define OUTPUT  .group = "Output"
+
+const struct ls_option ls_option_table[] = {
+    {"model", TEXT(model), .missing = "lenet", .commands = RUNS, WHAT, .value = "NAME",
+     .help = "built-in model (see `lockstep models`) or a FILE.yaml"},
+    {"data", TEXT(data), .missing = "mnist", .commands = RUNS | D, WHAT, .value = "DATA",
+     .help = "mnist, a path, or synthetic:CxHxW:CLASSES"},
+    {"eval-data", TEXT(eval_data), .commands = T | E, WHAT, .value = "DATA",
+     .help = "data to evaluate on (the test part of --data)"},
+    {"input", .type = LS_OPTION_SHAPE, .offset = AT(input), .commands = RUNS | M, WHAT, .value = "CxHxW",
+     .help = "size of the images the model sees (as the data)"},
+    {"classes", WHOLE(classes), .missing = "0", .commands = RUNS | M, WHAT, .low = 1, .high = 1e7,
+     .help = "number of classes; 0: as the data"},
+    {"init", TEXT(init), .commands = T | E | P, WHAT, .value = "FILE",
+     .help = "weights to start from, a .safetensors file (random)"},
+    {"loss", TEXT(loss), .missing = "xent", .commands = T | E | B | L, WHAT, .value = "NAME",
+     .choices = "xent l2",
+     .help = "cross-entropy or squared error"},
+
+    {"batch", WHOLE(batch), .missing = "64", .commands = RUNS, HOW, .low = 1, .high = 1e9,
+     .help = "samples a step, over all replicas"},
+    {"epochs", WHOLE(epochs), .missing = "5", .commands = T, HOW, .low = 1, .high = 1e9,
+     .help = "times through the data"},
+    {"steps", WHOLE(steps), .missing = "0", .commands = T | B, HOW, .low = 0, .high = MANY,
+     .help = "steps to train, or of one repetition of bench; 0: --epochs decides, bench chooses"},
+    {"epoch-size", WHOLE(epoch_size), .missing = "0", .commands = T, HOW, .low = 0, .high = MANY,
+     .help = "samples an epoch; 0: the whole data set"},
+    {"accumulate", WHOLE(accumulate), .missing = "1", .commands = T | B | L, HOW, .low = 1, .high = 1e6,
+     .help = "passes a step is cut into, to save memory"},
+    {"replicas", WHOLE(replicas), .missing = "1", .commands = T | B | L, HOW, .low = 1, .high = 65536,
+     .help = "replicas the batch is dealt to; part of what the run computes"},
+    {"optimizer", TEXT(optimizer), .missing = "sgd", .commands = T | B | L, HOW, .value = "NAME",
+     .choices = "sgd lars",
+     .help = "how weights follow gradients"},
+    {"lr", REAL(lr), .missing = "0.05", .commands = T | B, HOW, .low = 0, .high = 1e38,
+     .help = "learning rate"},
+    {"lr-per-256", SWITCH(lr_per_256), .missing = "false", .commands = T, HOW,
+     .help = "--lr is for 256 samples and scales with the batch"},
+    {"momentum", REAL(momentum), .missing = "0.9", .commands = T | B | L, HOW,
+     .low = 0, .high = 1, .below = true,
+     .help = "share of the last update kept; 0: none"},
+    {"nesterov", SWITCH(nesterov), .missing = "false", .commands = T | B | L, HOW,
+     .help = "Nesterov's momentum"},
+    {"weight-decay", REAL(weight_decay), .missing = "0.0005", .commands = T | B | L, HOW,
+     .low = 0, .high = 1e6,
+     .help = "L2 penalty"},
+    {"decay-all", SWITCH(decay_all), .missing = "true", .commands = T | B | L, HOW,
+     .help = "weight decay on BN and biases too"},
+    {"trust", REAL(trust), .missing = "0.001", .commands = T | B | L, HOW, .low = 0, .high = 1e6,
+     .help = "trust coefficient of lars"},
+    {"label-smoothing", REAL(label_smoothing), .missing = "0", .commands = T | B | L, HOW,
+     .low = 0, .high = 1, .below = true,
+     .help = "share of the target spread over all classes"},
+    {"schedule", TEXT(schedule), .missing = "cosine", .commands = T, HOW, .value = "RULE", .head = true,
+     .choices = "constant every multistep exponential cosine",
+     .help = "constant, every:EPOCHS[:FACTOR], multistep:30,60,80[:FACTOR], exponential:GAMMA, cosine[:MIN]"},
+    {"warmup", TEXT(warmup), .missing = "none", .commands = T, HOW, .value = "RULE", .head = true,
+     .choices = "none stepping gradual iterations",
+     .help = "none, stepping:EPOCHS, gradual:EPOCHS, iterations:N"},
+    {"dropout", REAL(dropout), .missing = "-1", .commands = T | B | L, HOW,
+     .low = 0, .high = 1, .below = true,
+     .help = "probability for every dropout layer; -1: as the model says"},
+    {"augment", TEXT(augment), .missing = "auto", .commands = T | E | P | B, HOW, .value = "LIST",
+     .help = "auto, none, or a list such as crop:4,flip or rrc:224,flip"},
+    {"shuffle", SWITCH(shuffle), .missing = "true", .commands = T | B, HOW,
+     .help = "a new order of samples each epoch"},
+    {"seed", .type = LS_OPTION_SEED, .offset = AT(seed), .missing = "1", .commands = RUNS, HOW, .value = "N",
+     .help = "the one source of all random numbers"},
+
+    {"threads", WHOLE(threads), .missing = "0", .commands = RUNS, MACHINE, .low = 0, .high = 65536,
+     .help = "threads that compute; 0: all cores this process may use"},
+    {"loader-threads", WHOLE(loader_threads), .missing = "0", .commands = T | E | B | D, MACHINE,
+     .low = 0, .high = 4096,
+     .help = "threads that read and augment; 0: chosen"},
+    {"backend", TEXT(backend), .missing = "auto", .commands = RUNS, MACHINE, .value = "NAME",
+     .choices = "auto onednn ref",
+     .help = "what computes"},
+    {"dtype", TEXT(dtype), .missing = "f32", .commands = RUNS, MACHINE, .value = "TYPE",
+     .choices = "f32 bf16",
+     .help = "type of activations, beside f32 weights"},
+    {"tune", SWITCH(tune), .missing = "true", .commands = RUNS, MACHINE,
+     .help = "measure kernels where the plan cache knows none"},
+    {"reuse", SWITCH(reuse), .missing = "true", .commands = RUNS, MACHINE,
+     .help = "reuse the memory of activations"},
+    {"plan-cache", TEXT(plan_cache), .commands = RUNS, MACHINE, .value = "FILE",
+     .help = "measured kernels (~/.cache/lockstep/plans)"},
+
+    {"run", TEXT(run), .commands = T | E | P, RUN, .value = "DIR",
+     .help = "the run directory (train: a new one under runs/)"},
+    {"resume", TEXT(resume), .commands = T, RUN, .value = "CHECKPOINT", .alone = true,
+     .help = "go on from a checkpoint folder; alone: from the newest of --run (start anew)"},
+    {"checkpoint-every", WHOLE(checkpoint_every), .missing = "0", .commands = T, RUN, .low = 0, .high = MANY,
+     .help = "steps between checkpoints; 0: each epoch"},
+    {"keep", WHOLE(keep), .missing = "3", .commands = T, RUN, .low = 1, .high = 1e6,
+     .help = "checkpoints kept besides the best"},
+    {"evaluate", SWITCH(evaluate), .missing = "true", .commands = T, RUN,
+     .help = "evaluate after each epoch"},
+
+    {"log-every", WHOLE(log_every), .missing = "0", .commands = T, OUTPUT, .low = 0, .high = MANY,
+     .help = "steps between lines when piped; 0: chosen"},
+    {"log-format", TEXT(log_format), .missing = "plain", .commands = T | E, OUTPUT, .value = "NAME",
+     .choices = "plain cntk thesis", .help = "format of these lines"},
+    {"warmup-steps", WHOLE(warmup_steps), .missing = "2", .commands = B, OUTPUT, .low = 0, .high = 1e6,
+     .help = "steps before the clock starts"},
+    {"repeat", WHOLE(repeat), .missing = "5", .commands = B, OUTPUT, .low = 1, .high = 1e6,
+     .help = "repetitions the figures are over"},
+    {"json", SWITCH(json), .missing = "false", .commands = E | P | B | M | L | D, OUTPUT,
+     .help = "one JSON object instead of text"},
+    {"yaml", SWITCH(yaml), .missing = "false", .commands = M, OUTPUT,
+     .help = "models show: a layer list to edit and train with --model FILE.yaml"},
+    {"quiet", SWITCH(quiet), .missing = "false", .commands = RUNS | D, OUTPUT,
+     .help = "say only errors"},
+    {"progress", SWITCH(progress), .missing = "true", .commands = RUNS | D, OUTPUT,
+     .help = "a live line on a terminal"},
+    {"color", SWITCH(color), .missing = "true", .commands = RUNS | D, OUTPUT,
+     .help = "colours on a terminal"},
+};
+/* clang-format on */
+
+const int ls_option_count = (int)(sizeof ls_option_table / sizeof *ls_option_table);
+_Static_assert(sizeof ls_option_table / sizeof *ls_option_table <= 64, "struct ls_options.given has 64 bits");
+
+static char plain(char c)
+{
+    return c == '_' ? '-' : (char)tolower((unsigned char)c);
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    while (*a && plain(*a) == plain(*b))
+        a++, b++;
+    return !*a && !*b;
+}
+
+const struct ls_option *ls_option_find(const char *name)
+{
+    for (int i = 0; i < ls_option_count; i++)
+        if (same_name(ls_option_table[i].name, name))
+            return &ls_option_table[i];
+    return NULL;
+}
+
+const char *ls_option_nearest(const char *word, unsigned commands)
+{
+    const char *known[64];
+    int n = 0;
+    for (int i = 0; i < ls_option_count; i++)
+        if (ls_option_table[i].commands & commands)
+            known[n++] = ls_option_table[i].name;
+    return ls_nearest(word, known, n);
+}

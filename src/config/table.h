@@ -1,0 +1,59 @@
+/* The option table, for the files of this folder (and their tests): one row an option. */
+#ifndef LS_CONFIG_TABLE_H
+#define LS_CONFIG_TABLE_H
+
+#include "base/status.h"
+#include "config/options.h"
+#include <stddef.h>
+
+enum ls_option_type {
+    LS_OPTION_TEXT,   /* char * */
+    LS_OPTION_WHOLE,  /* int64_t */
+    LS_OPTION_SEED,   /* uint64_t */
+    LS_OPTION_REAL,   /* double */
+    LS_OPTION_SWITCH, /* bool: --name and --no-name */
+    LS_OPTION_SHAPE   /* char *, CxHxW */
+};
+
+struct ls_option {
+    const char *name; /* as on the command line; YAML and the environment spell it with _ too */
+    enum ls_option_type type;
+    size_t offset;       /* in struct ls_options */
+    const char *missing; /* the default as text; NULL: not set (text only) */
+    unsigned commands;   /* enum ls_command bits */
+    const char *value;   /* what the help calls the value */
+    const char *help;    /* says in brackets what not being set means */
+    const char *group;   /* heading; rows of a group stand together */
+    const char *choices; /* "f32 bf16", NULL: anything */
+    bool head;           /* choices are for the part before the first ':' */
+    bool alone;          /* may stand without a value, which then is the word "auto" */
+    bool below;          /* the range ends below `high` */
+    double low, high;    /* allowed range; the default is allowed even outside of it */
+};
+
+/* At most 64 rows: struct ls_options.given has a bit for each. */
+extern const struct ls_option ls_option_table[];
+extern const int ls_option_count;
+
+/* The row with that name, - and _ and case being the same; NULL: none. */
+const struct ls_option *ls_option_find(const char *name);
+/* The name nearest to `word` among the options of `commands`, or NULL. */
+const char *ls_option_nearest(const char *word, unsigned commands);
+
+/* Check text and set the option from it. where: "--batch", "LOCKSTEP_BATCH", "run.yaml:12: batch". */
+enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where,
+                             const char *text);
+/* The value as text that ls_option_set takes back; NULL: not set. Made in `room` unless the option is a text.
+ */
+const char *ls_option_get(const struct ls_options *o, const struct ls_option *option, char room[32]);
+/* Which rows the user set. */
+static inline uint64_t ls_option_bit(const struct ls_option *option)
+{
+    return (uint64_t)1 << (option - ls_option_table);
+}
+
+/* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay. */
+enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
+                               uint64_t keep);
+
+#endif

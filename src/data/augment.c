@@ -1,0 +1,196 @@
+#include "data/dataset.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The numbers of one sample's stream: 0 for flip and crop, 1 .. for the tries of RandomResizedCrop. */
+static void draw(uint64_t seed, uint64_t epoch, uint64_t sample, uint64_t index, uint32_t out[4])
+{
+    ls_philox(seed, ls_random_stream(LS_RANDOM_AUGMENT, epoch, sample, 0), index, out);
+}
+
+static int below(uint32_t bits, int limit)
+{
+    return (int)(((uint64_t)bits * (uint64_t)limit) >> 32);
+}
+
+/* RandomResizedCrop as torchvision draws it: 8 to 100 % of the area, sides 3:4 to 4:3; after ten tries that
+ * do not fit, the largest centred part of an allowed shape. */
+static struct ls_box random_box(uint64_t seed, uint64_t epoch, uint64_t sample, int height, int width)
+{
+    const double narrowest = 3.0 / 4, widest = 4.0 / 3;
+    double area = (double)height * width;
+    for (uint64_t try = 1; try <= 10; try++) {
+        uint32_t r[4];
+        draw(seed, epoch, sample, try, r);
+        double target = area * (0.08 + 0.92 * r[0] * 0x1p-32);
+        double shape = exp(log(narrowest) + (log(widest) - log(narrowest)) * (r[1] * 0x1p-32));
+        int w = (int)rint(sqrt(target * shape)), h = (int)rint(sqrt(target / shape));
+        if (w > 0 && w <= width && h > 0 && h <= height)
+            return (struct ls_box){below(r[2], height - h + 1), below(r[3], width - w + 1), h, w};
+    }
+    int w = width, h = height;
+    if ((double)width / height < narrowest)
+        h = (int)rint(w / narrowest);
+    else if ((double)width / height > widest)
+        w = (int)rint(h * widest);
+    return (struct ls_box){(height - h) / 2, (width - w) / 2, h, w};
+}
+
+struct ls_view ls_augment_view(const struct ls_augment *a, uint64_t seed, uint64_t epoch, uint64_t sample)
+{
+    struct ls_view view = {.seed = seed, .epoch = epoch, .sample = sample};
+    int larger = (int)(a->height > a->width ? a->height : a->width);
+    if (a->random_resized)
+        view.random_resized = a;
+    if (a->resize > 0)
+        view.min_side = a->resize;
+    else if (a->random_resized || (a->crop_pad < 0 && !a->center))
+        view.min_side = larger;
+    return view;
+}
+
+struct ls_box ls_view_box(const struct ls_view *view, int height, int width)
+{
+    if (!view || !view->random_resized)
+        return (struct ls_box){0, 0, height, width};
+    return random_box(view->seed, view->epoch, view->sample, height, width);
+}
+
+/* --- to planes ---------------------------------------------------------------------------------------- */
+
+/* One row of one plane: outputs x0 .. x1-1 come from the image, the rest is padding. `pixel` is the source of
+ * x0, `step` bytes lead to that of x0+1. */
+static void fill_plane_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width,
+                           const float *table, float *out)
+{
+    for (int x = 0; x < x0; x++)
+        out[x] = table[0];
+    for (int x = x0; x < x1; x++, pixel += step)
+        out[x] = table[*pixel];
+    for (int x = x1; x < width; x++)
+        out[x] = table[0];
+}
+
+static void fill_luma_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float *table,
+                          float *out)
+{
+    for (int x = 0; x < x0; x++)
+        out[x] = table[0];
+    for (int x = x0; x < x1; x++, pixel += step)
+        out[x] = table[ls_luma(pixel)];
+    for (int x = x1; x < width; x++)
+        out[x] = table[0];
+}
+
+/* Cut the output size at (top, left), which may lie outside, and turn the bytes into normalised planes. */
+static void to_planes(const struct ls_augment *a, const struct ls_image *image, int top, int left, bool flip,
+                      float *planes)
+{
+    int height = (int)a->height, width = (int)a->width, from = image->channels, to = (int)a->channels;
+    int x0 = left < 0 ? -left : 0, x1 = image->width - left < width ? image->width - left : width;
+    x0 = x0 < width ? x0 : width;
+    x1 = x1 > x0 ? x1 : x0;
+    ptrdiff_t first = left + x0, step = from;
+    if (flip) {
+        int mirrored = width - x1;
+        first = left + x1 - 1;
+        step = -from;
+        x1 = width - x0;
+        x0 = mirrored;
+    }
+    for (int y = 0; y < height; y++) {
+        bool inside = top + y >= 0 && top + y < image->height && x1 > x0;
+        int end = inside ? x1 : x0;
+        const uint8_t *pixel = image->pixels;
+        if (inside)
+            pixel += ((ptrdiff_t)(top + y) * image->width + first) * from;
+        for (int c = 0; c < to; c++) {
+            float *out = planes + ((size_t)c * (size_t)height + (size_t)y) * (size_t)width;
+            if (from == 3 && to == 1)
+                fill_luma_row(pixel, step, x0, end, width, a->table[c], out);
+            else
+                fill_plane_row(pixel + (from == 3 ? c : 0), step, x0, end, width, a->table[c], out);
+        }
+    }
+}
+
+/* --- the whole way ------------------------------------------------------------------------------------ */
+
+/* Half, to the even of two neighbours: how torchvision places a centre crop. */
+static int half(int difference)
+{
+    int h = difference / 2;
+    return difference % 2 ? h + (h & 1) : h;
+}
+
+/* The size to which the image is scaled before it is cut. */
+static void scaled_size(const struct ls_augment *a, int *height, int *width)
+{
+    int64_t h = *height, w = *width, shorter = h < w ? h : w;
+    if (a->resize > 0) {
+        h = h * a->resize / shorter;
+        w = w * a->resize / shorter;
+    }
+    bool differs = (h != a->height || w != a->width) && a->crop_pad < 0 && !a->center;
+    if (differs || h < a->height || w < a->width) {
+        /* Cover: the direction that is relatively shorter fits exactly. */
+        int64_t full_h = *height, full_w = *width;
+        if (a->height * full_w >= a->width * full_h) {
+            h = a->height;
+            w = (full_w * a->height + full_h / 2) / full_h;
+        } else {
+            w = a->width;
+            h = (full_h * a->width + full_w / 2) / full_w;
+        }
+    }
+    *height = (int)(h < a->height ? a->height : h);
+    *width = (int)(w < a->width ? a->width : w);
+}
+
+static enum ls_status apply_random_resized(const struct ls_augment *a, const struct ls_image *image,
+                                           const struct ls_view *view, bool flip, struct ls_image *scratch,
+                                           float *planes)
+{
+    struct ls_box box = {0, 0, image->height, image->width}, all = {0, 0, (int)a->height, (int)a->width};
+    if (!image->cropped)
+        box = ls_view_box(view, image->height, image->width);
+    LS_TRY(ls_image_resize(image, &box, all.height, all.width, &all, scratch));
+    to_planes(a, scratch, 0, 0, flip, planes);
+    return LS_OK;
+}
+
+enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
+                                uint64_t epoch, uint64_t sample, struct ls_image *scratch, float *planes)
+{
+    uint32_t r[4] = {0};
+    if (a->flip || a->crop_pad >= 0)
+        draw(seed, epoch, sample, 0, r);
+    bool flip = a->flip && r[0] >> 31;
+    if (a->random_resized) {
+        struct ls_view view = ls_augment_view(a, seed, epoch, sample);
+        return apply_random_resized(a, image, &view, flip, scratch, planes);
+    }
+
+    int height = image->height, width = image->width, pad = a->crop_pad;
+    scaled_size(a, &height, &width);
+    int top = half(height - (int)a->height), left = half(width - (int)a->width);
+    if (pad >= 0) {
+        top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
+        left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
+    }
+    if (height == image->height && width == image->width) {
+        to_planes(a, image, top, left, flip, planes);
+        return LS_OK;
+    }
+    /* Scale only what the cut will show. */
+    int y0 = top > 0 ? top : 0, x0 = left > 0 ? left : 0;
+    int y1 = top + (int)a->height < height ? top + (int)a->height : height;
+    int x1 = left + (int)a->width < width ? left + (int)a->width : width;
+    struct ls_box whole = {0, 0, image->height, image->width};
+    struct ls_box window = {y0, x0, y1 - y0, x1 - x0}; /* not empty: the padding is smaller than the output */
+    LS_TRY(ls_image_resize(image, &whole, height, width, &window, scratch));
+    to_planes(a, scratch, top - window.top, left - window.left, flip, planes);
+    return LS_OK;
+}

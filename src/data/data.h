@@ -1,0 +1,166 @@
+/* Data sets, and batches out of them.
+ *
+ * A data set is an ops table over an opened source; samples are numbered 0 .. count-1 and can be read in any
+ * order from any thread. A loader walks one global order of samples (a function of seed and epoch alone),
+ * cuts it into batches, and fills a ring of batch slots ahead of the compute with its own threads. */
+#ifndef LS_DATA_DATA_H
+#define LS_DATA_DATA_H
+
+#include "base/status.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ls_dataset_info {
+    int64_t count;
+    int64_t channels, height, width; /* of stored images; height = width = 0: they differ (image folders) */
+    int64_t classes;
+    const char *const *class_names; /* classes entries, or NULL; borrowed from the data set */
+    const char *format;          /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
+    float mean[4], deviation[4]; /* for normalising, of values in 0..1, per channel; both parts alike */
+};
+
+/* A decoded image: 8-bit, interleaved rows (HWC), channels 1 or 3. It is also a thread's scratch for reading:
+ * the buffers grow to the largest image met and are reused. Starts as {0}. */
+struct ls_image {
+    int channels, height, width;
+    bool cropped;           /* the pixels are the part that the view asked for, not the whole image */
+    uint8_t *pixels, *side; /* owned; side: a file's bytes, or the middle of a resize */
+    size_t room, side_room;
+    char why[200]; /* after a failed ls_dataset_try or ls_image_decode: what was wrong */
+};
+/* Room for an image of that size, which the image then has; the pixels are not cleared. */
+enum ls_status ls_image_reserve(struct ls_image *image, int channels, int height, int width);
+void ls_image_release(struct ls_image *image);
+
+/* A part of an image. */
+struct ls_box {
+    int top, left, height, width;
+};
+
+/* What will be seen of an image, so that a decoder can leave out the rest: a JPEG is decoded at 1/2, 1/4 or
+ * 1/8 while the shorter side of the part stays >= min_side (0: full size), and outside of the part not at
+ * all. A reader may ignore it and give the whole image. NULL stands for everything at full size. */
+struct ls_view {
+    int min_side;
+    const struct ls_augment *random_resized; /* borrowed; NULL: the whole image is seen */
+    uint64_t seed, epoch, sample;
+};
+
+struct ls_dataset; /* opaque; holds its ops table */
+
+struct ls_dataset_ops {
+    const char *format;
+    /* Does spec/path look like this format? Cheap; no errors said. */
+    bool (*recognise)(const char *spec);
+    /* part: "train" or "test". */
+    enum ls_status (*open)(const char *spec, const char *part, struct ls_dataset **set);
+    void (*close)(struct ls_dataset *set);
+    /* Decode sample i. Thread-safe: all scratch is in the image. Says no error: image->why has it. */
+    enum ls_status (*read)(struct ls_dataset *set, int64_t i, const struct ls_view *view,
+                           struct ls_image *image, int32_t *label);
+    /* The label alone, without decoding. */
+    int32_t (*label)(const struct ls_dataset *set, int64_t i);
+    /* Path or description of sample i for messages. */
+    void (*where)(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+};
+extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NULL */
+
+/* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", or a path whose format is recognised. */
+enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
+void ls_dataset_close(struct ls_dataset *set);
+const struct ls_dataset_info *ls_dataset_info(const struct ls_dataset *set);
+enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image,
+                               int32_t *label);
+/* The same with a view, and without saying the error: the cause is in image->why. */
+enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls_view *view,
+                              struct ls_image *image, int32_t *label);
+int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i);
+void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+
+/* Decode one image file (JPEG, PNG, PPM, BMP by content) to `channels` (1 or 3) for predict. */
+enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image);
+/* From memory; says no error, image->why has it. Alpha is dropped, 16 bits become 8, CMYK becomes RGB. */
+enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, int channels,
+                               struct ls_image *image);
+
+/* --- augmentation: image -> normalised float planes --------------------------------------------------- */
+
+/* "none", or a comma list: crop:PAD  flip  rrc[:SIZE] (RandomResizedCrop)  resize:SIZE (shorter side)
+ * center[:SIZE]  — then always converted to planes and normalised. The order is fixed: resize, then one of
+ * rrc, crop and center, then flip. An image that is smaller than what comes out, or of another size with
+ * neither rrc, crop nor center given, is first scaled until it just covers it. */
+struct ls_augment {
+    bool flip, random_resized;
+    int crop_pad; /* random crop after padding with black, -1: none */
+    int resize;   /* shorter side to this, 0: no */
+    bool center;
+    int64_t channels, height, width; /* what comes out */
+    float mean[4], deviation[4];
+    float table[4][256]; /* byte -> normalised value, per channel */
+};
+/* text "auto": for training crop:SIZE/8,flip on colour sets of one size (CIFAR, Tiny ImageNet), rrc,flip on
+ * folders, none on MNIST and synthetic; for evaluation (training = false) resize:SIZE*8/7,center on folders,
+ * else nothing. Any other text is for training: evaluation keeps its resize and center and leaves out what is
+ * random. Out size: c, h, w given; h = w = 0: the list's SIZE, else the data set's, else 224. */
+enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info,
+                                int64_t channels, int64_t height, int64_t width, struct ls_augment *a);
+/* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
+enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
+                                uint64_t epoch, uint64_t sample, struct ls_image *scratch, float *planes);
+/* What ls_augment_apply will look at. The augmentation stays borrowed by the view. */
+struct ls_view ls_augment_view(const struct ls_augment *a, uint64_t seed, uint64_t epoch, uint64_t sample);
+/* The part of a height x width image that is seen. */
+struct ls_box ls_view_box(const struct ls_view *view, int height, int width);
+
+/* --- the global order --------------------------------------------------------------------------------- */
+
+/* Position p (0 .. count-1) of epoch e -> sample number; a keyed permutation, computed without a table. */
+struct ls_sampler {
+    int64_t count;
+    uint64_t seed;
+    bool shuffle;
+};
+int64_t ls_sampler_at(const struct ls_sampler *s, uint64_t epoch, int64_t position);
+
+/* --- loader ------------------------------------------------------------------------------------------- */
+
+/* One filled batch: `batch` samples of room, the first `valid` of them real; labels of the rest are -1 and
+ * their pixels 0. */
+struct ls_slot {
+    float *images;   /* batch x C x H x W */
+    int32_t *labels; /* batch */
+    int64_t valid;
+    uint64_t epoch;
+    int64_t position; /* of the first sample in the epoch's order */
+};
+
+struct ls_loader_options {
+    struct ls_dataset *set; /* borrowed */
+    struct ls_augment augment;
+    uint64_t seed;
+    bool shuffle;
+    int threads, ring; /* ring: slots filled ahead, >= 2 */
+    /* Step t takes step_samples from the epoch's order (fewer at its end); they are cut into `parts` slices
+     * of `batch` each: slot k of the step holds samples [k*batch, (k+1)*batch) of the step's samples. Slices
+     * come in the order `order[0..parts-1]` (replica tree order); NULL: 0, 1, 2 ... With an uneven last step
+     * the samples are dealt evenly: slice k gets n/parts (+1 for the first n%parts slices). */
+    int64_t batch, parts;
+    const int *order;
+    int64_t epoch_samples; /* samples an epoch (<= set count), 0: all */
+    uint64_t epoch;        /* start here (resume) */
+    int64_t position;      /* samples of that epoch already used */
+    uint64_t epochs;       /* stop after this many (absolute number), 0: never */
+};
+struct ls_loader;
+enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_loader **loader);
+/* At any time, also with slots half filled; takes NULL. */
+void ls_loader_free(struct ls_loader *loader);
+/* The next slot, valid until the following call to next (its place in the ring is then given back);
+ * *slot = NULL after the last. Blocks until it is filled; a decode error comes out here, in the order of the
+ * samples, naming the file, and ends the loader: further calls return the same status and say nothing. */
+enum ls_status ls_loader_next(struct ls_loader *loader, const struct ls_slot **slot);
+/* Seconds ls_loader_next has waited so far. */
+double ls_loader_waited(const struct ls_loader *loader);
+
+#endif

@@ -1,0 +1,45 @@
+/* What the formats share. A format's own struct begins with a struct ls_dataset. */
+#ifndef LS_DATA_DATASET_H
+#define LS_DATA_DATASET_H
+
+#include "data/data.h"
+
+struct ls_dataset {
+    const struct ls_dataset_ops *ops; /* borrowed; set by ls_dataset_open */
+    struct ls_dataset_info info;
+};
+
+/* Limits against files that promise more than any picture has. */
+#define LS_IMAGE_MAX_SIDE 65500
+#define LS_IMAGE_MAX_PIXELS ((int64_t)178956970)
+
+/* Put the cause into image->why; gives LS_BAD_INPUT back. */
+enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Is a size out of a file within the limits? */
+enum ls_status ls_image_check_size(struct ls_image *image, int64_t height, int64_t width);
+enum ls_status ls_image_reserve_side(struct ls_image *image, size_t bytes);
+/* 1 <-> 3 channels in place, with the luma of ITU-R 601. */
+enum ls_status ls_image_to_channels(struct ls_image *image, int channels);
+static inline uint8_t ls_luma(const uint8_t *rgb)
+{
+    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768u) >> 16);
+}
+
+/* Read a file into image->side and decode it from there. */
+enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels,
+                             struct ls_image *image);
+
+/* One decoder a file kind. Each gives 1 or 3 channels, whichever the file has. */
+enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view,
+                              struct ls_image *image);
+enum ls_status ls_png_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
+enum ls_status ls_ppm_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
+enum ls_status ls_bmp_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
+
+/* Scale `box` of an image to height x width as Pillow's BILINEAR does (a triangle filter, widened when
+ * scaling down) and make of the result only the part `window`. The image given must not be `to`. */
+enum ls_status ls_image_resize(const struct ls_image *from, const struct ls_box *box, int height, int width,
+                               const struct ls_box *window, struct ls_image *to);
+
+#endif

@@ -1,0 +1,170 @@
+#include "data/dataset.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_FILE_BYTES ((int64_t)1 << 30)
+
+enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(image->why, sizeof image->why, format, args);
+    va_end(args);
+    return LS_BAD_INPUT;
+}
+
+/* Rooms grow by powers of two, so that a stream of images soon asks for no more. */
+static enum ls_status grow(struct ls_image *image, uint8_t **buffer, size_t *room, size_t bytes)
+{
+    if (bytes <= *room)
+        return LS_OK;
+    size_t larger = 4096;
+    while (larger < bytes && larger < SIZE_MAX / 2)
+        larger *= 2;
+    uint8_t *fresh = ls_alloc(larger > bytes ? larger : bytes, 1);
+    if (!fresh) {
+        ls_image_refuse(image, "out of memory: %zu bytes were asked for", bytes);
+        return LS_FAILED;
+    }
+    ls_free(*buffer);
+    *buffer = fresh;
+    *room = larger;
+    return LS_OK;
+}
+
+enum ls_status ls_image_reserve(struct ls_image *image, int channels, int height, int width)
+{
+    LS_TRY(grow(image, &image->pixels, &image->room, (size_t)channels * (size_t)height * (size_t)width));
+    image->channels = channels;
+    image->height = height;
+    image->width = width;
+    return LS_OK;
+}
+
+enum ls_status ls_image_check_size(struct ls_image *image, int64_t height, int64_t width)
+{
+    if (height < 1 || width < 1)
+        return ls_image_refuse(image, "a size of %" PRId64 " x %" PRId64 " pixels", width, height);
+    if (height > LS_IMAGE_MAX_SIDE || width > LS_IMAGE_MAX_SIDE || height * width > LS_IMAGE_MAX_PIXELS)
+        return ls_image_refuse(image,
+                               "%" PRId64 " x %" PRId64 " pixels are more than the %" PRId64 " that are read",
+                               width, height, LS_IMAGE_MAX_PIXELS);
+    return LS_OK;
+}
+
+enum ls_status ls_image_reserve_side(struct ls_image *image, size_t bytes)
+{
+    return grow(image, &image->side, &image->side_room, bytes);
+}
+
+void ls_image_release(struct ls_image *image)
+{
+    ls_free(image->pixels);
+    ls_free(image->side);
+    *image = (struct ls_image){0};
+}
+
+enum ls_status ls_image_to_channels(struct ls_image *image, int channels)
+{
+    int had = image->channels;
+    size_t pixels = (size_t)image->height * (size_t)image->width;
+    if (had == channels)
+        return LS_OK;
+    if (had == 3) {
+        for (size_t p = 0; p < pixels; p++)
+            image->pixels[p] = ls_luma(image->pixels + 3 * p);
+        image->channels = 1;
+        return LS_OK;
+    }
+    if (3 * pixels > image->room) {
+        uint8_t *larger = ls_alloc(3 * pixels, 1);
+        if (!larger)
+            return LS_FAILED;
+        memcpy(larger, image->pixels, pixels);
+        ls_free(image->pixels);
+        image->pixels = larger;
+        image->room = 3 * pixels;
+    }
+    for (size_t p = pixels; p-- > 0;) {
+        uint8_t grey = image->pixels[p];
+        memset(image->pixels + 3 * p, grey, 3);
+    }
+    image->channels = 3;
+    return LS_OK;
+}
+
+static enum ls_status decode_by_content(const uint8_t *b, size_t size, const struct ls_view *view,
+                                        struct ls_image *image)
+{
+    if (size >= 3 && b[0] == 0xff && b[1] == 0xd8 && b[2] == 0xff)
+        return ls_jpeg_decode(b, size, view, image);
+    if (size >= 8 && memcmp(b, "\x89PNG\r\n\x1a\n", 8) == 0)
+        return ls_png_decode(b, size, image);
+    if (size >= 2 && b[0] == 'P' && b[1] >= '1' && b[1] <= '7')
+        return ls_ppm_decode(b, size, image);
+    if (size >= 2 && b[0] == 'B' && b[1] == 'M')
+        return ls_bmp_decode(b, size, image);
+    if (size == 0)
+        return ls_image_refuse(image, "the file is empty");
+    return ls_image_refuse(image, "not a JPEG, PNG, PPM or BMP image: it begins with %02x %02x", b[0],
+                           size > 1 ? b[1] : 0);
+}
+
+enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, int channels,
+                               struct ls_image *image)
+{
+    image->cropped = false;
+    LS_TRY(decode_by_content(bytes, size, view, image));
+    return ls_image_to_channels(image, channels);
+}
+
+static enum ls_status slurp(const char *path, struct ls_image *image, size_t *size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return ls_image_refuse(image, "cannot be opened: %s", strerror(errno));
+    struct stat s;
+    enum ls_status st = LS_OK;
+    size_t done = 0;
+    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode))
+        st = ls_image_refuse(image, "not a regular file");
+    else if (s.st_size > MAX_FILE_BYTES)
+        st = ls_image_refuse(image, "%lld bytes are too many for an image", (long long)s.st_size);
+    else
+        st = ls_image_reserve_side(image, (size_t)s.st_size);
+    while (st == LS_OK && done < (size_t)s.st_size) {
+        ssize_t n = read(fd, image->side + done, (size_t)s.st_size - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            st = ls_image_refuse(image, "cannot be read beyond byte %zu: %s", done,
+                                 n < 0 ? strerror(errno) : "it became shorter");
+    }
+    close(fd);
+    *size = done;
+    return st;
+}
+
+enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels,
+                             struct ls_image *image)
+{
+    size_t size = 0;
+    LS_TRY(slurp(path, image, &size));
+    return ls_image_decode(image->side, size, view, channels, image);
+}
+
+enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image)
+{
+    struct ls_view view = {.min_side = min_side};
+    enum ls_status st = ls_image_load(path, &view, channels, image);
+    return st == LS_OK ? LS_OK : ls_fail(st, "%s: %s", path, image->why);
+}

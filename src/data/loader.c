@@ -1,0 +1,376 @@
+/* Slots are numbered 0, 1, 2 ... in the order they are handed out; slot s lies at place s % ring.
+ *
+ *        released          taken                      opened
+ *   given back |  held by the caller |  filled or being filled  |  not begun: its place is still in use
+ *
+ * Invariants, all under the lock:
+ *   1. released <= taken <= opened <= released + ring, taken - released <= 1.
+ *   2. Samples are given to threads in order, a few at a time, from the slot opened last only.
+ *   3. What a slot holds follows from its number and the options alone; which thread fills it changes
+ * nothing. */
+#include "data/dataset.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Threads take about this many output values at a time: enough to make the lock cheap, few enough to share.
+ */
+#define CHUNK_VALUES 32768
+#define CHUNK_SAMPLES 16
+/* Every thread's buffers begin with this, so that small images never make them grow. */
+#define SCRATCH_BYTES ((size_t)1 << 20)
+
+struct place {
+    struct ls_slot slot;
+    int64_t given, unfilled; /* samples given to threads; samples not done yet */
+    enum ls_status status;
+    int64_t bad_index, bad_sample; /* the first sample of the slot that failed */
+    char why[sizeof((struct ls_image *)0)->why];
+};
+
+struct worker {
+    struct ls_loader *loader; /* borrowed */
+    pthread_t thread;
+    struct ls_image image, scratch;
+};
+
+struct ls_loader {
+    struct ls_loader_options o;
+    int *order; /* owned */
+    struct ls_sampler sampler;
+    int64_t chunk, values; /* samples a claim; floats a sample */
+    void *region;
+    size_t region_bytes;
+    int32_t *labels;       /* owned; ring x batch */
+    struct place *places;  /* owned; ring of them */
+    struct worker *worker; /* owned */
+    int workers;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, filled;
+    /* under lock */
+    uint64_t released, taken, opened;
+    uint64_t epoch; /* where the slot opened next begins */
+    int64_t position, part;
+    bool ended, stop;
+    /* the caller's thread only */
+    enum ls_status failed;
+    double waited;
+};
+
+static struct place *place_of(struct ls_loader *l, uint64_t slot)
+{
+    return &l->places[slot % (uint64_t)l->o.ring];
+}
+
+/* --- which samples ------------------------------------------------------------------------------------ */
+
+static int64_t step_samples(const struct ls_loader *l)
+{
+    int64_t full = l->o.batch * l->o.parts, left = l->o.epoch_samples - l->position;
+    return left < full ? left : full;
+}
+
+/* Samples of slice k in a step of n, and how many stand before it. */
+static int64_t slice(const struct ls_loader *l, int64_t n, int64_t k, int64_t *before)
+{
+    int64_t each = n / l->o.parts, extra = n % l->o.parts;
+    *before = k * each + (k < extra ? k : extra);
+    return each + (k < extra);
+}
+
+static void close_epoch(struct ls_loader *l)
+{
+    if (l->position >= l->o.epoch_samples) {
+        l->position = 0;
+        l->epoch++;
+    }
+    l->ended = l->o.epochs > 0 && l->epoch >= l->o.epochs;
+}
+
+/* Begin the next slot: what it will hold is decided here. */
+static void open_slot(struct ls_loader *l)
+{
+    struct place *p = place_of(l, l->opened++);
+    int64_t before, n = step_samples(l), k = l->order ? l->order[l->part] : l->part;
+    p->slot.valid = slice(l, n, k, &before);
+    p->slot.epoch = l->epoch;
+    p->slot.position = l->position + before;
+    p->given = 0;
+    p->unfilled = l->o.batch;
+    p->status = LS_OK;
+    if (++l->part == l->o.parts) {
+        l->part = 0;
+        l->position += n;
+        close_epoch(l);
+    }
+}
+
+/* --- filling ------------------------------------------------------------------------------------------ */
+
+/* Make sample i of the slot; the number of the sample in *sample for messages. */
+static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int64_t i, int64_t *sample)
+{
+    struct ls_loader *l = w->loader;
+    float *planes = slot->images + i * l->values;
+    if (i >= slot->valid) {
+        memset(planes, 0, (size_t)l->values * sizeof *planes);
+        slot->labels[i] = -1;
+        return LS_OK;
+    }
+    *sample = ls_sampler_at(&l->sampler, slot->epoch, slot->position + i);
+    struct ls_view view = ls_augment_view(&l->o.augment, l->o.seed, slot->epoch, (uint64_t)*sample);
+    LS_TRY(ls_dataset_try(l->o.set, *sample, &view, &w->image, &slot->labels[i]));
+    enum ls_status st = ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, (uint64_t)*sample,
+                                         &w->scratch, planes);
+    if (st != LS_OK)
+        memcpy(w->image.why, w->scratch.why, sizeof w->image.why);
+    return st;
+}
+
+static void note_failure(struct place *p, enum ls_status status, int64_t i, int64_t sample, const char *why)
+{
+    if (p->status != LS_OK && p->bad_index < i)
+        return;
+    p->status = status;
+    p->bad_index = i;
+    p->bad_sample = sample;
+    memcpy(p->why, why, sizeof p->why);
+}
+
+static bool can_claim(struct ls_loader *l)
+{
+    if (l->opened > l->released && place_of(l, l->opened - 1)->given < l->o.batch)
+        return true;
+    return !l->ended && l->opened < l->released + (uint64_t)l->o.ring;
+}
+
+/* Under lock on entry and exit. */
+static void fill_some(struct worker *w)
+{
+    struct ls_loader *l = w->loader;
+    if (l->opened == l->released || place_of(l, l->opened - 1)->given == l->o.batch)
+        open_slot(l);
+    struct place *p = place_of(l, l->opened - 1);
+    int64_t first = p->given, end = first + l->chunk < l->o.batch ? first + l->chunk : l->o.batch;
+    p->given = end;
+    pthread_mutex_unlock(&l->lock);
+    enum ls_status st = LS_OK;
+    int64_t i, sample = 0;
+    for (i = first; i < end && st == LS_OK; i++)
+        st = fill_one(w, &p->slot, i, &sample);
+    pthread_mutex_lock(&l->lock);
+    if (st != LS_OK)
+        note_failure(p, st, i - 1, sample, w->image.why);
+    p->unfilled -= end - first;
+    if (p->unfilled == 0)
+        pthread_cond_signal(&l->filled);
+}
+
+static void *work(void *argument)
+{
+    struct worker *w = argument;
+    struct ls_loader *l = w->loader;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop) {
+        if (can_claim(l))
+            fill_some(w);
+        else
+            pthread_cond_wait(&l->work, &l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* --- the caller's side -------------------------------------------------------------------------------- */
+
+static enum ls_status deliver_failure(struct ls_loader *l, const struct place *p)
+{
+    char where[512];
+    ls_dataset_where(l->o.set, p->bad_sample, where, sizeof where);
+    l->failed = p->status;
+    return ls_fail(p->status, "%s: %s (`lockstep data` lists every broken file)", where, p->why);
+}
+
+enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
+{
+    if (l->failed != LS_OK)
+        return l->failed;
+    pthread_mutex_lock(&l->lock);
+    if (l->released < l->taken) {
+        l->released++;
+        pthread_cond_broadcast(&l->work);
+    }
+    if (l->ended && l->taken == l->opened) {
+        pthread_mutex_unlock(&l->lock);
+        *slot = NULL;
+        return LS_OK;
+    }
+    struct place *p = place_of(l, l->taken);
+    if (l->taken == l->opened || p->unfilled > 0) {
+        double start = ls_now();
+        while (l->taken == l->opened || p->unfilled > 0)
+            pthread_cond_wait(&l->filled, &l->lock);
+        l->waited += ls_now() - start;
+    }
+    l->taken++;
+    pthread_mutex_unlock(&l->lock);
+    if (p->status != LS_OK)
+        return deliver_failure(l, p);
+    *slot = &p->slot;
+    return LS_OK;
+}
+
+double ls_loader_waited(const struct ls_loader *l)
+{
+    return l->waited;
+}
+
+/* --- beginning and end -------------------------------------------------------------------------------- */
+
+static enum ls_status check(const struct ls_loader_options *o)
+{
+    int64_t count = ls_dataset_info(o->set)->count;
+    if (o->batch < 1 || o->parts < 1 || o->threads < 1 || o->ring < 2)
+        return ls_fail(LS_USAGE,
+                       "a loader needs batch, parts, threads >= 1 and a ring >= 2, not %" PRId64 ", %" PRId64
+                       ", %d, %d",
+                       o->batch, o->parts, o->threads, o->ring);
+    if (o->epoch_samples < 0 || o->epoch_samples > count)
+        return ls_fail(LS_USAGE, "an epoch of %" PRId64 " samples, but the data set has %" PRId64,
+                       o->epoch_samples, count);
+    if (o->batch > INT64_MAX / o->parts)
+        return ls_fail(LS_USAGE, "%" PRId64 " slices of %" PRId64 " samples are too many", o->parts,
+                       o->batch);
+    if (o->position < 0)
+        return ls_fail(LS_USAGE, "an epoch cannot begin at sample %" PRId64, o->position);
+    return LS_OK;
+}
+
+/* One region for all slots, each beginning on a page of its own. */
+static enum ls_status place_slots(struct ls_loader *l)
+{
+    size_t bytes, ring = (size_t)l->o.ring, batch = (size_t)l->o.batch;
+    const struct ls_augment *a = &l->o.augment;
+    l->values = a->channels * a->height * a->width;
+    if (__builtin_mul_overflow((size_t)l->values * sizeof(float), batch, &bytes) ||
+        bytes > SIZE_MAX / ring / 2)
+        return ls_fail(LS_USAGE, "batches of %" PRId64 " images of %" PRId64 " values are too large",
+                       l->o.batch, l->values);
+    bytes = (bytes + 4095) / 4096 * 4096;
+    l->places = ls_alloc(ring, sizeof *l->places);
+    l->labels = ls_alloc(ring * batch, sizeof *l->labels);
+    if (!l->places || !l->labels)
+        return LS_FAILED;
+    LS_TRY(ls_region_map(bytes * ring, &l->region));
+    l->region_bytes = bytes * ring;
+    for (size_t s = 0; s < ring; s++) {
+        l->places[s].slot.images = (float *)(void *)((char *)l->region + s * bytes);
+        l->places[s].slot.labels = l->labels + s * batch;
+    }
+    int64_t chunk = CHUNK_VALUES / l->values;
+    l->chunk = chunk < 1 ? 1 : chunk > CHUNK_SAMPLES ? CHUNK_SAMPLES : chunk;
+    return LS_OK;
+}
+
+static enum ls_status reserve_scratch(struct ls_image *image)
+{
+    LS_TRY(ls_image_reserve(image, 1, 1, (int)SCRATCH_BYTES));
+    return ls_image_reserve_side(image, SCRATCH_BYTES);
+}
+
+/* The threads leave signals to the caller's. */
+static enum ls_status start_workers(struct ls_loader *l)
+{
+    sigset_t all, before;
+    enum ls_status st = LS_OK;
+    l->worker = ls_alloc((size_t)l->o.threads, sizeof *l->worker);
+    if (!l->worker)
+        return LS_FAILED;
+    for (int i = 0; i < l->o.threads; i++) {
+        l->worker[i].loader = l;
+        LS_TRY(reserve_scratch(&l->worker[i].image));
+        LS_TRY(reserve_scratch(&l->worker[i].scratch));
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 0; i < l->o.threads && st == LS_OK; i++) {
+        int code = pthread_create(&l->worker[i].thread, NULL, work, &l->worker[i]);
+        if (code == 0)
+            l->workers++;
+        else if (i == 0)
+            st = ls_fail(LS_FAILED, "no loader thread can be started: %s", strerror(code));
+        else
+            break; /* fewer threads do the same work */
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return st;
+}
+
+enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_loader **loader)
+{
+    enum ls_status st;
+    LS_TRY(check(options));
+    struct ls_loader *l = ls_alloc(1, sizeof *l);
+    if (!l)
+        return LS_FAILED;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->filled, NULL);
+    l->o = *options;
+    l->o.order = NULL;
+    int64_t count = ls_dataset_info(l->o.set)->count;
+    if (l->o.epoch_samples == 0)
+        l->o.epoch_samples = count;
+    l->sampler = (struct ls_sampler){.count = count, .seed = l->o.seed, .shuffle = l->o.shuffle};
+    l->epoch = l->o.epoch;
+    l->position = l->o.position;
+    close_epoch(l);
+    if (options->order) {
+        l->order = ls_alloc((size_t)l->o.parts, sizeof *l->order);
+        if (!l->order) {
+            st = LS_FAILED;
+            goto free_loader;
+        }
+        memcpy(l->order, options->order, (size_t)l->o.parts * sizeof *l->order);
+    }
+    LS_TRY_GOTO(free_loader, place_slots(l));
+    LS_TRY_GOTO(free_loader, start_workers(l));
+    *loader = l;
+    return LS_OK;
+free_loader:
+    ls_loader_free(l);
+    return st;
+}
+
+void ls_loader_free(struct ls_loader *l)
+{
+    if (!l)
+        return;
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_broadcast(&l->work);
+    pthread_mutex_unlock(&l->lock);
+    for (int i = 0; i < l->workers; i++)
+        pthread_join(l->worker[i].thread, NULL);
+    for (int i = 0; l->worker && i < l->o.threads; i++) {
+        ls_image_release(&l->worker[i].image);
+        ls_image_release(&l->worker[i].scratch);
+    }
+    pthread_mutex_destroy(&l->lock);
+    pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->filled);
+    ls_region_unmap(l->region, l->region_bytes);
+    ls_free(l->worker);
+    ls_free(l->places);
+    ls_free(l->labels);
+    ls_free(l->order);
+    ls_free(l);
+}

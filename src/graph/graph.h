@@ -1,0 +1,151 @@
+/* The training step as data: tensors and nodes in two arrays, named by integer ids.
+ *
+ * A graph is made in named passes, each in a file of its own:
+ *   build     a model appends forward nodes                        (src/model, graph/build.h)
+ *   loss      softmax_xent or l2_loss on the logits                (graph/build.h)
+ *   fuse      rewrites of the forward nodes                        (graph/fuse.c)
+ *   backward  autodiff: every op says what its gradient is         (graph/backward.c, graph/ops/)
+ *   update    optimizer nodes, one for each parameter              (src/optim)
+ *   prepare   a backend picks layouts and kernels, adds reorders   (src/backend)
+ *   plan      liveness: an offset in one arena for each activation (graph/plan.c)
+ * After that nothing changes any more: a step is a walk over the array.
+ *
+ * Invariants (tests cite them by number):
+ *  G1  Nodes stand in execution order: a node's inputs are produced before it.
+ *  G2  A tensor is written by one node, except PARAM and STATE, which update nodes write in place.
+ *  G3  Shapes are logical (N, C, H, W), whatever layout a backend stores; dim 0 of every activation is the batch.
+ *  G4  A slot that is not used holds LS_NONE; slot numbers mean the same for every node of an op (graph/ops.h).
+ */
+#ifndef LS_GRAPH_GRAPH_H
+#define LS_GRAPH_GRAPH_H
+
+#include "base/memory.h"
+#include "base/status.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#define LS_NONE (-1)
+#define LS_MAX_DIMS 4
+#define LS_MAX_IN 12
+#define LS_MAX_OUT 6
+
+enum ls_dtype { LS_F32, LS_BF16, LS_I32, LS_U8 };
+
+enum ls_role {
+    LS_ROLE_INPUT, /* images and labels, filled from outside */
+    LS_ROLE_PARAM, /* trained */
+    LS_ROLE_GRAD,  /* gradient of a parameter, or BN's batch statistics: summed over replicas */
+    LS_ROLE_STATE, /* momentum, BN running statistics: kept from step to step */
+    LS_ROLE_ACT    /* lives within one pass */
+};
+
+/* What an activation function does; fused into conv, dense, bn, add and maxpool as attr.act. */
+enum ls_act { LS_ACT_NONE, LS_ACT_RELU, LS_ACT_RELU6 };
+
+enum ls_init_kind { LS_INIT_CONST, LS_INIT_UNIFORM, LS_INIT_NORMAL };
+
+/* How a parameter (or state) starts: the constant, +-bound, or standard deviation is `value`. */
+struct ls_init {
+    enum ls_init_kind kind;
+    float value;
+};
+
+struct ls_shape {
+    int rank;
+    int64_t dim[LS_MAX_DIMS];
+};
+
+struct ls_tensor {
+    const char *name; /* owned by graph->strings; for PARAM and STATE torchvision's name */
+    enum ls_role role;
+    enum ls_dtype dtype;
+    struct ls_shape shape;
+    struct ls_init init; /* PARAM, STATE */
+    int grad;            /* PARAM: its GRAD tensor once backward was made, else LS_NONE */
+    bool no_decay;       /* PARAM: BN scale or shift, or a bias */
+};
+
+/* One struct for all ops; which fields an op reads is in its attribute list (graph/ops/NAME.c). */
+struct ls_attr {
+    int64_t out;                                     /* conv, dense: output channels */
+    int64_t kernel_h, kernel_w, stride_h, stride_w;  /* conv, pools */
+    int64_t pad_t, pad_l, pad_b, pad_r;              /* conv, pools */
+    int64_t dilation_h, dilation_w, groups;          /* conv; 1 = dense */
+    int64_t out_h, out_w;                            /* adaptive_avgpool */
+    int64_t offset;                                  /* slice: first channel */
+    bool bias;                                       /* conv, dense */
+    bool include_pad;                                /* avgpool: padding counts in the mean */
+    bool training;                                   /* bn, dropout, maxpool, losses */
+    enum ls_act act;                                 /* fused activation, or which one op `act` is */
+    bool pool;                                       /* bn: a max pooling (kernel, stride, pad) follows act */
+    float eps, momentum;                             /* bn: momentum is the new value's share */
+    float p;                                         /* dropout */
+    int64_t size;                                    /* lrn: channels in the window */
+    float alpha, beta, k;                            /* lrn, as in PyTorch */
+    float smoothing;                                 /* softmax_xent */
+    float sgd_momentum, weight_decay, trust;         /* sgd, lars */
+    bool nesterov;
+    uint32_t layer; /* dropout: number of the layer, part of its random stream */
+};
+
+enum ls_phase { LS_FORWARD, LS_BACKWARD, LS_UPDATE };
+
+struct ls_node {
+    const struct ls_op *op;
+    const char *name; /* the layer's name; owned by graph->strings */
+    enum ls_phase phase;
+    struct ls_attr attr;
+    int in[LS_MAX_IN];   /* tensor ids or LS_NONE */
+    int out[LS_MAX_OUT]; /* tensor ids or LS_NONE */
+};
+
+struct ls_graph {
+    struct ls_tensor *tensors; /* owned */
+    int n_tensors, tensor_room;
+    struct ls_node *nodes; /* owned */
+    int n_nodes, node_room;
+    struct ls_arena strings;
+    enum ls_dtype act_dtype; /* of activations: LS_F32 or LS_BF16 */
+    bool training;
+    int input, label; /* tensor ids: images (N, C, H, W) f32 and labels (N) i32, -1 = no sample */
+    int logits;       /* the model's output (N, classes) */
+    int loss, rank;   /* per sample: loss (N) f32; how many classes scored above the label (N) i32 */
+};
+
+/* --- making ------------------------------------------------------------------------------------------------ */
+
+void ls_graph_init(struct ls_graph *g);
+void ls_graph_release(struct ls_graph *g);
+
+/* Append a tensor; LS_NONE when memory is out. The name is copied. */
+int ls_graph_tensor(struct ls_graph *g, const char *name, enum ls_role role, enum ls_dtype dtype, struct ls_shape shape);
+/* Append a node with its inputs set (name copied, in[] copied up to n_in, the rest LS_NONE), then infer its
+ * outputs: op->infer checks shapes and appends the output tensors. The error names the layer. */
+enum ls_status ls_graph_node(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                             const int *in, int n_in, int *node);
+
+/* --- asking ------------------------------------------------------------------------------------------------ */
+
+int64_t ls_shape_count(const struct ls_shape *s);
+bool ls_shape_equal(const struct ls_shape *a, const struct ls_shape *b);
+struct ls_shape ls_shape_make(int rank, int64_t a, int64_t b, int64_t c, int64_t d);
+/* "64x3x7x7" into text. */
+const char *ls_shape_text(const struct ls_shape *s, char text[64]);
+size_t ls_dtype_size(enum ls_dtype t);
+const char *ls_dtype_name(enum ls_dtype t);
+const char *ls_act_name(enum ls_act act); /* "none" "relu" "relu6" */
+/* The tensor of that name, LS_NONE when there is none. */
+int ls_graph_find(const struct ls_graph *g, const char *name);
+/* Node that writes the tensor first, or LS_NONE; number of nodes that read it. */
+int ls_graph_producer(const struct ls_graph *g, int tensor);
+int ls_graph_readers(const struct ls_graph *g, int tensor);
+/* Trained parameters, and in how many tensors; multiply-accumulates of one sample's forward pass. */
+int64_t ls_graph_parameters(const struct ls_graph *g, int *n_tensors);
+int64_t ls_graph_macs(const struct ls_graph *g);
+
+/* --- passes ------------------------------------------------------------------------------------------------ */
+
+enum ls_status ls_graph_fuse(struct ls_graph *g);
+enum ls_status ls_graph_backward(struct ls_graph *g);
+
+#endif

@@ -1,0 +1,153 @@
+/* The op table. An op is one file in graph/ops/ with a const struct ls_op at its end and one line in ops/list.c.
+ *
+ * Slots of each op (LS_NONE where absent). "act" tensors are (N,C,H,W) or (N,K).
+ *
+ *  op                in                                                  out
+ *  conv              x  w(O,I/g,KH,KW)  b?(O)                            y
+ *  conv_bwd_data     dy w  [attr; x shape from out]                      dx
+ *  conv_bwd_weights  dy x                                                dw db?
+ *  dense             x (N,K) or (N,C,H,W)  w(O,K)  b?(O)                 y(N,O)
+ *  dense_bwd_data    dy w                                                dx
+ *  dense_bwd_weights dy x                                                dw db?
+ *  bn (training)     x gamma beta running_mean running_var residual?     y mean(C) rstd(C) stat(2,C)[GRAD] index?[u8]
+ *  bn (inference)    x gamma beta running_mean running_var residual?     y
+ *  bn_bwd            dy dy2? x gamma beta mean rstd y? index?            dx dgamma dbeta dresidual?
+ *  bn_running        stat running_mean running_var                       (writes in[1], in[2] in place)
+ *  act               x                                                   y
+ *  act_bwd           dy y                                                dx
+ *  lrn               x                                                   y
+ *  lrn_bwd           dy x                                                dx
+ *  maxpool           x                                                   y index?[u8; training]
+ *  maxpool_bwd       dy index y?[when attr.act]                          dx
+ *  avgpool           x                                                   y
+ *  avgpool_bwd       dy                                                  dx
+ *  adaptive_avgpool  x                                                   y
+ *  adaptive_avgpool_bwd dy                                               dx
+ *  dropout           x                                                   y   (identity when !attr.training)
+ *  dropout_bwd       dy                                                  dx
+ *  add               a b                                                 y = act(a + b)
+ *  concat            x0 .. xk (k < LS_MAX_IN)                            y along C
+ *  slice             dy                                                  dx: channels attr.offset ... + C(dx)
+ *  flatten           x(N,C,H,W)                                          y(N,C*H*W)
+ *  unflatten         dy(N,C*H*W)                                         dx(N,C,H,W)
+ *  sum               a b                                                 y = a + b (gradients of one tensor)
+ *  softmax_xent      logits label                                        loss(N) rank(N)[i32] prob(N,K)
+ *  softmax_xent_bwd  prob label                                          dlogits
+ *  l2_loss           x label                                             loss(N) rank(N)[i32]
+ *  l2_loss_bwd       x label                                             dx
+ *  reorder           x                                                   y, the same values in another layout or type
+ *  sgd               param grad momentum?                                (writes in[0], in[2] in place)
+ *  lars              param grad momentum                                 (writes in[0], in[2] in place)
+ *
+ * Semantics that are easy to get wrong:
+ *  - bn, training: statistics over the first `valid` samples of the batch (struct ls_run) only; biased variance
+ *    normalises; stat = run.stat_weight * (mean, unbiased variance). y = act(scale*(x-mean)*rstd + shift + residual),
+ *    then, when attr.pool, max-pooled with index. bn_bwd: dz = (dy + dy2) passed back through pool and act (act's
+ *    mask from y when given: needed with a residual; else recomputed from x); dresidual = dz; samples at or
+ *    beyond `valid` get dx = 0, dresidual = 0 and count nowhere.
+ *  - maxpool index: position inside the window, ky * kernel_w + kx, of the first maximum (u8; windows <= 255);
+ *    padding never wins. attr.act applies to the pooled value; maxpool_bwd then masks dy by y.
+ *  - act_bwd: relu passes where y > 0; relu6 where 0 < y < 6.
+ *  - dropout: element i (logical N,C,H,W index) is kept when uniform(word i%4 of philox(seed, stream, i/4)) >= p,
+ *    stream = ls_random_stream(LS_RANDOM_DROPOUT, step, replica, attr.layer); kept values are scaled by 1/(1-p).
+ *  - losses: label < 0 marks no sample: loss 0, rank -1, gradient 0. rank = number of classes with a score above
+ *    the label's (equal scores of lower index count as above). softmax_xent = -sum q log p with
+ *    q = (1-smoothing) onehot + smoothing/K. l2_loss = 0.5*|x - onehot|^2. *_bwd scale by run.grad_scale.
+ *  - lrn: y = x / (k + alpha/size * sum of squares over size channels around c)^beta, window as in PyTorch
+ *    (size/2 below, (size-1)/2 above).
+ *  - avgpool: mean over the window; include_pad divides by kernel_h*kernel_w clipped to the padded input.
+ *    adaptive: rows floor(o*H/OH) to ceil((o+1)*H/OH).
+ *  - sgd: g += weight_decay*w; m = momentum*m + g; w -= lr*(nesterov ? g + momentum*m : m); without a momentum
+ *    tensor w -= lr*g. m starts at 0, so step one is m = g, as in PyTorch.
+ *  - lars: local = trust*|w|/(|g| + weight_decay*|w| + 1e-9), 1 when |w| or |g| is 0; for no_decay parameters
+ *    local = 1 (the optimizer pass emits sgd for them); m = momentum*m + local*lr*(g + weight_decay*w); w -= m.
+ *  - bn_running: running = (1-momentum)*running + momentum*stat.
+ */
+#ifndef LS_GRAPH_OPS_H
+#define LS_GRAPH_OPS_H
+
+#include "graph/graph.h"
+
+enum ls_attr_type { LS_ATTR_INT, LS_ATTR_FLOAT, LS_ATTR_BOOL, LS_ATTR_ACT };
+
+/* An attribute as model files spell it. `pair` keys set two fields (h and w) from one number or a list of two;
+ * `quad` sets t, l, b, r from one number, [h, w], or [t, l, b, r]. */
+struct ls_attr_key {
+    const char *key;
+    enum ls_attr_type type;
+    size_t offset; /* offsetof(struct ls_attr, first field) */
+    int fields;    /* 1, 2 or 4 consecutive fields */
+    double missing; /* value when the key is not given */
+    bool required;
+    const char *help;
+};
+
+struct ls_op {
+    const char *name;
+    int min_in, max_in; /* input slots a node must and may fill, parameters and state among them */
+    bool layer; /* may stand in a model file */
+    /* A layer's parameters are made by build.c from these: weight/bias for conv and dense, BN's five for bn. */
+    const struct ls_attr_key *attrs; /* ends with a NULL key; NULL: none */
+    /* Check inputs and attributes, append outputs into n->out. Errors name n->name. */
+    enum ls_status (*infer)(struct ls_graph *g, struct ls_node *n);
+    /* Append backward nodes. dout[i] is the gradient of n->out[i] or LS_NONE; set din[i] to the gradient of
+     * n->in[i] where want[i], leave LS_NONE elsewhere. Parameters: set g->tensors[param].grad.
+     * NULL: no gradient passes. The node is passed by index: appending moves the array. */
+    enum ls_status (*backward)(struct ls_graph *g, int node, const int *dout, const bool *want, int *din);
+    /* Multiply-accumulates for one sample; NULL: none worth counting. */
+    int64_t (*macs)(const struct ls_graph *g, const struct ls_node *n);
+    /* The output slot 0 may lie over input slot `inplace` - 1 (0: never) when that input dies here. */
+    int inplace;
+};
+
+/* Ends with NULL. */
+extern const struct ls_op *const ls_ops[];
+const struct ls_op *ls_op_find(const char *name);
+
+#define LS_DECLARE_OP(name) extern const struct ls_op ls_op_##name;
+LS_DECLARE_OP(conv)
+LS_DECLARE_OP(conv_bwd_data)
+LS_DECLARE_OP(conv_bwd_weights)
+LS_DECLARE_OP(dense)
+LS_DECLARE_OP(dense_bwd_data)
+LS_DECLARE_OP(dense_bwd_weights)
+LS_DECLARE_OP(bn)
+LS_DECLARE_OP(bn_bwd)
+LS_DECLARE_OP(bn_running)
+LS_DECLARE_OP(act)
+LS_DECLARE_OP(act_bwd)
+LS_DECLARE_OP(lrn)
+LS_DECLARE_OP(lrn_bwd)
+LS_DECLARE_OP(maxpool)
+LS_DECLARE_OP(maxpool_bwd)
+LS_DECLARE_OP(avgpool)
+LS_DECLARE_OP(avgpool_bwd)
+LS_DECLARE_OP(adaptive_avgpool)
+LS_DECLARE_OP(adaptive_avgpool_bwd)
+LS_DECLARE_OP(dropout)
+LS_DECLARE_OP(dropout_bwd)
+LS_DECLARE_OP(add)
+LS_DECLARE_OP(concat)
+LS_DECLARE_OP(slice)
+LS_DECLARE_OP(flatten)
+LS_DECLARE_OP(unflatten)
+LS_DECLARE_OP(sum)
+LS_DECLARE_OP(softmax_xent)
+LS_DECLARE_OP(softmax_xent_bwd)
+LS_DECLARE_OP(l2_loss)
+LS_DECLARE_OP(l2_loss_bwd)
+LS_DECLARE_OP(reorder)
+LS_DECLARE_OP(sgd)
+LS_DECLARE_OP(lars)
+
+/* For infer functions of backward nodes, whose outputs have the shape of a known tensor, the caller passes that
+ * tensor as `like`: append a node of `op` without infer; outputs are made by the caller with these helpers. */
+/* A new activation shaped like t, named "d" + its name, in the graph's activation type. */
+int ls_grad_act(struct ls_graph *g, int like);
+/* The GRAD tensor of a parameter (made on first use, recorded in its .grad). */
+int ls_grad_param(struct ls_graph *g, int param);
+/* Append a backward node with inputs and outputs given (LS_NONE allowed); attributes and name from `forward`. */
+enum ls_status ls_backward_node(struct ls_graph *g, const struct ls_op *op, int forward, const int *in, int n_in,
+                                const int *out, int n_out);
+
+#endif

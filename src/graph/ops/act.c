@@ -1,0 +1,31 @@
+/* Activation functions: relu and relu6, one op. Their gradient needs only the output. */
+#include "graph/ops/op.h"
+
+static enum ls_status act_infer(struct ls_graph *g, struct ls_node *n)
+{
+    return ls_op_output_act(g, n, *ls_op_shape(g, n->in[0]));
+}
+
+static enum ls_status act_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
+{
+    return ls_op_unary_backward(g, &ls_op_act_bwd, node, (int[]){dout[0], g->nodes[node].out[0]}, 2, want,
+                                din);
+}
+
+static const struct ls_attr_key act_attrs[] = {
+    LS_ATTR("act", LS_ATTR_ACT, act, 1, LS_ACT_RELU, false, "relu or relu6"),
+    {0},
+};
+
+const struct ls_op ls_op_act = {
+    .name = "act",
+    .min_in = 1,
+    .max_in = 1,
+    .layer = true,
+    .attrs = act_attrs,
+    .infer = act_infer,
+    .backward = act_backward,
+    .inplace = 1,
+};
+
+const struct ls_op ls_op_act_bwd = {.name = "act_bwd", .min_in = 2, .max_in = 2, .inplace = 1};

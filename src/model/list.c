@@ -1,0 +1,115 @@
+/* The one list of built-in models, and the entry point that builds any model, built-in or from a file. */
+#include "base/log.h"
+#include "base/nearest.h"
+#include "model/families.h"
+
+#include <string.h>
+
+const struct ls_model *const ls_models[] = {
+    &ls_model_mlp,          &ls_model_lenet,      &ls_model_convnet,
+    &ls_model_vgg11_cifar,  &ls_model_alexnet,    &ls_model_vgg11,
+    &ls_model_vgg11_bn,     &ls_model_vgg13,      &ls_model_vgg13_bn,
+    &ls_model_vgg16,        &ls_model_vgg16_bn,   &ls_model_vgg19,
+    &ls_model_vgg19_bn,     &ls_model_resnet18,   &ls_model_resnet34,
+    &ls_model_resnet50,     &ls_model_resnet101,  &ls_model_mobilenet_v2,
+    &ls_model_alexnet_cntk, &ls_model_vgg16_cntk, NULL,
+};
+
+const struct ls_model *ls_model_find(const char *name)
+{
+    for (const struct ls_model *const *m = ls_models; *m; m++)
+        if (strcmp((*m)->name, name) == 0)
+            return *m;
+    return NULL;
+}
+
+static bool is_file(const char *model)
+{
+    size_t length = strlen(model);
+    return strchr(model, '/') || (length > 5 && strcmp(model + length - 5, ".yaml") == 0) ||
+           (length > 4 && strcmp(model + length - 4, ".yml") == 0);
+}
+
+static enum ls_status unknown_model(const char *name)
+{
+    const char *names[sizeof ls_models / sizeof *ls_models];
+    int n = 0;
+    while (ls_models[n]) {
+        names[n] = ls_models[n]->name;
+        n++;
+    }
+    const char *near = ls_nearest_word(name, names, n);
+    if (near)
+        return ls_fail(LS_USAGE, "unknown model '%s'; did you mean '%s'? `lockstep models` lists them", name,
+                       near);
+    return ls_fail(LS_USAGE, "unknown model '%s'; `lockstep models` lists them, a model file ends in .yaml",
+                   name);
+}
+
+enum ls_status ls_model_default_size(const char *model, struct ls_model_size *size)
+{
+    if (is_file(model)) {
+        struct ls_model_size named = {0};
+        LS_TRY(ls_model_read_size(model, &named));
+        *size = named;
+    } else {
+        const struct ls_model *m = ls_model_find(model);
+        if (!m)
+            return unknown_model(model);
+        *size = m->size;
+    }
+    size->batch = 1;
+    return LS_OK;
+}
+
+/* Fill what the request leaves open from the model's own size. */
+static enum ls_status settle_size(const struct ls_model_request *r, struct ls_model_size *size)
+{
+    struct ls_model_size own;
+    LS_TRY(ls_model_default_size(r->model, &own));
+    *size = r->size;
+    size->batch = size->batch ? size->batch : own.batch;
+    size->channels = size->channels ? size->channels : own.channels;
+    size->height = size->height ? size->height : own.height;
+    size->width = size->width ? size->width : own.width;
+    size->classes = size->classes ? size->classes : own.classes;
+    if (!size->channels || !size->height || !size->width || !size->classes)
+        return ls_fail(LS_BAD_INPUT, "%s: names no input or classes; give --input CxHxW and --classes N",
+                       r->model);
+    return LS_OK;
+}
+
+static enum ls_status find_loss(const char *name, const struct ls_op **loss)
+{
+    *loss = NULL;
+    if (!name)
+        return LS_OK;
+    if (strcmp(name, "xent") == 0)
+        *loss = &ls_op_softmax_xent;
+    else if (strcmp(name, "l2") == 0)
+        *loss = &ls_op_l2_loss;
+    else
+        return ls_fail(LS_USAGE, "unknown loss '%s'; xent and l2 are known", name);
+    return LS_OK;
+}
+
+enum ls_status ls_model_build(const struct ls_model_request *r, struct ls_graph *g)
+{
+    struct ls_model_size size;
+    const struct ls_op *loss;
+    struct ls_build b;
+    int logits = LS_NONE;
+    ls_graph_init(g);
+    LS_TRY(find_loss(r->loss, &loss));
+    LS_TRY(settle_size(r, &size));
+    LS_TRY(ls_build_begin(&b, g, &size, r->training, r->dtype));
+    b.dropout = r->dropout;
+    if (is_file(r->model)) {
+        LS_TRY(ls_model_read_yaml(r->model, &b, &logits));
+        return ls_build_finish(&b, logits, loss, r->smoothing);
+    }
+    logits = ls_model_find(r->model)->build(&b, g->input, size.classes);
+    enum ls_status st = ls_build_finish(&b, logits, loss, r->smoothing);
+    /* A built-in is never wrong by itself: what does not fit is the size that was asked for. */
+    return st == LS_BAD_INPUT ? LS_USAGE : st;
+}

@@ -1,0 +1,126 @@
+#include "optim/optim.h"
+#include "base/log.h"
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct ls_optim_kind *const ls_optim_kinds[] = {&ls_optim_sgd, &ls_optim_lars, NULL};
+
+static const char momentum_suffix[] = ".momentum";
+
+static const struct ls_optim_kind *find_kind(const char *name)
+{
+    for (int i = 0; ls_optim_kinds[i]; i++)
+        if (strcmp(ls_optim_kinds[i]->name, name) == 0)
+            return ls_optim_kinds[i];
+    char known[128] = "";
+    for (int i = 0, at = 0; ls_optim_kinds[i] && at < (int)sizeof known; i++)
+        at += snprintf(known + at, sizeof known - (size_t)at, "%s%s", i ? ", " : "", ls_optim_kinds[i]->name);
+    ls_fail(LS_USAGE, "--optimizer %s: unknown; there are %s", name, known);
+    return NULL;
+}
+
+bool ls_optim_owns(const struct ls_graph *g, int tensor)
+{
+    const struct ls_tensor *t = &g->tensors[tensor];
+    size_t length = strlen(t->name), tail = sizeof momentum_suffix - 1;
+    return t->role == LS_ROLE_STATE && length > tail && strcmp(t->name + length - tail, momentum_suffix) == 0;
+}
+
+int ls_optim_momentum(struct ls_graph *g, int param)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s%s", g->tensors[param].name, momentum_suffix);
+    int tensor = ls_graph_tensor(g, name, LS_ROLE_STATE, LS_F32, g->tensors[param].shape);
+    if (tensor != LS_NONE)
+        g->tensors[tensor].init = (struct ls_init){LS_INIT_CONST, 0.0f};
+    return tensor;
+}
+
+float ls_optim_decay(const struct ls_graph *g, const struct ls_optim *o, int param)
+{
+    return g->tensors[param].no_decay && !o->decay_all ? 0.0f : o->weight_decay;
+}
+
+enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const char *name,
+                             const struct ls_attr *attr, const int *in, int n_in)
+{
+    int node;
+    LS_TRY(ls_graph_node(g, op, name, attr, in, n_in, &node));
+    g->nodes[node].phase = LS_UPDATE;
+    return LS_OK;
+}
+
+/* BN's running statistics move once a step, by the statistics summed over all replicas. */
+static enum ls_status update_running(struct ls_graph *g, int bn)
+{
+    const struct ls_node *n = &g->nodes[bn];
+    int in[3] = {n->out[3], n->in[3], n->in[4]};
+    struct ls_attr attr = {.momentum = n->attr.momentum};
+    return ls_optim_node(g, &ls_op_bn_running, n->name, &attr, in, 3);
+}
+
+static bool touches(const struct ls_node *n, int tensor)
+{
+    for (int i = 0; i < LS_MAX_IN; i++)
+        if (n->in[i] == tensor)
+            return true;
+    for (int i = 0; i < LS_MAX_OUT; i++)
+        if (n->out[i] == tensor)
+            return true;
+    return false;
+}
+
+/* The last node before `end` that touches what the update node reads or writes. */
+static int last_use(const struct ls_graph *g, int update, int end)
+{
+    for (int i = end - 1; i > 0; i--)
+        for (int k = 0; k < LS_MAX_IN; k++) {
+            int tensor = g->nodes[update].in[k];
+            if (tensor != LS_NONE && touches(&g->nodes[i], tensor))
+                return i;
+        }
+    return 0;
+}
+
+/* Nodes first .. n-1 are updates: each moves to right behind its last use. */
+static enum ls_status interleave(struct ls_graph *g, int first)
+{
+    int updates = g->n_nodes - first;
+    struct ls_node *nodes = ls_alloc((size_t)g->n_nodes, sizeof *nodes);
+    int *after = ls_alloc((size_t)updates, sizeof *after);
+    if (!nodes || !after) {
+        ls_free(nodes);
+        ls_free(after);
+        return LS_FAILED;
+    }
+    for (int u = 0; u < updates; u++)
+        after[u] = last_use(g, first + u, first);
+    int n = 0;
+    for (int i = 0; i < first; i++) {
+        nodes[n++] = g->nodes[i];
+        for (int u = 0; u < updates; u++)
+            if (after[u] == i)
+                nodes[n++] = g->nodes[first + u];
+    }
+    memcpy(g->nodes, nodes, (size_t)n * sizeof *nodes);
+    ls_free(nodes);
+    ls_free(after);
+    return LS_OK;
+}
+
+enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_optim *o)
+{
+    const struct ls_optim_kind *kind = find_kind(o->name);
+    if (!kind)
+        return LS_USAGE;
+    int first = g->n_nodes, n_tensors = g->n_tensors;
+    for (int t = 0; t < n_tensors; t++)
+        if (g->tensors[t].role == LS_ROLE_PARAM && g->tensors[t].grad != LS_NONE)
+            LS_TRY(kind->emit(g, o, t));
+    for (int i = 0; i < first; i++)
+        if (g->nodes[i].op == &ls_op_bn && g->nodes[i].out[3] != LS_NONE)
+            LS_TRY(update_running(g, i));
+    return o->interleave && first > 0 ? interleave(g, first) : LS_OK;
+}

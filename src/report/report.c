@@ -1,0 +1,27 @@
+#include "report/report.h"
+
+static double mean(double a, int64_t of_a, double b, int64_t of_b)
+{
+    if (of_a == 0 || of_b == 0) /* what no sample stands behind may be anything */
+        return of_b == 0 ? a : b;
+    return (a * (double)of_a + b * (double)of_b) / (double)(of_a + of_b);
+}
+
+void ls_report_add(struct ls_report *sum, const struct ls_report *step)
+{
+    struct ls_report before = *sum;
+    *sum = *step;
+    sum->samples += before.samples;
+    sum->loss = mean(before.loss, before.samples, step->loss, step->samples);
+    sum->top1 = mean(before.top1, before.samples, step->top1, step->samples);
+    sum->top5 = mean(before.top5, before.samples, step->top5, step->samples);
+    sum->seconds += before.seconds;
+    sum->input_seconds += before.input_seconds;
+    sum->compute_seconds += before.compute_seconds;
+    sum->update_seconds += before.update_seconds;
+}
+
+double ls_report_speed(const struct ls_report *r)
+{
+    return r->seconds > 0 ? (double)r->samples / r->seconds : 0;
+}

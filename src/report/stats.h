@@ -1,0 +1,17 @@
+/* Figures over repetitions. */
+#ifndef LS_REPORT_STATS_H
+#define LS_REPORT_STATS_H
+
+#include "base/status.h"
+
+struct ls_stats {
+    int n;
+    double min, max, median, mean;
+    double deviation; /* of the sample (n - 1); 0 when n < 2 */
+    double variation; /* deviation / mean, 0 when the mean is 0 */
+};
+
+/* n >= 1; values are left as they are. */
+enum ls_status ls_stats_of(const double *values, int n, struct ls_stats *stats);
+
+#endif

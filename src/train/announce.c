@@ -1,0 +1,106 @@
+/* What a run is about to do, before it does it. */
+#include "base/log.h"
+#include "optim/optim.h"
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+void ls_trainer_say(const struct ls_trainer *t, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    if (t->o->quiet)
+        ls_note("%s", line);
+    else
+        ls_say("%s", line);
+}
+
+static const char *plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
+static void say_model(const struct ls_trainer *t)
+{
+    const struct ls_model_size *size = &t->task.size;
+    int tensors;
+    int64_t parameters = ls_graph_parameters(&t->engine.train.graph, &tensors);
+    ls_trainer_say(t, "Training %" PRId64 " parameters in %d parameter tensors.", parameters, tensors);
+    ls_trainer_say(t,
+                   "  model      %s, input %" PRId64 "x%" PRId64 "x%" PRId64 ", %" PRId64
+                   " classes, %.1f million multiply-adds a sample",
+                   t->o->model, size->channels, size->height, size->width, size->classes,
+                   (double)ls_graph_macs(&t->engine.train.graph) / 1e6);
+    if (t->o->init && !t->resumed)
+        ls_trainer_say(t, "  weights    from %s", t->o->init);
+}
+
+static void say_data(const struct ls_trainer *t)
+{
+    const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
+    char test[96] = "";
+    if (t->task.test)
+        snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
+    ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data,
+                   info->format, info->count, info->classes, test);
+    ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, t->o->augment,
+                   t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);
+}
+
+static void say_batch(const struct ls_trainer *t)
+{
+    const struct ls_options *o = t->o;
+    char parts[128] = "";
+    if (t->engine.replicas * t->engine.passes > 1)
+        snprintf(parts, sizeof parts, " = %d replica%s x %d pass%s x %" PRId64, t->engine.replicas,
+                 plural(t->engine.replicas), t->engine.passes, t->engine.passes == 1 ? "" : "es",
+                 t->task.size.batch);
+    ls_trainer_say(t, "  batch      %" PRId64 "%s; the gradient is the mean over all its samples", o->batch,
+                   parts);
+    ls_trainer_say(t, "  length     %" PRId64 " step%s, %" PRId64 " an epoch", t->total_steps,
+                   plural(t->total_steps), t->steps_per_epoch);
+}
+
+static void say_rate(const struct ls_trainer *t)
+{
+    const struct ls_options *o = t->o;
+    char rule[96] = "";
+    if (o->lr_per_256)
+        snprintf(rule, sizeof rule, " = %g x %" PRId64 "/256 (linear scaling)", o->lr, o->batch);
+    ls_trainer_say(t, "  rate       %g%s, schedule %s, warm-up %s", t->schedule.global, rule, o->schedule,
+                   o->warmup);
+    ls_trainer_say(t, "  optimizer  %s, momentum %g%s, weight decay %g%s%s", o->optimizer, o->momentum,
+                   o->nesterov ? " (Nesterov)" : "", o->weight_decay,
+                   o->decay_all ? "" : " (not on BN and biases)",
+                   o->label_smoothing > 0 ? ", labels smoothed" : "");
+}
+
+static void say_machine(const struct ls_trainer *t)
+{
+    const struct ls_engine *e = &t->engine;
+    int loaders = ls_task_loader_threads(t->o);
+    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name,
+                   t->o->dtype, e->threads, plural(e->threads), loaders, plural(loaders));
+    double sums = (double)t->stepper.replicas.room * t->stepper.replicas.levels * sizeof(float);
+    ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations%s",
+                   (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
+                   sums > 0 ? ", and sums of gradients" : "");
+}
+
+void ls_trainer_announce(const struct ls_trainer *t)
+{
+    say_model(t);
+    say_data(t);
+    say_batch(t);
+    say_rate(t);
+    say_machine(t);
+    ls_trainer_say(t, "  run        %s", t->run);
+    if (t->resumed)
+        ls_trainer_say(t, "Going on after step %" PRIu64 " from %s.", t->state.step, t->checkpoint);
+}

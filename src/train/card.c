@@ -1,0 +1,154 @@
+#include "train/card.h"
+#include "base/log.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* Metadata values are strings: lists are written as JSON inside them. */
+static const char *list_text(json_t *list, struct ls_arena *strings)
+{
+    char *text = list ? json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    const char *copy = text ? ls_arena_strdup(strings, text) : NULL;
+    free(text);
+    json_decref(list);
+    return copy;
+}
+
+static json_t *numbers(const float *values, int64_t n)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(list, json_real((double)values[i]));
+    return list;
+}
+
+/* NULL when a name is not UTF-8, which JSON cannot hold. */
+static json_t *names(const char *const *values, int64_t n)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < n; i++)
+        if (json_array_append_new(list, json_string(values[i])) != 0) {
+            json_decref(list);
+            return NULL;
+        }
+    return list;
+}
+
+static void add(struct ls_st_pair *pairs, int *n, const char *key, const char *value)
+{
+    pairs[(*n)++] = (struct ls_st_pair){key, value};
+}
+
+enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs,
+                             int *n)
+{
+    *n = 0;
+    int64_t channels = card->channels < 4 ? card->channels : 4;
+    add(pairs, n, "format", "pt");
+    add(pairs, n, "lockstep.model", card->model);
+    add(pairs, n, "lockstep.input",
+        ls_arena_format(strings, "%lldx%lldx%lld", (long long)card->channels, (long long)card->height,
+                        (long long)card->width));
+    add(pairs, n, "lockstep.classes", ls_arena_format(strings, "%lld", (long long)card->classes));
+    add(pairs, n, "lockstep.stored",
+        ls_arena_format(strings, "%lldx%lld", (long long)card->stored_height, (long long)card->stored_width));
+    add(pairs, n, "lockstep.mean", list_text(numbers(card->mean, channels), strings));
+    add(pairs, n, "lockstep.deviation", list_text(numbers(card->deviation, channels), strings));
+    json_t *class_names = card->class_names ? names(card->class_names, card->classes) : NULL;
+    if (class_names)
+        add(pairs, n, "lockstep.class_names", list_text(class_names, strings));
+    for (int i = 0; i < *n; i++)
+        if (!pairs[i].value)
+            return LS_FAILED;
+    return LS_OK;
+}
+
+/* --- reading
+ * ------------------------------------------------------------------------------------------------------ */
+
+static json_t *list_of(const struct ls_safetensors *file, const char *key)
+{
+    const char *text = ls_safetensors_metadata(file, key);
+    json_t *list = text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (list && !json_is_array(list)) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static bool read_numbers(const struct ls_safetensors *file, const char *key, int64_t n, float *values)
+{
+    json_t *list = list_of(file, key);
+    bool good = list && n <= 4 && (int64_t)json_array_size(list) == n;
+    for (int64_t i = 0; good && i < n; i++) {
+        good = json_is_number(json_array_get(list, (size_t)i));
+        values[i] = (float)json_number_value(json_array_get(list, (size_t)i));
+    }
+    json_decref(list);
+    return good;
+}
+
+static bool read_names(const struct ls_safetensors *file, struct ls_arena *strings, struct ls_card *card)
+{
+    json_t *list = list_of(file, "lockstep.class_names");
+    const char **class_names = NULL;
+    bool good = list && (int64_t)json_array_size(list) == card->classes;
+    if (good)
+        class_names = ls_arena_take(strings, (size_t)card->classes * sizeof *class_names);
+    good = class_names != NULL;
+    for (int64_t i = 0; good && i < card->classes; i++) {
+        const char *name = json_string_value(json_array_get(list, (size_t)i));
+        class_names[i] = name ? ls_arena_strdup(strings, name) : NULL;
+        good = class_names[i] != NULL;
+    }
+    if (good)
+        card->class_names = class_names;
+    json_decref(list);
+    return good;
+}
+
+static bool read_count(const char **text, char end, int64_t least, int64_t *value)
+{
+    char *rest;
+    if (!*text)
+        return false;
+    long long v = strtoll(*text, &rest, 10);
+    if (rest == *text || *rest != end || v < least || v > 1000000000)
+        return false;
+    *text = rest + 1;
+    *value = v;
+    return true;
+}
+
+enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path, struct ls_arena *strings,
+                            struct ls_card *card)
+{
+    const char *model = ls_safetensors_metadata(file, "lockstep.model");
+    const char *input = ls_safetensors_metadata(file, "lockstep.input");
+    const char *stored = ls_safetensors_metadata(file, "lockstep.stored");
+    const char *classes = ls_safetensors_metadata(file, "lockstep.classes");
+    *card = (struct ls_card){0};
+    if (!model)
+        return LS_OK;
+    if (!read_count(&input, 'x', 1, &card->channels) || !read_count(&input, 'x', 1, &card->height) ||
+        !read_count(&input, 0, 1, &card->width) || !read_count(&classes, 0, 1, &card->classes) ||
+        !read_count(&stored, 'x', 0, &card->stored_height) || !read_count(&stored, 0, 0, &card->stored_width))
+        return ls_fail(
+            LS_BAD_INPUT,
+            "%s: the metadata name a model, but lockstep.input, .stored or .classes is missing or wrong",
+            path);
+    card->model = ls_arena_strdup(strings, model);
+    if (!card->model)
+        return LS_FAILED;
+    if (!read_numbers(file, "lockstep.mean", card->channels, card->mean) ||
+        !read_numbers(file, "lockstep.deviation", card->channels, card->deviation))
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: the metadata lockstep.mean or lockstep.deviation are not %lld numbers", path,
+                       (long long)card->channels);
+    if (ls_safetensors_metadata(file, "lockstep.class_names") && !read_names(file, strings, card))
+        return ls_fail(LS_BAD_INPUT, "%s: the metadata lockstep.class_names are not %lld names", path,
+                       (long long)card->classes);
+    return LS_OK;
+}

@@ -1,0 +1,283 @@
+#define _GNU_SOURCE
+#include "train/checkpoint.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "train/checksum.h"
+#include "train/weights.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PATH_ROOM 4096
+#define REASON_ROOM (PATH_ROOM + 512)
+
+static const char *join(char room[PATH_ROOM], const char *folder, const char *name)
+{
+    if (snprintf(room, PATH_ROOM, "%s/%s", folder, name) >= PATH_ROOM)
+        room[0] = 0; /* no such file */
+    return room;
+}
+
+static const char *step_name(char room[64], uint64_t step, const char *tail)
+{
+    snprintf(room, 64, "step-%08" PRIu64 "%s", step, tail);
+    return room;
+}
+
+/* The step of a folder's name, -1: not a checkpoint. */
+static int64_t step_of(const char *name)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
+        return -1;
+    errno = 0;
+    long long step = strtoll(name + 5, &end, 10);
+    return errno || *end ? -1 : step;
+}
+
+/* --- verifying: says nothing, so that a damaged checkpoint can become a warning or an error
+ * ------------------------ */
+
+struct mapped {
+    char path[PATH_ROOM];
+    void *bytes;
+    size_t size;
+};
+
+static bool map_file(struct mapped *m, const char *folder, const char *name, char reason[REASON_ROOM])
+{
+    struct stat info;
+    int fd = open(join(m->path, folder, name), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        snprintf(reason, REASON_ROOM, "%s: cannot be opened: %s", m->path, strerror(errno));
+        return false;
+    }
+    m->bytes = MAP_FAILED;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
+        m->size = (size_t)info.st_size;
+        m->bytes = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    }
+    close(fd);
+    if (m->bytes == MAP_FAILED)
+        snprintf(reason, REASON_ROOM, "%s: empty, or not a regular file", m->path);
+    return m->bytes != MAP_FAILED;
+}
+
+static bool check_sum(const char *folder, const char *name, uint64_t expected, char reason[REASON_ROOM])
+{
+    struct mapped m;
+    if (!map_file(&m, folder, name, reason))
+        return false;
+    uint64_t found = ls_checksum_of(m.bytes, m.size);
+    munmap(m.bytes, m.size);
+    if (found != expected)
+        snprintf(reason, REASON_ROOM, "%s: damaged: its checksum is %016" PRIx64 ", recorded was %016" PRIx64,
+                 m.path, found, expected);
+    return found == expected;
+}
+
+static bool verify(const char *folder, struct ls_state *state, char reason[REASON_ROOM])
+{
+    struct mapped m;
+    char why[256];
+    if (!map_file(&m, folder, "state.json", reason))
+        return false;
+    bool good = ls_state_parse(m.bytes, m.size, state, why, sizeof why);
+    munmap(m.bytes, m.size);
+    if (!good)
+        snprintf(reason, REASON_ROOM, "%s: %s", m.path, why);
+    return good && check_sum(folder, "model.safetensors", state->model_sum, reason) &&
+           check_sum(folder, "state.safetensors", state->tensor_sum, reason);
+}
+
+enum ls_status ls_checkpoint_read(const char *folder, struct ls_state *state)
+{
+    char reason[REASON_ROOM];
+    return verify(folder, state, reason) ? LS_OK : ls_fail(LS_BAD_INPUT, "%s", reason);
+}
+
+enum ls_status ls_checkpoint_load(const char *folder, struct ls_engine *e)
+{
+    char path[PATH_ROOM];
+    LS_TRY(ls_weights_load(e, LS_WEIGHTS_MODEL, join(path, folder, "model.safetensors")));
+    return ls_weights_load(e, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"));
+}
+
+/* --- the checkpoints of a run
+ * ---------------------------------------------------------------------------------------- */
+
+static int newest_first(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+/* Steps of all checkpoints in a folder, newest first; freed by ls_free. A missing folder has none. */
+static enum ls_status list_steps(const char *folder, int64_t **steps, int *n)
+{
+    int room = 0;
+    *steps = NULL;
+    *n = 0;
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return LS_OK;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        int64_t step = step_of(entry->d_name);
+        if (step < 0)
+            continue;
+        if (*n == room) {
+            int64_t *grown = ls_realloc(*steps, (size_t)room, (size_t)room + 64, sizeof **steps);
+            if (!grown) {
+                ls_free(*steps);
+                closedir(dir);
+                return LS_FAILED;
+            }
+            *steps = grown;
+            room += 64;
+        }
+        (*steps)[(*n)++] = step;
+    }
+    closedir(dir);
+    if (*n > 0)
+        qsort(*steps, (size_t)*n, sizeof **steps, newest_first);
+    return LS_OK;
+}
+
+enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state)
+{
+    char all[PATH_ROOM], one[PATH_ROOM], name[64], reason[REASON_ROOM];
+    int64_t *steps;
+    int n;
+    LS_TRY(list_steps(join(all, run, "checkpoints"), &steps, &n));
+    for (int i = 0; i < n; i++) {
+        join(one, all, step_name(name, (uint64_t)steps[i], ""));
+        if (verify(one, state, reason)) {
+            ls_free(steps);
+            *folder = ls_strdup(one);
+            return *folder ? LS_OK : LS_FAILED;
+        }
+        if (i + 1 < n)
+            ls_warn("%s; an older checkpoint is taken", reason);
+    }
+    ls_free(steps);
+    if (n > 0)
+        return ls_fail(LS_BAD_INPUT, "%s; no older checkpoint is there to go on from", reason);
+    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint to go on from; leave out --resume to start anew", run);
+}
+
+/* --- saving
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+static enum ls_status write_files(const char *folder, const struct ls_engine *e, const struct ls_card *card,
+                                  struct ls_state *s)
+{
+    char path[PATH_ROOM];
+    struct ls_arena strings = {0};
+    struct ls_st_pair pairs[LS_CARD_PAIRS];
+    int n_pairs;
+    enum ls_status st = ls_card_write(card, &strings, pairs, &n_pairs);
+    if (st == LS_OK)
+        st = ls_weights_save(e, LS_WEIGHTS_MODEL, join(path, folder, "model.safetensors"), pairs, n_pairs,
+                             s->step, &s->model_sum);
+    if (st == LS_OK)
+        st = ls_weights_save(e, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, s->step,
+                             &s->tensor_sum);
+    if (st == LS_OK)
+        st = ls_state_write(join(path, folder, "state.json"), s);
+    ls_arena_release(&strings);
+    return st;
+}
+
+/* K1. A checkpoint of the same step that is there already (damaged, or from before a resume) changes places
+ * with the new one in one operation where the file system can. */
+static enum ls_status put_in_place(const char *temporary, const char *final)
+{
+    if (rename(temporary, final) == 0)
+        return LS_OK;
+    if (errno == ENOTEMPTY || errno == EEXIST) {
+        if (renameat2(AT_FDCWD, temporary, AT_FDCWD, final, RENAME_EXCHANGE) == 0)
+            return ls_dir_remove(temporary);
+        LS_TRY(ls_dir_remove(final));
+        if (rename(temporary, final) == 0)
+            return LS_OK;
+    }
+    return ls_fail(LS_FAILED, "%s: cannot be put in place: %s", final, strerror(errno));
+}
+
+static enum ls_status mark_best(const char *all, uint64_t step)
+{
+    char link[PATH_ROOM], temporary[PATH_ROOM], name[64];
+    join(link, all, "best");
+    join(temporary, all, "best.tmp");
+    step_name(name, step, "");
+    if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(name, temporary) != 0 ||
+        rename(temporary, link) != 0)
+        return ls_fail(LS_FAILED, "%s: cannot be pointed at %s: %s", link, name, strerror(errno));
+    return LS_OK;
+}
+
+/* K2, K5 */
+static enum ls_status remove_others(const char *all, const struct ls_state *state, int64_t keep)
+{
+    char path[PATH_ROOM], name[64];
+    enum ls_status st;
+    int64_t *steps, kept = 0, now = (int64_t)state->step, best = (int64_t)state->best_step;
+    int n;
+    LS_TRY_GOTO(out, list_steps(all, &steps, &n));
+    for (int i = 0; i < n; i++) {
+        if (steps[i] <= now && kept++ < keep)
+            continue;
+        if (steps[i] != best || best == 0)
+            LS_TRY_GOTO(out, ls_dir_remove(join(path, all, step_name(name, (uint64_t)steps[i], ""))));
+    }
+out:
+    ls_free(steps);
+    return st;
+}
+
+/* Folders that a crash left half written. */
+static void remove_leftovers(const char *all)
+{
+    char path[PATH_ROOM];
+    DIR *dir = opendir(all);
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        size_t length = strlen(entry->d_name);
+        if (strncmp(entry->d_name, "step-", 5) == 0 && length > 4 &&
+            strcmp(entry->d_name + length - 4, ".tmp") == 0)
+            ls_dir_remove(join(path, all, entry->d_name));
+    }
+    if (dir)
+        closedir(dir);
+}
+
+enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_card *card,
+                                  struct ls_state *state, int64_t keep)
+{
+    enum ls_status st;
+    char all[PATH_ROOM - 128], temporary[PATH_ROOM], final[PATH_ROOM], name[64];
+    if (snprintf(all, sizeof all, "%s/checkpoints", run) >= (int)sizeof all)
+        return ls_fail(LS_USAGE, "%s: the path is too long", run);
+    join(temporary, all, step_name(name, state->step, ".tmp"));
+    join(final, all, step_name(name, state->step, ""));
+    remove_leftovers(all);
+    LS_TRY(ls_dir_make(temporary));
+    LS_TRY_GOTO(failed, write_files(temporary, e, card, state));
+    LS_TRY_GOTO(failed, ls_dir_sync(temporary));
+    LS_TRY_GOTO(failed, put_in_place(temporary, final));
+    LS_TRY(ls_dir_sync(all));
+    if (state->best_step > 0)
+        LS_TRY(mark_best(all, state->best_step));
+    return remove_others(all, state, keep);
+failed:
+    ls_dir_remove(temporary);
+    return st;
+}

@@ -1,0 +1,34 @@
+/* Checkpoints of a run:
+ *
+ *   RUN/checkpoints/step-00001234/model.safetensors   weights, for any program that reads torchvision's names
+ *                                 state.safetensors   momentum
+ *                                 state.json          struct ls_state, with checksums of the two files
+ *   RUN/checkpoints/best -> step-00001200             the best evaluation so far
+ *
+ * Invariants (tests cite them):
+ *  K1  A folder step-N is whole: it is written as step-N.tmp, synced, and renamed.
+ *  K2  Other checkpoints go only after the new one is durable, so a crash at any moment leaves one to go on
+ * from. K3  A checkpoint whose checksums do not fit is never loaded; ls_checkpoint_find takes the next older
+ * one. K4  Going on from a checkpoint gives the bits of the run that was not interrupted. K5  A run is one
+ * story: after a save no checkpoint of a later step is left from before a resume. */
+#ifndef LS_TRAIN_CHECKPOINT_H
+#define LS_TRAIN_CHECKPOINT_H
+
+#include "train/card.h"
+#include "train/engine.h"
+#include "train/state.h"
+
+/* Save into run/checkpoints; state->best_step == state->step makes it the best. Keeps the newest `keep` and
+ * the best. A failure leaves the checkpoints that were there. The state's checksums are set here. */
+enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_card *card,
+                                  struct ls_state *state, int64_t keep);
+
+/* The newest valid checkpoint of the run directory; newer damaged ones are named in a warning. LS_BAD_INPUT
+ * when there is none. *folder is freed by ls_free. */
+enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state);
+/* One checkpoint folder: read and verify. */
+enum ls_status ls_checkpoint_read(const char *folder, struct ls_state *state);
+/* Weights and momentum of a verified folder into the engine. */
+enum ls_status ls_checkpoint_load(const char *folder, struct ls_engine *e);
+
+#endif

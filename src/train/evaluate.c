@@ -1,0 +1,44 @@
+#include "train/evaluate.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "train/interrupt.h"
+
+static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, int64_t count,
+                              struct ls_console *console, struct ls_totals *totals)
+{
+    for (;;) {
+        const struct ls_slot *slot;
+        if (ls_interrupted())
+            return LS_INTERRUPTED;
+        LS_TRY(ls_loader_next(loader, &slot));
+        if (!slot)
+            return LS_OK;
+        LS_TRY(ls_step_evaluate(s, slot, totals));
+        ls_console_progress(console, "evaluating", totals->samples, count);
+    }
+}
+
+enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
+                           struct ls_console *console, struct ls_report *r)
+{
+    struct ls_loader *loader;
+    struct ls_totals totals = {0};
+    int64_t count = ls_dataset_info(task->test)->count, batch = task->size.batch;
+    double start = ls_now();
+    LS_TRY(ls_task_test_loader(task, o, &loader));
+    enum ls_status st = run_all(s, loader, count, console, &totals);
+    double waited = ls_loader_waited(loader);
+    ls_loader_free(loader);
+    if (st != LS_OK)
+        return st;
+    if (totals.samples != count)
+        return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples,
+                       (long long)count);
+    ls_totals_report(&totals, r);
+    r->step_in_epoch = r->steps_per_epoch = (count + batch - 1) / batch;
+    r->seconds = ls_now() - start;
+    r->input_seconds = waited;
+    r->compute_seconds = r->seconds - waited;
+    r->update_seconds = 0;
+    return LS_OK;
+}

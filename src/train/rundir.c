@@ -1,0 +1,185 @@
+#define _GNU_SOURCE
+#include "train/rundir.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/checksum.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* --- going on
+ * ---------------------------------------------------------------------------------------------------------
+ */
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = ls_format("%s/%s", folder, name);
+    bool there = path && ls_file_exists(path);
+    ls_free(path);
+    return there;
+}
+
+/* The run directory two levels above a checkpoint folder. */
+static char *run_of(const char *checkpoint)
+{
+    char *real = realpath(checkpoint, NULL), *run = NULL;
+    for (int i = 0; real && i < 2; i++) {
+        char *slash = strrchr(real, '/');
+        if (slash)
+            *slash = 0;
+    }
+    if (real)
+        run = ls_strdup(*real ? real : "/");
+    free(real);
+    return run;
+}
+
+enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint)
+{
+    *run = *checkpoint = NULL;
+    if (!o->resume)
+        return LS_OK;
+    bool newest = !*o->resume || strcmp(o->resume, "auto") == 0;
+    if (newest && !o->run)
+        return ls_fail(LS_USAGE,
+                       "--resume: which run? Give --run DIR, or --resume with a run or checkpoint folder");
+    const char *what = newest ? o->run : o->resume;
+    if (!ls_file_is_dir(what))
+        return ls_fail(LS_BAD_INPUT, "%s: no such folder to go on from", what);
+    if (newest || has(what, "checkpoints")) {
+        *run = ls_strdup(what);
+        return *run ? LS_OK : LS_FAILED;
+    }
+    if (!has(what, "state.json"))
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: neither a run directory (with checkpoints/) nor a checkpoint (with state.json)",
+                       what);
+    *checkpoint = ls_strdup(what);
+    *run = o->run ? ls_strdup(o->run) : run_of(what);
+    return *run && *checkpoint ? LS_OK : LS_FAILED;
+}
+
+/* --- a new one
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static bool is_empty(const char *folder)
+{
+    int entries = 0;
+    DIR *dir = opendir(folder);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
+    if (dir)
+        closedir(dir);
+    return entries == 0;
+}
+
+/* The last part of a path or name, without what follows a dot or colon; "data/cifar-10/" -> "cifar-10". */
+static void short_name(const char *text, char name[64])
+{
+    size_t end = strlen(text);
+    while (end > 1 && text[end - 1] == '/')
+        end--;
+    size_t start = end;
+    while (start > 0 && text[start - 1] != '/')
+        start--;
+    size_t length = strcspn(text + start, ":");
+    length = length < end - start ? length : end - start;
+    for (const char *tail = ".yaml"; length > 5 && strncmp(text + start + length - 5, tail, 5) == 0;)
+        length -= 5;
+    snprintf(name, 64, "%.*s", (int)(length < 63 ? length : 63), text + start);
+    if (!*name || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        snprintf(name, 64, "data");
+}
+
+static enum ls_status next_free(const struct ls_options *o, char **run)
+{
+    char model[64], data[64];
+    short_name(o->model, model);
+    short_name(o->data, data);
+    LS_TRY(ls_dir_make("runs"));
+    for (int number = 1; number < 1000000; number++) {
+        char *path = ls_format("runs/%s-%s-%03d", model, data, number);
+        if (!path)
+            return LS_FAILED;
+        /* mkdir decides which of two runs that start at once gets the number */
+        if (mkdir(path, 0777) == 0) {
+            *run = path;
+            return LS_OK;
+        }
+        int why = errno;
+        ls_free(path);
+        if (why != EEXIST)
+            return ls_fail(LS_FAILED, "runs/%s-%s-%03d: cannot be made: %s; give --run DIR", model, data,
+                           number, strerror(why));
+    }
+    return ls_fail(LS_FAILED, "runs: no free number for %s-%s; give --run DIR", model, data);
+}
+
+enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
+{
+    if (!o->run)
+        return next_free(o, run);
+    if (ls_file_is_dir(o->run) && !is_empty(o->run))
+        return ls_fail(LS_USAGE,
+                       "--run %s: not empty; add --resume to go on with that run, or name another directory",
+                       o->run);
+    LS_TRY(ls_dir_make(o->run));
+    *run = ls_strdup(o->run);
+    return *run ? LS_OK : LS_FAILED;
+}
+
+/* --- the configuration
+ * ---------------------------------------------------------------------------------------------------- */
+
+static enum ls_status config_text(const struct ls_options *o, char **text, size_t *size)
+{
+    FILE *file = open_memstream(text, size);
+    if (!file)
+        return ls_fail(LS_FAILED, "the configuration cannot be written down: %s", strerror(errno));
+    enum ls_status st = ls_options_write(o, LS_CMD_TRAIN, file);
+    if (fclose(file) != 0 && st == LS_OK)
+        st = ls_fail(LS_FAILED, "the configuration cannot be written down: out of memory");
+    if (st != LS_OK)
+        free(*text);
+    return st;
+}
+
+enum ls_status ls_rundir_config(const char *run, const struct ls_options *o)
+{
+    struct ls_options plain = *o;
+    char *text, *path = ls_format("%s/config.yaml", run);
+    size_t size;
+    plain.run = plain.resume = NULL;
+    enum ls_status st = path ? config_text(&plain, &text, &size) : LS_FAILED;
+    if (st == LS_OK) {
+        st = ls_file_write(path, text, size);
+        free(text);
+    }
+    ls_free(path);
+    return st;
+}
+
+enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)
+{
+    struct ls_options plain = *o;
+    char *text, same[] = "plain";
+    size_t size;
+    plain.run = plain.resume = plain.plan_cache = NULL;
+    plain.log_format = same;
+    plain.threads = plain.loader_threads = plain.checkpoint_every = plain.keep = plain.log_every = 0;
+    plain.tune = plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate =
+        true;
+    /* Only the cosine looks at the end of the run; any other may be made longer. */
+    if (strncmp(o->schedule, "cosine", 6) != 0)
+        plain.epochs = plain.steps = 0;
+    LS_TRY(config_text(&plain, &text, &size));
+    *digest = ls_checksum_of(text, size);
+    free(text);
+    return LS_OK;
+}

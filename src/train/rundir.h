@@ -1,0 +1,18 @@
+/* The run directory: config.yaml, log.txt, metrics.jsonl, checkpoints/. */
+#ifndef LS_TRAIN_RUNDIR_H
+#define LS_TRAIN_RUNDIR_H
+
+#include "config/options.h"
+
+/* Is a run to be gone on with, and which? --resume with --run, or --resume RUN or CHECKPOINT. *run is the run
+ * directory and *checkpoint a folder or NULL (the newest); both NULL for a new run; freed by ls_free. */
+enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint);
+/* Make the directory of a new run: --run, which must be empty or missing, or the next free
+ * runs/MODEL-DATA-NNN. */
+enum ls_status ls_rundir_make(const struct ls_options *o, char **run);
+/* Write down the effective configuration as config.yaml, without the options that name this run. */
+enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
+/* Checksum over the options that decide a run's result: not where it runs, how fast, or what it prints. */
+enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest);
+
+#endif

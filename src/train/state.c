@@ -1,0 +1,115 @@
+#include "train/state.h"
+#include "base/file.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 64 bits do not fit JSON's numbers everywhere. */
+static json_t *hex(uint64_t value)
+{
+    char text[20];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    return json_string(text);
+}
+
+static json_t *report_json(const struct ls_report *r)
+{
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch,
+                     "samples", (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5,
+                     "seconds", r->seconds, "input_seconds", r->input_seconds, "compute_seconds",
+                     r->compute_seconds, "update_seconds", r->update_seconds);
+}
+
+enum ls_status ls_state_write(const char *path, const struct ls_state *s)
+{
+    json_t *json =
+        json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:{s:o, s:o}}",
+                  "version", 1, "step", (json_int_t)s->step, "epoch", (json_int_t)s->epoch, "position",
+                  (json_int_t)s->position, "epoch_so_far", report_json(&s->done), "seed", hex(s->seed),
+                  "batch", (json_int_t)s->batch, "replicas", (json_int_t)s->replicas, "accumulate",
+                  (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
+                  "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "checksums",
+                  "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum));
+    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    enum ls_status st =
+        text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "%s: out of memory", path);
+    free(text);
+    json_decref(json);
+    return st;
+}
+
+static bool read_hex(const json_t *object, const char *key, uint64_t *value)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    char *end;
+    if (!text || strlen(text) != 16)
+        return false;
+    *value = strtoull(text, &end, 16);
+    return !*end;
+}
+
+static bool read_count(const json_t *object, const char *key, int64_t *value)
+{
+    const json_t *number = json_object_get(object, key);
+    *value = json_integer_value(number);
+    return json_is_integer(number) && *value >= 0;
+}
+
+static bool read_step(const json_t *object, const char *key, uint64_t *value)
+{
+    int64_t count;
+    bool good = read_count(object, key, &count);
+    *value = (uint64_t)count;
+    return good;
+}
+
+static bool read_real(const json_t *object, const char *key, double *value)
+{
+    const json_t *number = json_object_get(object, key);
+    *value = json_number_value(number);
+    return json_is_number(number);
+}
+
+static bool read_report(const json_t *o, struct ls_report *r)
+{
+    return read_count(o, "steps", &r->step_in_epoch) && read_count(o, "samples", &r->samples) &&
+           read_real(o, "loss", &r->loss) && read_real(o, "top1", &r->top1) &&
+           read_real(o, "top5", &r->top5) && read_real(o, "seconds", &r->seconds) &&
+           read_real(o, "input_seconds", &r->input_seconds) &&
+           read_real(o, "compute_seconds", &r->compute_seconds) &&
+           read_real(o, "update_seconds", &r->update_seconds);
+}
+
+static bool read_fields(const json_t *o, struct ls_state *s)
+{
+    const json_t *sums = json_object_get(o, "checksums");
+    int64_t version;
+    return read_count(o, "version", &version) && version == 1 && read_step(o, "step", &s->step) &&
+           read_step(o, "epoch", &s->epoch) && read_count(o, "position", &s->position) &&
+           read_report(json_object_get(o, "epoch_so_far"), &s->done) && read_hex(o, "seed", &s->seed) &&
+           read_count(o, "batch", &s->batch) && read_count(o, "replicas", &s->replicas) &&
+           read_count(o, "accumulate", &s->accumulate) && read_count(o, "threads", &s->threads) &&
+           read_hex(o, "config", &s->config) && read_real(o, "best_top1", &s->best_top1) &&
+           read_step(o, "best_step", &s->best_step) && read_hex(sums, "model.safetensors", &s->model_sum) &&
+           read_hex(sums, "state.safetensors", &s->tensor_sum);
+}
+
+bool ls_state_parse(const char *text, size_t size, struct ls_state *s, char *reason, size_t room)
+{
+    json_error_t error;
+    *s = (struct ls_state){0};
+    json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!json) {
+        snprintf(reason, room, "line %d: not valid JSON: %s", error.line, error.text);
+        return false;
+    }
+    bool good = read_fields(json, s);
+    if (!good)
+        snprintf(reason, room, "not the state of a checkpoint: a field is missing or wrong");
+    json_decref(json);
+    return good;
+}

@@ -1,0 +1,129 @@
+#include "train/task.h"
+#include "base/log.h"
+#include "model/model.h"
+#include "train/engine.h"
+
+#include <string.h>
+
+static const struct ls_dataset *any_set(const struct ls_task *t)
+{
+    return t->train ? t->train : t->test;
+}
+
+/* Image size and classes from options, data and model, in that order. */
+static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
+                                  const struct ls_dataset_info *info)
+{
+    struct ls_model_size own, *size = &t->size;
+    *size = (struct ls_model_size){.batch = o->batch, .classes = o->classes};
+    if (o->input)
+        LS_TRY(ls_parse_input("--input", o->input, &size->channels, &size->height, &size->width));
+    if (info && !o->input && info->height > 0) {
+        size->channels = info->channels;
+        size->height = info->height;
+        size->width = info->width;
+    }
+    if (info && size->classes == 0)
+        size->classes = info->classes;
+    if (info && size->classes < info->classes)
+        return ls_fail(LS_USAGE, "--classes %lld: the data has %lld classes; give at least as many, or none",
+                       (long long)size->classes, (long long)info->classes);
+    if (size->channels > 0 && size->classes > 0)
+        return LS_OK;
+    LS_TRY(ls_model_default_size(o->model, &own));
+    if (size->channels == 0) {
+        size->channels = own.channels;
+        size->height = own.height;
+        size->width = own.width;
+    }
+    if (size->classes == 0)
+        size->classes = own.classes;
+    if (size->channels <= 0 || size->height <= 0 || size->width <= 0 || size->classes <= 0)
+        return ls_fail(LS_USAGE,
+                       "%s: neither the model nor the data says the input size and number of classes; give "
+                       "--input CxHxW and --classes N",
+                       o->model);
+    return LS_OK;
+}
+
+static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o,
+                                     const struct ls_card *card)
+{
+    const struct ls_model_size *s = &t->size;
+    if (t->train)
+        LS_TRY(ls_augment_parse(o->augment, true, ls_dataset_info(t->train), s->channels, s->height, s->width,
+                                &t->augment));
+    if (!t->test)
+        return LS_OK;
+    struct ls_dataset_info info = *ls_dataset_info(t->test);
+    if (card && card->model) {
+        info.channels = card->channels;
+        memcpy(info.mean, card->mean, sizeof info.mean);
+        memcpy(info.deviation, card->deviation, sizeof info.deviation);
+    } else if (t->train) {
+        info.channels = ls_dataset_info(t->train)->channels;
+        memcpy(info.mean, ls_dataset_info(t->train)->mean, sizeof info.mean);
+        memcpy(info.deviation, ls_dataset_info(t->train)->deviation, sizeof info.deviation);
+    }
+    return ls_augment_parse("auto", false, &info, s->channels, s->height, s->width, &t->test_augment);
+}
+
+enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
+                            const struct ls_card *card)
+{
+    enum ls_status st = LS_OK;
+    *t = (struct ls_task){0};
+    if (train)
+        LS_TRY_GOTO(failed, ls_dataset_open(o->data, "train", &t->train));
+    if (test)
+        LS_TRY_GOTO(failed, ls_dataset_open(o->eval_data ? o->eval_data : o->data, "test", &t->test));
+    LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t))));
+    LS_TRY_GOTO(failed, decide_augment(t, o, card));
+    if (train && test && ls_dataset_info(t->test)->classes > t->size.classes) {
+        st = ls_fail(LS_BAD_INPUT, "%s: %lld classes to evaluate on, but the model has %lld",
+                     o->eval_data ? o->eval_data : o->data, (long long)ls_dataset_info(t->test)->classes,
+                     (long long)t->size.classes);
+        goto failed;
+    }
+    return LS_OK;
+failed:
+    ls_task_close(t);
+    return st;
+}
+
+enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o)
+{
+    *t = (struct ls_task){0};
+    return decide_size(t, o, NULL);
+}
+
+void ls_task_close(struct ls_task *t)
+{
+    ls_dataset_close(t->train);
+    ls_dataset_close(t->test);
+    *t = (struct ls_task){0};
+}
+
+int ls_task_loader_threads(const struct ls_options *o)
+{
+    if (o->loader_threads > 0)
+        return (int)o->loader_threads;
+    int cores = ls_engine_cores();
+    return cores > 1 ? cores / 2 : 1;
+}
+
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o,
+                                   struct ls_loader **loader)
+{
+    struct ls_loader_options options = {
+        .set = t->test,
+        .augment = t->test_augment,
+        .seed = o->seed,
+        .threads = ls_task_loader_threads(o),
+        .ring = 3,
+        .batch = t->size.batch,
+        .parts = 1,
+        .epochs = 1,
+    };
+    return ls_loader_new(&options, loader);
+}

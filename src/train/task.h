@@ -1,0 +1,31 @@
+/* What a command works on: the data sets, and the size of the model that fits them. */
+#ifndef LS_TRAIN_TASK_H
+#define LS_TRAIN_TASK_H
+
+#include "config/options.h"
+#include "data/data.h"
+#include "graph/build.h"
+#include "train/card.h"
+
+struct ls_task {
+    struct ls_dataset *train, *test; /* owned; NULL: not asked for */
+    struct ls_model_size size;       /* batch: samples of one pass */
+    struct ls_augment augment, test_augment;
+};
+
+/* Open the parts asked for. The model's input is --input, else the images' size, else (images of many sizes)
+ * the model's own; classes are --classes or the data's. Test images are normalised like the training images:
+ * those of the card, which may be NULL, else those of the data. */
+enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
+                            const struct ls_card *card);
+/* No data: --input and --classes, else the model's own. */
+enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o);
+void ls_task_close(struct ls_task *t);
+
+/* Threads for a loader: --loader-threads or a choice. */
+int ls_task_loader_threads(const struct ls_options *o);
+/* A loader over the test set from its first sample to its last, each once. */
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o,
+                                   struct ls_loader **loader);
+
+#endif

@@ -1,0 +1,114 @@
+#include "train/trained.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "train/checkpoint.h"
+#include "train/safetensors.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = ls_format("%s/%s", folder, name);
+    bool there = path && ls_file_exists(path);
+    ls_free(path);
+    return there;
+}
+
+static enum ls_status load_config(struct ls_options *o, const char *folder)
+{
+    char *path = ls_format("%s/config.yaml", folder);
+    enum ls_status st = path ? LS_OK : LS_FAILED;
+    if (path && ls_file_exists(path))
+        st = ls_options_load(o, path);
+    ls_free(path);
+    return st;
+}
+
+/* The weights' file of a folder, and the configuration that belongs to it. */
+static enum ls_status find_in_folder(const char *folder, struct ls_options *o, char **file)
+{
+    struct ls_state state;
+    char *checkpoint = NULL, *run = NULL;
+    enum ls_status st;
+    if (has(folder, "state.json")) {
+        st = ls_checkpoint_read(folder, &state);
+        checkpoint = ls_strdup(folder);
+        run = ls_format("%s/../..", folder);
+    } else {
+        st = ls_checkpoint_find(folder, &checkpoint, &state);
+        run = ls_strdup(folder);
+    }
+    if (st == LS_OK)
+        st = checkpoint && run ? load_config(o, run) : LS_FAILED;
+    if (st == LS_OK) {
+        *file = ls_format("%s/model.safetensors", checkpoint);
+        st = *file ? LS_OK : LS_FAILED;
+    }
+    ls_free(checkpoint);
+    ls_free(run);
+    return st;
+}
+
+static enum ls_status find_file(const char *name, struct ls_options *o, char **file)
+{
+    if (ls_file_is_dir(name))
+        return find_in_folder(name, o, file);
+    if (!ls_file_exists(name))
+        return ls_fail(LS_BAD_INPUT, "%s: no such run directory, checkpoint or file", name);
+    *file = ls_strdup(name);
+    return *file ? LS_OK : LS_FAILED;
+}
+
+static enum ls_status replace(char **text, char *with)
+{
+    if (!with)
+        return LS_FAILED;
+    ls_free(*text);
+    *text = with;
+    return LS_OK;
+}
+
+static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *o)
+{
+    if (!card->model)
+        return LS_OK;
+    if (!ls_options_given(o, "model"))
+        LS_TRY(replace(&o->model, ls_strdup(card->model)));
+    if (!ls_options_given(o, "input"))
+        LS_TRY(replace(&o->input, ls_format("%lldx%lldx%lld", (long long)card->channels,
+                                            (long long)card->height, (long long)card->width)));
+    if (!ls_options_given(o, "classes"))
+        o->classes = card->classes;
+    return LS_OK;
+}
+
+enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls_options *o)
+{
+    struct ls_safetensors file;
+    enum ls_status st = LS_OK;
+    *t = (struct ls_trained){0};
+    if (!name)
+        name = o->run ? o->run : o->init;
+    if (!name)
+        return ls_fail(LS_USAGE,
+                       "which model? Give a run directory, a checkpoint folder, or --init FILE.safetensors");
+    LS_TRY_GOTO(failed, find_file(name, o, &t->file));
+    LS_TRY_GOTO(failed, ls_safetensors_open(t->file, &file));
+    st = ls_card_read(&file, t->file, &t->strings, &t->card);
+    ls_safetensors_release(&file);
+    if (st == LS_OK)
+        st = adopt_card(&t->card, o);
+    if (st == LS_OK)
+        return LS_OK;
+failed:
+    ls_trained_release(t);
+    return st;
+}
+
+void ls_trained_release(struct ls_trained *t)
+{
+    ls_free(t->file);
+    ls_arena_release(&t->strings);
+    *t = (struct ls_trained){0};
+}

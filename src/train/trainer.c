@@ -1,0 +1,202 @@
+#include "train/trainer.h"
+#include "base/log.h"
+#include "train/evaluate.h"
+#include "train/interrupt.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+static bool epoch_over(const struct ls_trainer *t)
+{
+    return t->state.position >= t->epoch_samples;
+}
+
+static bool steps_left(const struct ls_trainer *t)
+{
+    return t->state.step < (uint64_t)t->total_steps;
+}
+
+/* --- saving
+ * ------------------------------------------------------------------------------------------------------------
+ */
+
+static void name_good_checkpoint(const struct ls_trainer *t)
+{
+    if (t->checkpoint)
+        ls_trainer_say(t, "The last good checkpoint is %s.", t->checkpoint);
+    else
+        ls_trainer_say(t, "No checkpoint was saved yet.");
+}
+
+static enum ls_status save(struct ls_trainer *t)
+{
+    enum ls_status st = ls_checkpoint_save(t->run, &t->engine, &t->card, &t->state, t->o->keep);
+    if (st != LS_OK) {
+        name_good_checkpoint(t);
+        return st;
+    }
+    char *folder = ls_format("%s/checkpoints/step-%08" PRIu64, t->run, t->state.step);
+    if (!folder)
+        return LS_FAILED;
+    ls_free(t->checkpoint);
+    t->checkpoint = folder;
+    ls_note("Saved %s.", folder);
+    return LS_OK;
+}
+
+static bool save_due(const struct ls_trainer *t)
+{
+    int64_t every = t->o->checkpoint_every;
+    return every > 0 && t->state.step % (uint64_t)every == 0;
+}
+
+/* --- evaluating
+ * -------------------------------------------------------------------------------------------------------- */
+
+/* *better: the best so far. */
+static enum ls_status evaluate(struct ls_trainer *t, bool *better)
+{
+    struct ls_report r = {.step = (int64_t)t->state.step,
+                          .epoch = (int64_t)t->state.epoch,
+                          .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
+    LS_TRY(ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r));
+    ls_console_eval(&t->console, &r);
+    t->last_eval = r;
+    *better = r.top1 > t->state.best_top1;
+    if (*better) {
+        t->state.best_top1 = r.top1;
+        t->state.best_step = t->state.step;
+    }
+    return LS_OK;
+}
+
+/* --- stepping
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
+{
+    ls_console_end(&t->console);
+    enum ls_status st = ls_fail(
+        LS_DIVERGED,
+        "step %" PRId64 ": the loss is %f: training diverged; try a lower --lr (now %g) or a --warmup",
+        r->step, r->loss, r->lr);
+    name_good_checkpoint(t);
+    return st;
+}
+
+static enum ls_status train_step(struct ls_trainer *t)
+{
+    struct ls_state *s = &t->state;
+    int64_t left = t->epoch_samples - s->position, samples = left < t->o->batch ? left : t->o->batch;
+    struct ls_report r = {.epoch = (int64_t)s->epoch,
+                          .epochs = t->o->steps > 0 ? 0 : t->o->epochs,
+                          .step_in_epoch = s->position / t->o->batch + 1,
+                          .steps_per_epoch = t->steps_per_epoch};
+    LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
+    LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_STEP, &r));
+    if (!isfinite(r.loss))
+        return diverged(t, &r);
+    s->step++;
+    s->position += samples;
+    ls_report_add(&s->done, &r);
+    ls_console_step(&t->console, &r);
+    if (t->on_step)
+        t->on_step(t->context, s->step);
+    return LS_OK;
+}
+
+/* After an interrupted evaluation the epoch is still to be finished: the state is changed only once all is
+ * done. */
+static enum ls_status finish_epoch(struct ls_trainer *t)
+{
+    struct ls_state *s = &t->state;
+    bool better = false;
+    struct ls_report epoch = s->done;
+    ls_console_epoch(&t->console, &epoch);
+    if (t->task.test)
+        LS_TRY(evaluate(t, &better));
+    LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_EPOCH, &epoch));
+    if (t->task.test)
+        LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_EVAL, &t->last_eval));
+    s->epoch++;
+    s->position = 0;
+    s->done = (struct ls_report){0};
+    return better || t->o->checkpoint_every == 0 || save_due(t) || !steps_left(t) ? save(t) : LS_OK;
+}
+
+static enum ls_status advance(struct ls_trainer *t)
+{
+    if (!epoch_over(t))
+        LS_TRY(train_step(t));
+    if (epoch_over(t))
+        return finish_epoch(t);
+    return save_due(t) ? save(t) : LS_OK;
+}
+
+/* --- the end
+ * -----------------------------------------------------------------------------------------------------------
+ */
+
+/* --steps may end within an epoch; a run that is complete may be looked at again. */
+static enum ls_status finish_run(struct ls_trainer *t)
+{
+    bool better = false, fresh = t->last_eval.samples == 0 || t->last_eval.step != (int64_t)t->state.step;
+    bool mid_epoch = t->state.position > 0;
+    if (t->task.test && fresh) {
+        LS_TRY(evaluate(t, &better));
+        if (mid_epoch)
+            LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_EVAL, &t->last_eval));
+    }
+    return mid_epoch ? save(t) : LS_OK;
+}
+
+static void say_end(const struct ls_trainer *t)
+{
+    const struct ls_report *r = &t->last_eval;
+    if (t->task.test)
+        ls_trainer_say(t, "Final evaluation: top-1 %.2f%%, top-5 %.2f%%, loss %.4f over %" PRId64 " samples.",
+                       100 * r->top1, 100 * r->top5, r->loss, r->samples);
+    if (t->task.test && t->state.best_step > 0)
+        ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
+                       100 * t->state.best_top1, t->state.best_step, t->run);
+    ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
+    ls_trainer_say(t, "Log: %s/log.txt, metrics: %s/metrics.jsonl", t->run, t->run);
+}
+
+static enum ls_status interrupted(struct ls_trainer *t, int number)
+{
+    ls_console_end(&t->console);
+    LS_TRY(save(t));
+    ls_trainer_say(t, "Stopped by %s after step %" PRIu64 " of %" PRId64 "; saved %s.", strsignal(number),
+                   t->state.step, t->total_steps, t->checkpoint);
+    ls_trainer_say(t, "Go on with: lockstep train --resume --run %s", t->run);
+    return LS_INTERRUPTED;
+}
+
+static enum ls_status run_steps(struct ls_trainer *t)
+{
+    while (steps_left(t) || epoch_over(t)) {
+        LS_TRY(advance(t));
+        if (ls_interrupted() && (steps_left(t) || epoch_over(t)))
+            return LS_INTERRUPTED;
+    }
+    return finish_run(t);
+}
+
+enum ls_status ls_trainer_run(struct ls_trainer *t)
+{
+    ls_trainer_announce(t);
+    ls_console_begin(&t->console, t->o, t->total_steps);
+    ls_interrupt_watch();
+    enum ls_status st = run_steps(t);
+    if (st == LS_INTERRUPTED)
+        st = interrupted(t, ls_interrupted());
+    ls_interrupt_release();
+    ls_console_end(&t->console);
+    if (st == LS_OK)
+        say_end(t);
+    enum ls_status closed = ls_metrics_close(&t->metrics);
+    return st != LS_OK ? st : closed;
+}

@@ -1,0 +1,47 @@
+/* A training run from its options to its last checkpoint. */
+#ifndef LS_TRAIN_TRAINER_H
+#define LS_TRAIN_TRAINER_H
+
+#include "optim/schedule.h"
+#include "report/console.h"
+#include "report/metrics.h"
+#include "train/checkpoint.h"
+#include "train/step.h"
+#include "train/task.h"
+
+struct ls_trainer {
+    const struct ls_options *o; /* borrowed */
+    struct ls_task task;
+    struct ls_engine engine;
+    struct ls_stepper stepper;
+    struct ls_schedule schedule;
+    struct ls_loader *loader; /* owned */
+    struct ls_card card;
+    struct ls_state state;
+    struct ls_report last_eval; /* samples 0: none in this process */
+    struct ls_console console;
+    struct ls_metrics metrics;
+    char *run;        /* owned: the run directory */
+    char *checkpoint; /* owned: the newest good one, or NULL */
+    int64_t epoch_samples, steps_per_epoch, total_steps;
+    bool resumed;
+    /* Called after every step, for tests; NULL: nobody listens. */
+    void (*on_step)(void *context, uint64_t step);
+    void *context;
+};
+
+/* Data, model, optimizer, backend, run directory; weights from --init or --resume. On failure everything is
+ * released. */
+enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o);
+/* Train to the end, evaluate and save. LS_INTERRUPTED: a signal came, the state is saved. LS_DIVERGED: the
+ * loss is not finite; the last checkpoint is from before. */
+enum ls_status ls_trainer_run(struct ls_trainer *t);
+void ls_trainer_close(struct ls_trainer *t);
+
+/* Say what the run is about to do. */
+void ls_trainer_announce(const struct ls_trainer *t);
+/* A line for people; with --quiet for log.txt alone. */
+void ls_trainer_say(const struct ls_trainer *t, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

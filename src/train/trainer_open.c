@@ -1,0 +1,190 @@
+/* A trainer's setup: everything that is decided before the first step. */
+#include "base/file.h"
+#include "base/log.h"
+#include "train/rundir.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static enum ls_status decide_length(struct ls_trainer *t)
+{
+    const struct ls_options *o = t->o;
+    int64_t count = ls_dataset_info(t->task.train)->count;
+    if (o->epoch_size > count)
+        return ls_fail(LS_USAGE, "--epoch-size %" PRId64 ": the data has only %" PRId64 " samples",
+                       o->epoch_size, count);
+    t->epoch_samples = o->epoch_size > 0 ? o->epoch_size : count;
+    t->steps_per_epoch = (t->epoch_samples + o->batch - 1) / o->batch;
+    t->total_steps = o->steps > 0 ? o->steps : o->epochs * t->steps_per_epoch;
+    LS_TRY(ls_schedule_parse(o->schedule, o->warmup, &t->schedule));
+    ls_schedule_scale(&t->schedule, o->lr, o->lr_per_256, o->batch, o->replicas, t->steps_per_epoch,
+                      t->total_steps);
+    return LS_OK;
+}
+
+static void describe_model(struct ls_trainer *t)
+{
+    const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
+    const struct ls_model_size *size = &t->task.size;
+    t->card = (struct ls_card){.model = t->o->model,
+                               .channels = size->channels,
+                               .height = size->height,
+                               .width = size->width,
+                               .classes = size->classes,
+                               .stored_height = info->height,
+                               .stored_width = info->width,
+                               .class_names = size->classes == info->classes ? info->class_names : NULL};
+    memcpy(t->card.mean, t->task.augment.mean, sizeof t->card.mean);
+    memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
+}
+
+static enum ls_status start_state(struct ls_trainer *t)
+{
+    t->state = (struct ls_state){.seed = t->o->seed,
+                                 .batch = t->o->batch,
+                                 .replicas = t->o->replicas,
+                                 .accumulate = t->o->accumulate,
+                                 .threads = t->engine.threads,
+                                 .best_top1 = -1};
+    return ls_rundir_digest(t->o, &t->state.config);
+}
+
+/* --- going on
+ * ----------------------------------------------------------------------------------------------------------
+ */
+
+static enum ls_status check_same(const char *option, int64_t given, int64_t recorded)
+{
+    if (given == recorded)
+        return LS_OK;
+    return ls_fail(LS_USAGE,
+                   "--%s %" PRId64 ": the run was started with %" PRId64
+                   ", which is part of what it computes; leave it out, or "
+                   "start a new run with --init CHECKPOINT/model.safetensors",
+                   option, given, recorded);
+}
+
+static enum ls_status check_resumed(const struct ls_trainer *t, const struct ls_state *s)
+{
+    LS_TRY(check_same("batch", t->o->batch, s->batch));
+    LS_TRY(check_same("replicas", t->o->replicas, s->replicas));
+    LS_TRY(check_same("accumulate", t->o->accumulate, s->accumulate));
+    LS_TRY(check_same("seed", (int64_t)t->o->seed, (int64_t)s->seed));
+    if (s->position > t->epoch_samples)
+        return ls_fail(LS_USAGE,
+                       "%s: %" PRId64 " samples into an epoch that now has %" PRId64 "; is it the same data?",
+                       t->checkpoint, s->position, t->epoch_samples);
+    if (s->config != t->state.config)
+        ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
+                t->checkpoint);
+    else if (s->threads != t->engine.threads)
+        ls_warn("%d threads where the run had %" PRId64 ": results agree only up to rounding",
+                t->engine.threads, s->threads);
+    return LS_OK;
+}
+
+static enum ls_status load_resumed(struct ls_trainer *t)
+{
+    struct ls_state state;
+    if (t->checkpoint)
+        LS_TRY(ls_checkpoint_read(t->checkpoint, &state));
+    else
+        LS_TRY(ls_checkpoint_find(t->run, &t->checkpoint, &state));
+    LS_TRY(check_resumed(t, &state));
+    LS_TRY(ls_checkpoint_load(t->checkpoint, &t->engine));
+    state.config = t->state.config;
+    state.threads = t->state.threads;
+    t->state = state;
+    t->resumed = true;
+    return LS_OK;
+}
+
+static enum ls_status open_files(struct ls_trainer *t)
+{
+    char *log = ls_format("%s/log.txt", t->run), *metrics = ls_format("%s/metrics.jsonl", t->run);
+    enum ls_status st = log && metrics ? LS_OK : LS_FAILED;
+    if (st == LS_OK)
+        st = ls_rundir_config(t->run, t->o);
+    if (st == LS_OK)
+        st = ls_log_open(log);
+    if (st == LS_OK)
+        st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1);
+    ls_free(log);
+    ls_free(metrics);
+    return st;
+}
+
+static enum ls_status open_run(struct ls_trainer *t)
+{
+    LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
+    if (t->run)
+        LS_TRY(load_resumed(t));
+    else if (t->o->init)
+        LS_TRY(ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init));
+    if (!t->run)
+        LS_TRY(ls_rundir_make(t->o, &t->run));
+    return open_files(t);
+}
+
+static enum ls_status open_loader(struct ls_trainer *t)
+{
+    int64_t parts = t->engine.replicas * t->engine.passes;
+    struct ls_loader_options options = {
+        .set = t->task.train,
+        .augment = t->task.augment,
+        .seed = t->o->seed,
+        .shuffle = t->o->shuffle,
+        .threads = ls_task_loader_threads(t->o),
+        .ring = 4,
+        .batch = t->task.size.batch,
+        .parts = parts,
+        .order = t->stepper.replicas.order,
+        .epoch_samples = t->epoch_samples,
+        .epoch = t->state.epoch,
+        .position = t->state.position,
+        .epochs = (uint64_t)((t->total_steps + t->steps_per_epoch - 1) / t->steps_per_epoch),
+    };
+    if (t->state.position >= t->epoch_samples) {
+        options.epoch++;
+        options.position = 0;
+    }
+    if (t->state.step >= (uint64_t)t->total_steps)
+        return LS_OK;
+    LS_TRY(ls_loader_new(&options, &t->loader));
+    t->stepper.feed = ls_feed_loader(t->loader);
+    return LS_OK;
+}
+
+enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o)
+{
+    enum ls_status st;
+    *t = (struct ls_trainer){.o = o};
+    LS_TRY_GOTO(failed, ls_task_open(&t->task, o, true, o->evaluate, NULL));
+    LS_TRY_GOTO(failed, ls_engine_pass_batch(o, &t->task.size.batch));
+    LS_TRY_GOTO(failed, decide_length(t));
+    describe_model(t);
+    LS_TRY_GOTO(failed, ls_engine_open(&t->engine, o, &t->task.size,
+                                       LS_ENGINE_TRAIN | (o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u)));
+    LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o->seed));
+    LS_TRY_GOTO(failed, start_state(t));
+    LS_TRY_GOTO(failed, open_run(t));
+    LS_TRY_GOTO(failed, open_loader(t));
+    return LS_OK;
+failed:
+    ls_trainer_close(t);
+    return st;
+}
+
+void ls_trainer_close(struct ls_trainer *t)
+{
+    ls_metrics_close(&t->metrics);
+    ls_loader_free(t->loader);
+    ls_stepper_release(&t->stepper);
+    ls_engine_close(&t->engine);
+    ls_task_close(&t->task);
+    ls_free(t->run);
+    ls_free(t->checkpoint);
+    *t = (struct ls_trainer){0};
+}

@@ -1,0 +1,126 @@
+#!/bin/sh
+. tests/cli/harness.sh
+
+mnist=$source_root/data/mnist
+images=$source_root/tests/cli/images
+
+it "tells what is in a data set"
+lockstep data mnist
+expect_code 0
+expect_out '60,?000'
+expect_out '10,?000'
+
+it "tells it as JSON"
+lockstep data mnist --json
+expect_code 0
+expect "$(json count <out)" = 60000
+expect "$(json classes <out)" = 10
+expect "$(json format <out)" = mnist
+
+it "recognises IDX files, packed and unpacked"
+mkdir idx
+cp "$mnist"/*.gz idx/
+lockstep data idx --json
+expect_code 0
+gunzip idx/*.gz
+lockstep data idx --json
+expect_code 0
+expect "$(json count <out)" = 60000
+
+it "refuses a truncated IDX file"
+truncate -s 1000000 idx/train-images-idx3-ubyte
+lockstep data idx
+expect_code 3
+expect_error 'idx/train-images-idx3-ubyte.*1,?000,?000'
+
+it "refuses IDX images and labels of different counts"
+gunzip -c "$mnist/train-images-idx3-ubyte.gz" >idx/train-images-idx3-ubyte
+gunzip -c "$mnist/t10k-labels-idx1-ubyte.gz" >idx/train-labels-idx1-ubyte
+lockstep data idx
+expect_code 3
+expect_error 'idx/train-.*60,?000|idx/train-.*10,?000'
+
+it "refuses a packed IDX file that was cut off"
+rm idx/*
+cp "$mnist"/*.gz idx/
+truncate -s 5000000 idx/train-images-idx3-ubyte.gz
+lockstep data idx
+expect_code 3
+expect_error 'train-images-idx3-ubyte.gz'
+
+# CIFAR-10's files hold 10,000 records of 3073 bytes each; label byte 0 everywhere.
+make_cifar() {
+    mkdir -p cifar
+    for file in data_batch_1 data_batch_2 data_batch_3 data_batch_4 data_batch_5 test_batch; do
+        truncate -s 0 cifar/$file.bin
+        truncate -s 30730000 cifar/$file.bin
+    done
+}
+
+it "recognises CIFAR-10"
+make_cifar
+lockstep data cifar --json
+expect_code 0
+expect "$(json count <out)" = 50000
+expect "$(json format <out)" = cifar10
+
+it "refuses a CIFAR-10 file that is too long"
+truncate -s +7 cifar/data_batch_3.bin
+lockstep data cifar
+expect_code 3
+expect_error 'data_batch_3.bin.*30,?730,?007'
+
+it "refuses a CIFAR-10 label that is none, and says where"
+make_cifar
+printf '\013' | dd of=cifar/data_batch_2.bin bs=1 seek=$((3073 * 5)) conv=notrunc 2>/dev/null
+lockstep data cifar
+expect_code 3
+expect_error 'data_batch_2.bin: label 11 at byte 15365'
+
+it "recognises a folder of images"
+for part in train val; do
+    mkdir -p photos/$part/bars photos/$part/ring
+    cp "$images/bars.jpg" photos/$part/bars/1.jpg
+    cp "$images/bars.jpg" photos/$part/bars/2.JPEG
+    cp "$images/ring.png" photos/$part/ring/1.png
+done
+lockstep data photos --json
+expect_code 0
+expect "$(json count <out)" = 3
+expect "$(json classes <out)" = 2
+expect "$(json format <out)" = folder
+
+it "trains on it"
+lockstep train --model lenet --data photos --input 3x28x28 --batch 2 --steps 2 --run photos-run
+expect_code 0
+
+it "lists broken images"
+head -c 400 "$images/bars.jpg" >photos/train/bars/3.jpg
+echo "not an image" >photos/train/ring/2.png
+lockstep data photos
+expect_code 3
+cat out err >both
+grep -q 'bars/3.jpg' both || miss "bars/3.jpg is not named"
+grep -q 'ring/2.png' both || miss "ring/2.png is not named"
+
+it "stops training at a broken image, naming it"
+lockstep train --model lenet --data photos --input 3x28x28 --batch 5 --steps 2 --run broken-run
+expect_code 3
+expect_error 'photos/train/(bars/3.jpg|ring/2.png)'
+
+it "refuses an empty class"
+rm photos/train/ring/*
+lockstep data photos
+expect_code 3
+expect_error 'photos/train/ring'
+
+it "says what a data set can be when it is none"
+mkdir empty
+lockstep data empty
+expect_code 3
+expect_error 'empty'
+lockstep data nowhere
+expect_code 3
+expect_error 'nowhere'
+
+finish

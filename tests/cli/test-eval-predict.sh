@@ -1,0 +1,63 @@
+#!/bin/sh
+. tests/cli/harness.sh
+
+images=$source_root/tests/cli/images
+for part in train val; do
+    mkdir -p photos/$part/bars photos/$part/ring
+    for i in 1 2 3 4; do
+        cp "$images/bars.jpg" photos/$part/bars/$i.jpg
+        cp "$images/ring.png" photos/$part/ring/$i.png
+    done
+done
+
+it "learns two images apart"
+lockstep train --model lenet --data photos --input 3x28x28 --augment none --batch 8 --steps 30 --lr 0.01 --run run
+expect_code 0
+
+it "evaluates a run"
+lockstep eval run
+expect_code 0
+expect_out '100(\.0+)?%'
+
+it "evaluates it as JSON"
+lockstep eval --run run --json
+expect_code 0
+expect "$(json samples <out)" = 8
+expect "$(json top1 <out | cut -c1)" = 1
+expect "$(json top5 <out | cut -c1)" = 1
+
+it "predicts JPEG and PNG by class name"
+lockstep predict --run run "$images/bars.jpg" "$images/ring.png"
+expect_code 0
+grep -A 1 'bars.jpg' out | grep -q 'bars.*[0-9]' || miss "bars.jpg is not bars"
+grep -A 1 'ring.png' out | grep -q 'ring.*[0-9]' || miss "ring.png is not ring"
+
+it "predicts a PPM"
+{
+    printf 'P6\n28 28\n255\n'
+    head -c $((28 * 28 * 3)) /dev/zero
+} >black.ppm
+lockstep predict --run run black.ppm
+expect_code 0
+expect_out 'black.ppm'
+
+it "names an image that is broken, and one that is not there"
+head -c 300 "$images/bars.jpg" >half.jpg
+lockstep predict --run run half.jpg
+expect_code 3
+expect_error 'half.jpg'
+lockstep predict --run run nowhere.png
+expect_code 3
+expect_error 'nowhere.png'
+
+it "wants an image"
+lockstep predict --run run
+expect_code 2
+expect_error 'image|file'
+
+it "says that there is no run"
+lockstep eval nowhere
+expect_code 3
+expect_error 'nowhere'
+
+finish

@@ -1,0 +1,26 @@
+#!/bin/sh
+. tests/cli/harness.sh
+
+it "shows nodes, kernels, memory and reorders of a training step"
+lockstep plan --model lenet --data synthetic:1x28x28:10 --batch 32
+expect_code 0
+expect_out 'conv'
+expect_out 'sgd'
+expect_out '[Pp]eak'
+expect_out '[Rr]eorder'
+
+it "plans without training anything"
+expect_no_file runs
+
+it "plans every activation its own room with --no-reuse"
+lockstep plan --model vgg11-cifar --data synthetic:3x32x32:10 --batch 8 --no-reuse
+expect_code 0
+
+it "gives the same bits with and without reuse of memory"
+for reuse in reuse no-reuse; do
+    lockstep train --model vgg11-cifar --data synthetic:3x32x32:10:64 --batch 16 --steps 3 --"$reuse" --run "$reuse"
+    expect_code 0
+done
+expect_same reuse/checkpoints/step-00000003/model.safetensors no-reuse/checkpoints/step-00000003/model.safetensors
+
+finish

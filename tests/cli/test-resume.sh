@@ -1,0 +1,99 @@
+#!/bin/sh
+. tests/cli/harness.sh
+
+# 200 samples: 7 steps an epoch, the last of them uneven.
+options="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:200 --batch 32 --threads 1"
+# $options is a list of words.
+# shellcheck disable=SC2086
+train() {
+    lockstep train $options "$@"
+}
+# In a step-numbered folder, so that runs can be compared.
+weights() {
+    printf '%s/checkpoints/step-%08d/model.safetensors' "$1" "$2"
+}
+
+it "resumes in the middle of an epoch to the bits of the uninterrupted run"
+train --schedule constant --steps 20 --run straight
+expect_code 0
+train --schedule constant --steps 10 --run halves
+expect_code 0
+train --schedule constant --steps 20 --run halves --resume
+expect_code 0
+expect_same "$(weights straight 20)" "$(weights halves 20)"
+
+it "tells one story in metrics.jsonl"
+expect "$(grep -c '"kind": *"step"' halves/metrics.jsonl)" = "$(grep -c '"kind": *"step"' straight/metrics.jsonl)"
+
+it "resumes from an older checkpoint when told"
+train --schedule constant --steps 20 --checkpoint-every 5 --keep 10 --run kept
+expect_code 0
+rm "$(weights kept 20)"
+train --schedule constant --steps 20 --run kept --resume kept/checkpoints/step-00000005
+expect_code 0
+expect_same "$(weights straight 20)" "$(weights kept 20)"
+
+it "resumes with replicas and accumulation too"
+parts="--replicas 4 --accumulate 2"
+# shellcheck disable=SC2086
+{
+    train --schedule constant $parts --steps 20 --run straight-4
+    expect_code 0
+    train --schedule constant $parts --steps 9 --run halves-4
+    train --schedule constant $parts --steps 20 --run halves-4 --resume
+    expect_code 0
+}
+expect_same "$(weights straight-4 20)" "$(weights halves-4 20)"
+
+it "refuses to train over another run unasked"
+train --steps 5 --run straight
+expect_code 2
+expect_error 'straight.*--resume'
+expect_file "$(weights straight 20)"
+
+it "has nothing to resume in a new run directory"
+train --steps 5 --run nothing --resume
+expect_code 3
+expect_error 'nothing'
+
+# signal NAME RUN: start the run in the background, and once it has made steps send it the signal.
+signal() {
+    # shellcheck disable=SC2086
+    "$program" train $options --steps 3000 --log-every 1 --run "$2" >out 2>err </dev/null &
+    child=$!
+    tenths=0
+    until grep -q 'step [0-9]' out || [ $tenths -ge 300 ] || ! kill -0 $child 2>/dev/null; do
+        sleep 0.1
+        tenths=$((tenths + 1))
+    done
+    kill -"$1" $child
+    wait $child
+    code=$?
+}
+
+it "saves on SIGINT and says how to go on"
+signal INT stopped
+expect_code 75
+cat out err >both
+grep -q -e '--resume' both || miss "--resume is not named"
+expect "$(find stopped/checkpoints -name model.safetensors | wc -l)" -ge 1
+
+it "saves on SIGTERM too"
+signal TERM terminated
+expect_code 75
+
+it "goes on to the bits of the uninterrupted run"
+train --steps 3000 --run stopped --resume
+expect_code 0
+train --steps 3000 --run whole
+expect_code 0
+expect_same "$(weights whole 3000)" "$(weights stopped 3000)"
+
+it "leaves no torn file when it is killed"
+signal KILL killed
+expect_code 137
+expect "$(find killed -name '*.safetensors' -size 0 | wc -l)" = 0
+train --steps 1 --run killed
+expect_code 2
+
+finish

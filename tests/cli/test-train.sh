@@ -1,0 +1,118 @@
+#!/bin/sh
+. tests/cli/harness.sh
+
+# 160 samples, 5 steps an epoch.
+small="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:160 --batch 32 --threads 1"
+# $small is a list of words.
+# shellcheck disable=SC2086
+train() {
+    lockstep train $small "$@"
+}
+weights() {
+    echo "$1/checkpoints/$(ls "$1/checkpoints" | grep '^step-' | tail -n 1)/model.safetensors"
+}
+
+it "leaves configuration, log, metrics and checkpoint in the run directory"
+train --epochs 2 --run one
+expect_code 0
+expect_file one/config.yaml
+expect_file one/log.txt
+expect_file one/metrics.jsonl
+expect_file one/checkpoints/step-00000010/model.safetensors
+expect_file one/checkpoints/step-00000010/state.safetensors
+expect_file one/checkpoints/step-00000010/state.json
+
+it "says what it is about to do, and where things are"
+train --epochs 1 --run said
+expect_code 0
+expect_out 'Training [0-9]+ parameters in 8 parameter tensors\.'
+expect_out 'said/checkpoints/step-00000005'
+expect_out 'said/log.txt'
+
+it "prints plain lines when piped"
+expect_no_out "$(printf '\033')"
+expect_no_out "$(printf '\r')"
+
+it "writes one JSON object a line into metrics.jsonl"
+for kind in step epoch eval; do
+    grep -q "\"kind\": *\"$kind\"" one/metrics.jsonl || miss "no line of kind $kind"
+done
+for key in step epoch loss lr top1 top5 samples_per_s; do
+    grep '"kind": *"step"' one/metrics.jsonl | head -n 1 | grep -q "\"$key\"" || miss "no $key"
+done
+expect "$(grep -c '"kind": *"epoch"' one/metrics.jsonl)" = 2
+
+it "gives the same weights for the same seed"
+train --epochs 2 --run again
+expect_same "$(weights one)" "$(weights again)"
+
+it "gives others for another seed"
+train --epochs 2 --seed 7 --run seed
+expect_different "$(weights one)" "$(weights seed)"
+
+it "runs its effective configuration again to the same weights"
+lockstep train one/config.yaml --run rerun
+expect_code 0
+expect_same "$(weights one)" "$(weights rerun)"
+
+it "lets the command line overrule the configuration file"
+lockstep train one/config.yaml --epochs 1 --run overruled
+expect_code 0
+expect_file overruled/checkpoints/step-00000005/model.safetensors
+
+it "computes replicas, and accumulates"
+train --epochs 1 --replicas 4 --run replicas
+expect_code 0
+train --epochs 1 --accumulate 2 --run accumulate
+expect_code 0
+
+it "refuses a batch that the replicas do not divide"
+train --epochs 1 --replicas 5 --run five
+expect_code 2
+expect_error '32.*5|5.*32'
+
+it "keeps the last checkpoints only"
+train --steps 20 --checkpoint-every 4 --keep 2 --run kept
+expect_code 0
+expect "$(ls kept/checkpoints | grep -c '^step-')" -le 3
+expect_file kept/checkpoints/step-00000020/model.safetensors
+
+it "takes up every schedule, warm-up and optimizer"
+for option in "--schedule every:1:0.5" "--schedule multistep:1,2" "--schedule exponential:0.9" "--schedule cosine" \
+    "--warmup stepping:1" "--warmup gradual:1" "--warmup iterations:3" "--optimizer lars" "--nesterov" \
+    "--lr-per-256" "--label-smoothing 0.1" "--loss l2 --lr 0.001" "--no-shuffle" "--dropout 0.2" "--augment crop:2,flip"; do
+    # An option and its value.
+    # shellcheck disable=SC2086
+    train --epochs 2 --no-evaluate $option --run options
+    expect_code 0
+    rm -rf options
+done
+
+it "writes CNTK's epoch line"
+train --epochs 1 --log-format cntk --run cntk
+expect_out 'Finished Epoch\[1 of 1\]: \[Training\] loss = [0-9.]+ \* 160, metric = [0-9.]+% \* 160 [0-9.]+s \( *[0-9.]+ samples/s\)'
+
+it "writes the thesis's Time/Data line"
+train --epochs 1 --log-format thesis --log-every 1 --run thesis
+expect_out 'Epoch: \[0\]\[1/5\].*Time [0-9.]+ \([0-9.]+\).*Data [0-9.]+ \([0-9.]+\).*Loss [0-9.]+'
+
+it "starts from the weights of a file"
+train --model mlp --steps 2 --run first
+train --model mlp --steps 1 --lr 0 --init "$(weights first)" --run second
+expect_code 0
+expect_same "$(weights first)" "$(weights second)"
+
+it "learns MNIST, which is built in"
+lockstep train --steps 80 --no-evaluate --run mnist
+expect_code 0
+lockstep eval mnist --json
+expect_code 0
+expect "$(json top1 <out | sed -E 's/^0?\.([0-9]{2}).*/\1/; s/^1.*/100/')" -ge 90
+
+it "numbers the runs that were given no name"
+train --steps 1
+train --steps 1
+expect_file runs/small-synthetic-001/config.yaml
+expect_file runs/small-synthetic-002/config.yaml
+
+finish

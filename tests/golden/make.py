@@ -1,0 +1,211 @@
+"""Makes the golden files that tests/unit/test_golden.c compares with: what PyTorch computes, in double precision,
+for one member of each model family.
+
+    python3 tests/golden/make.py [MODEL...]        needs torch, torchvision, numpy and safetensors
+
+Both sides fill parameters and images from the same counter-based numbers (Philox 4x32-10, src/base/random.h), so a
+file holds only results:
+
+    logits, loss        of the first training pass; BN uses batch statistics
+    grad/NAME           256 evenly strided elements of each parameter's gradient (all where there are fewer)
+    norms               the L2 norm of each whole gradient, in the order of the parameters
+    stat/NAME           running mean and variance of each BN after the first step
+    eval                logits in evaluation mode after the first step
+    losses              of ten steps of SGD, each on the next batch
+    metadata            model, size, lr, and "parameters": a line "NAME SHAPE" for each parameter, in order
+"""
+import math
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+import torchvision.models as tv
+from safetensors.numpy import save_file
+from torch import nn
+
+SEED, BATCH, CLASSES, STEPS, SAMPLES = 20, 4, 10, 10, 256
+IMAGE_STREAM = 1_000_000
+MOMENTUM, DECAY = 0.9, 1e-4
+
+
+def philox_uniform(stream, low, high, count):
+    """ls_random_fill_uniform: element i is word i % 4 of block i / 4, 24 bits of it."""
+    out = np.empty((count + 3) // 4 * 4, np.float32)
+    mask, low32, span = np.uint64(0xFFFFFFFF), np.float32(low), np.float32(high) - np.float32(low)
+    for start in range(0, len(out) // 4, 1 << 20):
+        index = np.arange(start, min(start + (1 << 20), len(out) // 4), dtype=np.uint64)
+        c = [index & mask, index >> np.uint64(32), np.full_like(index, stream & 0xFFFFFFFF),
+             np.full_like(index, stream >> 32)]
+        k0, k1 = SEED & 0xFFFFFFFF, SEED >> 32
+        for _ in range(10):
+            p0, p1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+            c = [(p1 >> np.uint64(32)) ^ c[1] ^ np.uint64(k0), p1 & mask,
+                 (p0 >> np.uint64(32)) ^ c[3] ^ np.uint64(k1), p0 & mask]
+            k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+        words = np.stack(c, axis=1).reshape(-1)
+        uniform = (words >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
+        out[4 * start:4 * start + len(words)] = low32 + span * uniform
+    return out[:count]
+
+
+def parameter_range(name, shape):
+    """Bounds of a parameter's values: He's for weights, so that activations keep their size."""
+    if len(shape) > 1:
+        bound = np.float32(math.sqrt(6 / math.prod(shape[1:])))
+        return -bound, bound
+    return (0.75, 1.25) if name.endswith(".weight") else (-0.1, 0.1)
+
+
+# --- models that torchvision does not have ------------------------------------------------------------------------
+
+def same_total(size, kernel, stride):
+    return max((-(-size // stride) - 1) * stride + kernel - size, 0)
+
+
+def pad_same(x, kernel, stride, value):
+    h, w = (same_total(s, kernel, stride) for s in x.shape[2:])
+    return F.pad(x, (w // 2, w - w // 2, h // 2, h - h // 2), value=value)
+
+
+class SameConv(nn.Conv2d):
+    def forward(self, x):
+        return super().forward(pad_same(x, self.kernel_size[0], self.stride[0], 0.0))
+
+
+class SamePool(nn.Module):
+    def forward(self, x):
+        return F.max_pool2d(pad_same(x, 3, 2, -math.inf), 3, 2)
+
+
+def named(**layers):
+    net = nn.Sequential()
+    for name, layer in layers.items():
+        net.add_module(name, layer)
+    return net
+
+
+def mlp():
+    return named(flatten=nn.Flatten(), fc1=nn.Linear(784, 512), relu1=nn.ReLU(), fc2=nn.Linear(512, 512),
+                 relu2=nn.ReLU(), fc3=nn.Linear(512, CLASSES))
+
+
+def lenet():
+    return nn.Sequential(nn.Conv2d(1, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 5, padding=2),
+                         nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 7 * 7, 512), nn.ReLU(),
+                         nn.Linear(512, CLASSES))
+
+
+def vgg11_cifar():
+    layers, channels = [], 3
+    for out in [64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0]:
+        if out:
+            layers += [nn.Conv2d(channels, out, 3, padding=1), nn.BatchNorm2d(out), nn.ReLU()]
+            channels = out
+        else:
+            layers += [nn.MaxPool2d(2, 2)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, CLASSES))
+
+
+def convnet():
+    layers, channels = {}, 3
+    for i in range(4):
+        layers[f"conv{i + 1}"], layers[f"relu{i + 1}"] = nn.Conv2d(channels, 64, 3, padding=1), nn.ReLU()
+        channels = 64
+        if i % 2:
+            layers[f"pool{i // 2 + 1}"] = SamePool()
+    return named(**layers, flatten=nn.Flatten(), fc1=nn.Linear(4096, 256), relu5=nn.ReLU(), fc2=nn.Linear(256, 128),
+                 relu6=nn.ReLU(), fc3=nn.Linear(128, CLASSES))
+
+
+def alexnet_cntk():
+    norm = nn.LocalResponseNorm(5, alpha=1e-4, beta=0.75, k=1.0)
+    return named(conv1=SameConv(3, 96, 11, stride=4), relu1=nn.ReLU(), norm1=norm, pool1=SamePool(),
+                 conv2=SameConv(96, 192, 5), relu2=nn.ReLU(), norm2=norm, pool2=SamePool(),
+                 conv3=SameConv(192, 384, 3), relu3=nn.ReLU(), conv4=SameConv(384, 384, 3), relu4=nn.ReLU(),
+                 conv5=SameConv(384, 256, 3), relu5=nn.ReLU(), pool5=SamePool(), flatten=nn.Flatten(),
+                 fc6=nn.Linear(1024, 4096), relu6=nn.ReLU(), fc7=nn.Linear(4096, 4096), relu7=nn.ReLU(),
+                 fc8=nn.Linear(4096, CLASSES))
+
+
+def torchvision_model(name, **arguments):
+    return lambda: getattr(tv, name)(num_classes=CLASSES, **arguments)
+
+
+# name in Lockstep: how to make it, channels, side, lr
+MODELS = {
+    "mlp": (mlp, 1, 28, 0.01),
+    "lenet": (lenet, 1, 28, 0.002),
+    "convnet": (convnet, 3, 32, 0.001),
+    "vgg11-cifar": (vgg11_cifar, 3, 32, 0.002),
+    "alexnet": (torchvision_model("alexnet", dropout=0), 3, 64, 0.001),
+    "alexnet-cntk": (alexnet_cntk, 3, 64, 0.0005),
+    "vgg11": (torchvision_model("vgg11", dropout=0), 3, 64, 0.0005),
+    "vgg11_bn": (torchvision_model("vgg11_bn", dropout=0), 3, 64, 0.002),
+    "resnet18": (torchvision_model("resnet18"), 3, 64, 0.005),
+    "resnet50": (torchvision_model("resnet50"), 3, 64, 0.001),
+    "mobilenet_v2": (torchvision_model("mobilenet_v2", dropout=0), 3, 64, 0.01),
+}
+
+
+# --- recording ----------------------------------------------------------------------------------------------------
+
+def strided(values):
+    flat = values.detach().reshape(-1)
+    count = min(SAMPLES, flat.numel())
+    return flat[torch.arange(count) * flat.numel() // count].float().numpy()
+
+
+def batch(step, channels, side):
+    images = philox_uniform(IMAGE_STREAM + step, -1.75, 1.75, BATCH * channels * side * side)
+    labels = [(3 * i + step) % CLASSES for i in range(BATCH)]
+    return torch.from_numpy(images).double().reshape(BATCH, channels, side, side), torch.tensor(labels)
+
+
+def record(name):
+    make, channels, side, lr = MODELS[name]
+    with torch.device("meta"):
+        net = make()
+    net = net.double().to_empty(device="cpu")
+    parameters = list(net.named_parameters())
+    for number, (key, parameter) in enumerate(parameters):
+        low, high = parameter_range(key, parameter.shape)
+        values = philox_uniform(number, low, high, parameter.numel())
+        parameter.data.copy_(torch.from_numpy(values).reshape(parameter.shape))
+    for layer in net.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.reset_running_stats()
+    sgd = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=DECAY)
+    results, losses = {}, []
+    for step in range(STEPS):
+        images, labels = batch(step, channels, side)
+        logits = net(images)
+        loss = F.cross_entropy(logits, labels)
+        sgd.zero_grad(set_to_none=True)
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            results["logits"] = logits.detach().float().numpy()
+            results["loss"] = np.float32([loss.item()])
+            results["norms"] = np.float32([p.grad.norm().item() for _, p in parameters])
+            results |= {f"grad/{key}": strided(p.grad) for key, p in parameters}
+        sgd.step()
+        if step == 0:
+            results |= {f"stat/{key}": strided(value) for key, value in net.named_buffers() if "running" in key}
+            net.eval()
+            with torch.no_grad():
+                results["eval"] = net(images).float().numpy()
+            net.train()
+    results["losses"] = np.float32(losses)
+    listing = "\n".join(f"{key} {'x'.join(map(str, p.shape))}" for key, p in parameters)
+    metadata = {"model": name, "input": f"{channels}x{side}x{side}", "lr": str(lr), "parameters": listing}
+    path = pathlib.Path(__file__).parent / f"{name}.safetensors"
+    save_file(results, path, metadata=metadata)
+    print(f"{path}: {path.stat().st_size} bytes, losses {' '.join(f'{x:.4f}' for x in losses)}", flush=True)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(2)
+    for model in sys.argv[1:] or MODELS:
+        record(model)

@@ -1,0 +1,337 @@
+/* Every op: its gradient on `ref` by finite differences; forward and backward on `onednn` against `ref`. */
+#include "ops_build.h"
+
+static void open_case(struct session *s, const struct op_case *c, const struct ls_backend *backend,
+                      enum ls_dtype dtype, const struct ls_backend_options *options)
+{
+    memset(s, 0, sizeof *s);
+    build(&s->g, c, dtype);
+    session_open(s, backend, c->valid ? c->valid : c->n, options);
+}
+
+/* --- gradients by finite differences ------------------------------------------------------------------ */
+
+enum { SAMPLED = 16 };
+
+/* grad_scale times the sum of the losses. l2_loss is summed again from the logits in double: its f32 value is
+ * too coarse for differences where, as in bn, most of it never changes. */
+static double total_loss(struct session *s)
+{
+    session_run(s);
+    bool again = s->g.nodes[ls_graph_producer(&s->g, s->g.loss)].op == &ls_op_l2_loss;
+    int64_t samples = tensor_count(s, s->g.loss), classes = tensor_count(s, s->g.logits) / samples;
+    float *loss = session_read(s, s->g.loss), *logits = session_read(s, s->g.logits);
+    double sum = 0;
+    for (int64_t n = 0; n < samples; n++) {
+        double squares = 0;
+        for (int64_t k = 0; k < classes; k++)
+            squares += pow((double)logits[n * classes + k] - (k == s->labels[n]), 2);
+        double l2 = s->labels[n] < 0 ? 0 : 0.5 * squares;
+        sum += again ? l2 : (double)loss[n];
+        if (again)
+            assert_true(fabs(l2 - loss[n]) <= 1e-6 * l2);
+    }
+    ls_free(loss);
+    ls_free(logits);
+    return sum * s->run.grad_scale;
+}
+
+/* Compare the analytic gradient with central differences in up to SAMPLED elements of values. */
+static void check_gradient(struct session *s, const char *what, double tolerance, int param, float *values,
+                           const float *gradient, int64_t n)
+{
+    const double step = 1.0 / 128;
+    float numeric[SAMPLED], analytic[SAMPLED];
+    int sampled = n < SAMPLED ? (int)n : SAMPLED;
+    for (int k = 0; k < sampled; k++) {
+        int64_t i = n <= SAMPLED ? k : (k * 7919) % n;
+        double loss[2];
+        float value = values[i];
+        for (int side = 0; side < 2; side++) {
+            values[i] = (float)(value + (side ? step : -step));
+            if (param != LS_NONE)
+                assert_int_equal(s->backend->write(s->program, param, values), LS_OK);
+            loss[side] = total_loss(s);
+        }
+        values[i] = value;
+        numeric[k] = (float)((loss[1] - loss[0]) / (2 * step));
+        analytic[k] = gradient[i];
+    }
+    if (param != LS_NONE)
+        assert_int_equal(s->backend->write(s->program, param, values), LS_OK);
+    double error = relative_error(numeric, analytic, sampled);
+    if (error > tolerance)
+        fail_msg("%s: gradient differs from finite differences by %.3g", what, error);
+}
+
+/* The whole gradient of x, the output of "pre": what its convolution's weight gradient reads. */
+static int gradient_of_pre(const struct ls_graph *g)
+{
+    for (int n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].op == &ls_op_conv_bwd_weights && strcmp(g->nodes[n].name, "pre") == 0)
+            return g->nodes[n].in[0];
+    return LS_NONE;
+}
+
+/* Kinks are kept away from: neighbouring values differ by more than the differences taken and none is near 0
+ * or 6. Only where relu6 is to be saturated do they reach that far. */
+static void spread_images(struct session *s, float spacing)
+{
+    for (int64_t i = 0; i < tensor_count(s, s->g.input); i++)
+        s->images[i] = ((float)(i * 37 % 101) - 50.5f) * spacing;
+}
+
+static void gradient_test(void **state)
+{
+    const struct op_case *c = *state;
+    /* relu6's upper kink is a step of the loss's slope that some differences straddle. */
+    double tolerance = c->attr.act == LS_ACT_RELU6 ? 1e-1 : 1e-2;
+    struct session s;
+    char what[160];
+    open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
+    spread_images(&s, c->attr.act == LS_ACT_RELU6 ? 0.15f : 0.04f);
+    for (int t = 0; t < s.g.n_tensors; t++) {
+        if (s.g.tensors[t].grad == LS_NONE || strcmp(s.g.tensors[t].name, "pre.weight") == 0)
+            continue;
+        session_run(&s);
+        float *values = session_read(&s, t), *gradient = session_read(&s, s.g.tensors[t].grad);
+        snprintf(what, sizeof what, "%s: %s", c->name, s.g.tensors[t].name);
+        check_gradient(&s, what, tolerance, t, values, gradient, tensor_count(&s, t));
+        ls_free(values);
+        ls_free(gradient);
+    }
+    int dx = gradient_of_pre(&s.g); /* pre copies the image, so this is the image's gradient */
+    if (dx != LS_NONE) {
+        session_run(&s);
+        float *gradient = session_read(&s, dx);
+        snprintf(what, sizeof what, "%s: input", c->name);
+        check_gradient(&s, what, tolerance, LS_NONE, s.images, gradient, tensor_count(&s, s.g.input));
+        ls_free(gradient);
+    }
+    session_close(&s);
+}
+
+/* --- one backend against another ---------------------------------------------------------------------- */
+
+/* Everything a node writes and everything kept, except: indices, which are each backend's own affair; ranks
+ * among computed scores, where rounding breaks ties; and what "pre" learns: bn does not care for the scale of
+ * its input, so behind bn that gradient is 0 but for rounding. */
+static bool comparable(const struct ls_graph *g, int tensor, const struct ls_op *op)
+{
+    const struct ls_tensor *t = &g->tensors[tensor];
+    bool loss = op == &ls_op_softmax_xent || op == &ls_op_l2_loss;
+    if (t->dtype == LS_U8 || t->role == LS_ROLE_INPUT || (t->dtype == LS_I32 && !loss))
+        return false;
+    if (op == &ls_op_bn && strncmp(t->name, "pre.weight", 10) == 0)
+        return false;
+    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE || ls_graph_producer(g, tensor) != LS_NONE;
+}
+
+static void compare_case(const struct op_case *c, enum ls_dtype dtype,
+                         const struct ls_backend_options *options, double tolerance)
+{
+    const struct ls_backend *onednn = ls_backend_find("onednn");
+    struct session a, b;
+    bool same = true;
+    if (!onednn)
+        skip();
+    open_case(&a, c, ls_backend_find("ref"), dtype, &apart);
+    open_case(&b, c, onednn, dtype, options);
+    session_run(&a);
+    session_run(&b);
+    for (int t = 0; t < a.g.n_tensors; t++)
+        if (comparable(&a.g, t, c->op)) {
+            assert_string_equal(a.g.tensors[t].name, b.g.tensors[t].name);
+            same = same_values(&a, t, &b, t, tolerance, c->name) && same;
+        }
+    session_close(&a);
+    session_close(&b);
+    assert_true(same);
+}
+
+static void compare_f32(void **state)
+{
+    const struct op_case *c = *state;
+    compare_case(c, LS_F32, &apart, c->winograd ? 1e-4 : 1e-5);
+}
+
+static void compare_bf16(void **state)
+{
+    compare_case(*state, LS_BF16, &apart, 2e-2);
+}
+
+/* Whatever the tuner finds fastest here, Winograd among it. */
+static void compare_tuned(void **state)
+{
+    compare_case(*state, LS_F32, &tuned, 1e-4);
+}
+
+/* A second program on the same store (evaluation beside training) sees the first one's parameters. */
+static void shared_store_test(void **state)
+{
+    const struct op_case *c = *state;
+    const struct ls_backend *const backends[] = {ls_backend_find("ref"), ls_backend_find("onednn")};
+    struct op_case evaluation = *c;
+    evaluation.inference = true;
+    evaluation.n = evaluation.valid = 1;
+    for (int i = 0; i < 2 && backends[i]; i++) {
+        struct session training, alone, beside = {0};
+        open_case(&training, c, backends[i], LS_F32, &apart);
+        open_case(&alone, &evaluation, backends[0], LS_F32, &apart);
+        build(&beside.g, &evaluation, LS_F32);
+        beside.store = training.store;
+        session_open(&beside, backends[i], 1, &reused);
+        session_run(&alone);
+        session_run(&beside);
+        bool same = same_values(&alone, alone.g.logits, &beside, beside.g.logits, 1e-4, c->name);
+        session_close(&beside);
+        session_close(&alone);
+        session_close(&training);
+        assert_true(same);
+    }
+}
+
+/* A plan that reuses memory gives the bits of one that does not. */
+static void reuse_test(void **state)
+{
+    const struct op_case *c = *state;
+    const struct ls_backend *onednn = ls_backend_find("onednn");
+    struct session a, b;
+    bool same = true;
+    if (!onednn)
+        skip();
+    open_case(&a, c, onednn, LS_F32, &apart);
+    open_case(&b, c, onednn, LS_F32, &reused);
+    session_run(&a);
+    session_run(&b);
+    for (int t = 0; t < a.g.n_tensors; t++)
+        if (t == a.g.loss || a.g.tensors[t].role == LS_ROLE_GRAD)
+            same = same_values(&a, t, &b, t, 0, c->name) && same;
+    session_close(&a);
+    session_close(&b);
+    assert_true(same);
+}
+
+/* --- meanings worth pinning down on ref --------------------------------------------------------------- */
+
+static const struct op_case *find_case(const char *name)
+{
+    for (int i = 0; i < N_OP_CASES; i++)
+        if (strcmp(op_cases[i].name, name) == 0)
+            return &op_cases[i];
+    fail_msg("no case %s", name);
+    return NULL;
+}
+
+/* A sample without a label has no loss, rank -1 and no gradient; bn leaves it out of its statistics. */
+static void short_batch_test(void **state)
+{
+    (void)state;
+    const struct op_case *c = find_case("bn residual short batch");
+    struct session s;
+    open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
+    session_run(&s);
+    float *mean = session_read(&s, ls_graph_find(&s.g, "op.mean")), *loss = session_read(&s, s.g.loss);
+    float *rank = session_read(&s, s.g.rank), *dx = session_read(&s, gradient_of_pre(&s.g));
+    int64_t sample = c->c * c->h * c->w;
+    for (int64_t i = 3 * sample; i < 4 * sample; i++) {
+        assert_true(dx[i] == 0);
+        s.images[i] = 1e6f;
+    }
+    assert_true(loss[3] == 0 && rank[3] == -1 && loss[2] > 0 && rank[2] >= 0);
+    session_run(&s);
+    float *again = session_read(&s, ls_graph_find(&s.g, "op.mean"));
+    assert_memory_equal(mean, again, sizeof *mean * (size_t)c->c);
+    ls_free(mean);
+    ls_free(again);
+    ls_free(loss);
+    ls_free(rank);
+    ls_free(dx);
+    session_close(&s);
+}
+
+/* The rank counts higher scores, and equal ones that stand before the label. */
+static void rank_test(void **state)
+{
+    (void)state;
+    const struct op_case *c = find_case("softmax_xent");
+    struct session s;
+    open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
+    for (int64_t i = 0; i < 40; i++)
+        s.images[i] = i % 10 < 2 ? 2 : (float)(i % 10 == 7);
+    memcpy(s.labels, (int32_t[]){0, 1, 7, 9}, 4 * sizeof *s.labels);
+    session_run(&s);
+    float *rank = session_read(&s, s.g.rank);
+    assert_true(rank[0] == 0 && rank[1] == 1 && rank[2] == 2 && rank[3] == 9);
+    ls_free(rank);
+    session_close(&s);
+}
+
+/* The mask follows (seed, step, replica, layer) alone, and keeps the mean. */
+static void dropout_test(void **state)
+{
+    (void)state;
+    const struct op_case c = {.op = &ls_op_dropout, IMAGE(4, 64, 8, 8), .attr = {.p = 0.25f, .layer = 3}};
+    struct session s;
+    open_case(&s, &c, ls_backend_find("ref"), LS_F32, &apart);
+    int64_t n = tensor_count(&s, s.g.input), kept = 0;
+    for (int64_t i = 0; i < n; i++)
+        s.images[i] = 3;
+    session_run(&s);
+    float *first = session_read(&s, s.g.logits);
+    session_run(&s);
+    float *again = session_read(&s, s.g.logits);
+    assert_memory_equal(first, again, sizeof *first * (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        assert_true(first[i] == 0 || fabsf(first[i] - 4) < 1e-6f);
+        kept += first[i] > 0;
+    }
+    assert_true(fabs((double)kept / (double)n - 0.75) < 0.02);
+    s.run.replica++;
+    session_run(&s);
+    float *other = session_read(&s, s.g.logits);
+    assert_memory_not_equal(first, other, sizeof *first * (size_t)n);
+    ls_free(first);
+    ls_free(again);
+    ls_free(other);
+    session_close(&s);
+}
+
+/* --- the list of tests -------------------------------------------------------------------------------- */
+
+struct list {
+    struct CMUnitTest tests[6 * (int)(sizeof op_cases / sizeof *op_cases) + 64];
+    size_t n;
+    struct ls_arena names;
+};
+
+static void add(struct list *l, const char *kind, const char *name, CMUnitTestFunction test,
+                const void *state)
+{
+    l->tests[l->n++] = (struct CMUnitTest){.name = ls_arena_format(&l->names, "%s%s", kind, name),
+                                           .test_func = test,
+                                           .initial_state = (void *)(uintptr_t)state};
+}
+
+int main(void)
+{
+    static struct list l;
+    for (int i = 0; i < N_OP_CASES; i++) {
+        const struct op_case *c = &op_cases[i];
+        if (!c->inference)
+            add(&l, "gradient of ", c->name, gradient_test, c);
+        add(&l, "onednn f32 ", c->name, compare_f32, c);
+        add(&l, "onednn bf16 ", c->name, compare_bf16, c);
+        add(&l, "onednn reuse ", c->name, reuse_test, c);
+        if (c->winograd)
+            add(&l, "onednn tuned ", c->name, compare_tuned, c);
+        if (c->winograd || c->op == &ls_op_dense || strcmp(c->name, "bn relu") == 0)
+            add(&l, "two programs: ", c->name, shared_store_test, c);
+    }
+    add(&l, "short batch", "", short_batch_test, NULL);
+    add(&l, "rank of the label", "", rank_test, NULL);
+    add(&l, "dropout mask", "", dropout_test, NULL);
+    int failed = _cmocka_run_group_tests("ops", l.tests, l.n, NULL, NULL);
+    ls_arena_release(&l.names);
+    return failed;
+}

@@ -1,0 +1,192 @@
+/* Learning rates against their formulas, computed here by hand. */
+#include "base/log.h"
+#include "optim/schedule.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <cmocka.h>
+
+#define STEPS 10 /* an epoch */
+
+/* Global rate 1.6 = 0.1 a 256 samples, 4096 samples a step, dealt to 16 replicas of 256. */
+static struct ls_schedule made(const char *schedule, const char *warmup, int64_t epochs)
+{
+    struct ls_schedule s;
+    assert_int_equal(ls_schedule_parse(schedule, warmup, &s), LS_OK);
+    ls_schedule_scale(&s, 0.1, true, 4096, 16, STEPS, epochs * STEPS);
+    return s;
+}
+
+static double at_epoch(const struct ls_schedule *s, uint64_t epoch)
+{
+    double first = ls_schedule_lr(s, epoch * STEPS), last = ls_schedule_lr(s, epoch * STEPS + STEPS - 1);
+    assert_true(first == last);
+    return first;
+}
+
+static void near(double found, double expected)
+{
+    if (!(fabs(found - expected) <= 1e-12 * fabs(expected)))
+        fail_msg("%.17g where %.17g was expected", found, expected);
+}
+
+static void test_scaling(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("constant", "none", 90);
+    near(s.global, 1.6);
+    near(s.base, 0.1);
+    near(ls_schedule_lr(&s, 899), 1.6);
+    ls_schedule_scale(&s, 0.05, false, 4096, 1, STEPS, 900);
+    near(ls_schedule_lr(&s, 0), 0.05);
+}
+
+static void test_every(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("every:30", "none", 90), half = made("every:2:0.5", "none", 90);
+    near(at_epoch(&s, 0), 1.6);
+    near(at_epoch(&s, 29), 1.6);
+    near(at_epoch(&s, 30), 0.16);
+    near(at_epoch(&s, 89), 0.016);
+    near(at_epoch(&half, 7), 1.6 / 8);
+}
+
+static void test_multistep(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("multistep:30,60,80", "none", 90),
+                       other = made("multistep:1:0.25", "none", 90);
+    near(at_epoch(&s, 29), 1.6);
+    near(at_epoch(&s, 30), 0.16);
+    near(at_epoch(&s, 60), 0.016);
+    near(at_epoch(&s, 79), 0.016);
+    near(at_epoch(&s, 80), 0.0016);
+    near(at_epoch(&other, 5), 0.4);
+}
+
+static void test_exponential(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("exponential:0.9", "none", 90);
+    for (uint64_t epoch = 0; epoch < 90; epoch++)
+        near(at_epoch(&s, epoch), 1.6 * pow(0.9, (double)epoch));
+}
+
+static void test_cosine(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("cosine", "none", 2), low = made("cosine:0.2", "none", 2);
+    for (uint64_t step = 0; step < 20; step++) {
+        double share = (1 + cos(3.14159265358979323846 * (double)step / 20)) / 2;
+        near(ls_schedule_lr(&s, step), 1.6 * share);
+        near(ls_schedule_lr(&low, step), 0.2 + 1.4 * share);
+    }
+    near(ls_schedule_lr(&low, 20), 0.2);
+    near(ls_schedule_lr(&low, 2000), 0.2);
+}
+
+/* lr = global * (epoch + 1) / (warmup + 1) */
+static void test_stepping(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("constant", "stepping:5", 90);
+    for (uint64_t epoch = 0; epoch < 5; epoch++)
+        near(at_epoch(&s, epoch), 1.6 * (double)(epoch + 1) / 6);
+    near(at_epoch(&s, 5), 1.6);
+}
+
+/* lr = base + (scaled - base) / warmup * epoch, base = 0.1 * (per-worker batch / 256) */
+static void test_gradual(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("multistep:30,60,80", "gradual:10", 90);
+    for (uint64_t epoch = 0; epoch < 10; epoch++)
+        near(at_epoch(&s, epoch), 0.1 + (1.6 - 0.1) / 10 * (double)epoch);
+    near(at_epoch(&s, 10), 1.6);
+    near(at_epoch(&s, 30), 0.16);
+}
+
+static void test_iterations(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("constant", "iterations:7", 90);
+    for (uint64_t step = 0; step < 7; step++)
+        near(ls_schedule_lr(&s, step), 1.6 * (double)(step + 1) / 8);
+    near(ls_schedule_lr(&s, 7), 1.6);
+}
+
+/* The cosine begins where the warm-up ends, and is at its end when the run is. */
+static void test_cosine_after_warmup(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("cosine", "stepping:1", 3);
+    near(ls_schedule_lr(&s, 9), 0.8);
+    near(ls_schedule_lr(&s, 10), 1.6);
+    near(ls_schedule_lr(&s, 20), 0.8);
+    assert_true(ls_schedule_lr(&s, 29) < 0.02);
+}
+
+static void refuse(const char *schedule, const char *warmup, const char *option)
+{
+    struct ls_schedule s;
+    if (ls_schedule_parse(schedule, warmup, &s) != LS_USAGE)
+        fail_msg("--schedule %s --warmup %s is accepted", schedule, warmup);
+    assert_non_null(strstr(ls_log_last(), option));
+}
+
+static void test_mistakes(void **state)
+{
+    (void)state;
+    static const char *const schedules[] = {"",
+                                            "constantly",
+                                            "constant:1",
+                                            "every",
+                                            "every:",
+                                            "every:0",
+                                            "every:-3",
+                                            "every:2:x",
+                                            "every:2:0.1:",
+                                            "multistep",
+                                            "multistep:",
+                                            "multistep:30,",
+                                            "multistep:60,30",
+                                            "multistep:3,3",
+                                            "exponential",
+                                            "exponential:nan",
+                                            "cosine:",
+                                            "cosine:-1",
+                                            "every:99999999999999999999",
+                                            "multistep:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"};
+    static const char *const warmups[] = {"",           "non",         "none:1",         "stepping",
+                                          "stepping:0", "gradual:1.5", "iterations:1,2", "warm:5"};
+    ls_log_mute(1);
+    for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
+        refuse(schedules[i], "none", "--schedule");
+    for (size_t i = 0; i < sizeof warmups / sizeof *warmups; i++)
+        refuse("constant", warmups[i], "--warmup");
+    refuse("every", "none", "every:EPOCHS[:FACTOR]");
+    refuse("constant", "gradual", "gradual:EPOCHS");
+    ls_log_mute(0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_scaling),
+        cmocka_unit_test(test_every),
+        cmocka_unit_test(test_multistep),
+        cmocka_unit_test(test_exponential),
+        cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_stepping),
+        cmocka_unit_test(test_gradual),
+        cmocka_unit_test(test_iterations),
+        cmocka_unit_test(test_cosine_after_warmup),
+        cmocka_unit_test(test_mistakes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
