@@ -20,6 +20,7 @@ struct ls_backend_options {
     bool keep_grads;      /* gradients of parameters stay readable after the pass (replicas, tests) */
     bool tune;            /* measure candidate kernels where the cache has no answer */
     const char *cache;    /* file of measured choices, NULL: none */
+    const char *record;   /* file of the choices this run computes with: binding when there, and kept complete; NULL */
     bool verbose;
 };
 

@@ -33,8 +33,7 @@ struct bench {
     double start_seconds; /* from the start of the process to the first step */
 };
 
-/* --- batches in memory
- * ------------------------------------------------------------------------------------------ */
+/* --- batches in memory -------------------------------------------------------------------------------- */
 
 static enum ls_status next_slot(void *context, const struct ls_slot **slot)
 {
@@ -73,8 +72,7 @@ static void fill_synthetic(struct bench *b)
         uint64_t classes = ls_random_stream(LS_RANDOM_SYNTHETIC, (uint64_t)i, 1, 0);
         ls_random_fill_normal(b->o->seed, stream, 1.0f, size->batch * image_values(size), b->slots[i].images);
         for (int64_t k = 0; k < size->batch; k++)
-            b->slots[i].labels[k] =
-                (int32_t)ls_random_below(b->o->seed, classes, (uint64_t)k, (uint64_t)size->classes);
+            b->slots[i].labels[k] = (int32_t)ls_random_below(b->o->seed, classes, (uint64_t)k, (uint64_t)size->classes);
     }
 }
 
@@ -97,20 +95,18 @@ static enum ls_status fill_from_data(struct bench *b)
         const struct ls_slot *slot;
         st = ls_loader_next(loader, &slot);
         if (st == LS_OK && slot->valid < size->batch)
-            st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch,
-                         b->o->data, (long long)ls_dataset_info(b->task.train)->count);
+            st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch, b->o->data,
+                         (long long)ls_dataset_info(b->task.train)->count);
         if (st != LS_OK)
             break;
-        memcpy(b->slots[i].images, slot->images,
-               (size_t)(size->batch * image_values(size)) * sizeof *slot->images);
+        memcpy(b->slots[i].images, slot->images, (size_t)(size->batch * image_values(size)) * sizeof *slot->images);
         memcpy(b->slots[i].labels, slot->labels, (size_t)size->batch * sizeof *slot->labels);
     }
     ls_loader_free(loader);
     return st;
 }
 
-/* --- measuring
- * --------------------------------------------------------------------------------------------------- */
+/* --- measuring ---------------------------------------------------------------------------------------- */
 
 static double process_age(void)
 {
@@ -155,7 +151,7 @@ static enum ls_status warm_up(struct bench *b)
         LS_TRY(one_step(b, &seconds));
     b->steps = b->o->steps;
     if (b->steps == 0)
-        b->steps = seconds > 0.34 ? 3 : (int64_t)(1.0 / (seconds > 1e-4 ? seconds : 1e-4));
+        b->steps = seconds > 0.34 ? 3 : seconds < 0.005 ? 200 : (int64_t)(1.0 / seconds);
     b->step_ms = ls_alloc((size_t)(b->steps * b->o->repeat), sizeof *b->step_ms);
     b->speed = ls_alloc((size_t)b->o->repeat, sizeof *b->speed);
     return b->step_ms && b->speed ? LS_OK : LS_FAILED;
@@ -174,8 +170,7 @@ static enum ls_status measure(struct bench *b)
     return LS_OK;
 }
 
-/* --- saying
- * ------------------------------------------------------------------------------------------------------ */
+/* --- saying ------------------------------------------------------------------------------------------- */
 
 static void add_row(struct ls_table *t, const char *what, int digits, const struct ls_stats *s)
 {
@@ -189,22 +184,19 @@ static void add_row(struct ls_table *t, const char *what, int digits, const stru
     ls_table_cell(t, "%.*f", digits, s->max);
 }
 
-static enum ls_status print_table(const struct bench *b, const struct ls_stats *ms,
-                                  const struct ls_stats *speed)
+static enum ls_status print_table(const struct bench *b, const struct ls_stats *ms, const struct ls_stats *speed)
 {
     static const char *const headings[] = {"", "median", "mean", "sd", "CV", "min", "max"};
     int tensors;
     int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
     struct ls_table t;
-    printf(
-        "%s, %lld parameters in %d tensors, batch %lld, input %lldx%lldx%lld, %s, backend %s, %d thread%s\n",
-        b->o->model, (long long)parameters, tensors, (long long)b->o->batch, (long long)b->task.size.channels,
-        (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype, b->engine.backend->name,
-        b->engine.threads, b->engine.threads == 1 ? "" : "s");
-    printf(
-        "%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",
-        (long long)b->o->repeat, (long long)b->steps, b->start_seconds,
-        (double)b->engine.arena_bytes / 1048576, (double)ls_memory_peak() / 1048576);
+    printf("%s, %lld parameters in %d tensors, batch %lld, input %lldx%lldx%lld, %s, backend %s, %d thread%s\n",
+           b->o->model, (long long)parameters, tensors, (long long)b->o->batch, (long long)b->task.size.channels,
+           (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype, b->engine.backend->name,
+           b->engine.threads, b->engine.threads == 1 ? "" : "s");
+    printf("%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",
+           (long long)b->o->repeat, (long long)b->steps, b->start_seconds, (double)b->engine.arena_bytes / 1048576,
+           (double)ls_memory_peak() / 1048576);
     ls_table_init(&t, "lrrrrrr", headings);
     add_row(&t, "step ms", 2, ms);
     add_row(&t, "samples/s", 1, speed);
@@ -213,8 +205,7 @@ static enum ls_status print_table(const struct bench *b, const struct ls_stats *
     return st;
 }
 
-static enum ls_status print_json(const struct bench *b, const struct ls_stats *ms,
-                                 const struct ls_stats *speed)
+static enum ls_status print_json(const struct bench *b, const struct ls_stats *ms, const struct ls_stats *speed)
 {
     int tensors;
     int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
@@ -226,14 +217,13 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
     json_t *out = json_pack(
         "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f}",
         "kind", "bench", "model", b->o->model, "batch", (json_int_t)b->o->batch, "input",
-        (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width,
-        "classes", (json_int_t)b->task.size.classes, "workers", 1, "replicas", (json_int_t)b->o->replicas,
-        "accumulate", (json_int_t)b->o->accumulate, "threads", b->engine.threads, "dtype", b->o->dtype,
-        "backend", b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv",
-        ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
-        speed->variation, "peak_bytes", (json_int_t)ls_memory_peak(), "arena_bytes",
-        (json_int_t)b->engine.arena_bytes, "parameters", (json_int_t)parameters, "tensors", tensors,
-        "start_seconds", b->start_seconds);
+        (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width, "classes",
+        (json_int_t)b->task.size.classes, "workers", 1, "replicas", (json_int_t)b->o->replicas, "accumulate",
+        (json_int_t)b->o->accumulate, "threads", b->engine.threads, "dtype", b->o->dtype, "backend",
+        b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv", ms->variation,
+        "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv", speed->variation,
+        "peak_bytes", (json_int_t)ls_memory_peak(), "arena_bytes", (json_int_t)b->engine.arena_bytes, "parameters",
+        (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
     int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
@@ -247,8 +237,7 @@ static enum ls_status report(const struct bench *b)
     return b->o->json ? print_json(b, &ms, &speed) : print_table(b, &ms, &speed);
 }
 
-/* --- the command
- * ------------------------------------------------------------------------------------------------- */
+/* --- the command -------------------------------------------------------------------------------------- */
 
 static void release(struct bench *b)
 {

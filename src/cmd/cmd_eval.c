@@ -5,16 +5,15 @@
 #include "train/trained.h"
 #include "train/weights.h"
 
-#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 
 static enum ls_status print_json(const struct ls_options *o, const char *file, const struct ls_report *r)
 {
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "kind", "eval", "model",
-                            o->model, "data", o->eval_data ? o->eval_data : o->data, "weights", file,
-                            "samples", (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5",
-                            r->top5, "samples_per_s", ls_report_speed(r), "seconds", r->seconds);
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "kind", "eval", "model", o->model,
+                            "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
+                            (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "samples_per_s",
+                            ls_report_speed(r), "seconds", r->seconds);
     int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
@@ -27,14 +26,15 @@ static enum ls_status evaluate(const struct ls_options *o, const struct ls_task 
     struct ls_stepper stepper = {0};
     struct ls_console console;
     LS_TRY(ls_engine_open(&engine, o, &task->size, LS_ENGINE_EVAL));
+    ls_console_begin(&console, o, 0);
     enum ls_status st = ls_weights_load(&engine, LS_WEIGHTS_MODEL, file);
     if (st == LS_OK)
         st = ls_stepper_init(&stepper, &engine, (struct ls_feed){0}, o->seed);
-    if (st == LS_OK) {
-        ls_console_begin(&console, o, 0);
+    if (st == LS_OK)
         st = ls_evaluate(&stepper, task, o, &console, r);
-        ls_console_end(&console);
-    }
+    ls_console_end(&console);
+    if (st == LS_OK && !o->json)
+        ls_console_eval(&console, r);
     ls_stepper_release(&stepper);
     ls_engine_close(&engine);
     return st;
@@ -49,13 +49,11 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     LS_TRY(ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o));
     LS_TRY_GOTO(out, ls_task_open(&task, o, false, true, &trained.card));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
+    if (!o->json && !o->quiet)
+        ls_say("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
     LS_TRY_GOTO(out, evaluate(o, &task, trained.file, &r));
     if (o->json)
         st = print_json(o, trained.file, &r);
-    else
-        printf("%s: top-1 %.2f%%, top-5 %.2f%%, loss %.4f over %" PRId64
-               " samples in %.2f s (%.0f samples/s)\n",
-               trained.file, 100 * r.top1, 100 * r.top5, r.loss, r.samples, r.seconds, ls_report_speed(&r));
 out:
     ls_task_close(&task);
     ls_trained_release(&trained);

@@ -10,8 +10,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-static const char *const phases[] = {
-    [LS_FORWARD] = "forward", [LS_BACKWARD] = "backward", [LS_UPDATE] = "update"};
+static const char *const phases[] = {[LS_FORWARD] = "forward", [LS_BACKWARD] = "backward", [LS_UPDATE] = "update"};
 
 /* Reorders are what a better choice of layouts would save. */
 struct summary {
@@ -66,8 +65,8 @@ static enum ls_status print_table(const struct ls_engine *e)
     }
     enum ls_status st = ls_table_print(&t, stdout);
     ls_table_release(&t);
-    printf("\n%" PRId64 " parameters in %d tensors, %d nodes, backend %s, %d thread%s\n", s.parameters,
-           s.tensors, g->n_nodes, e->backend->name, e->threads, e->threads == 1 ? "" : "s");
+    printf("\n%" PRId64 " parameters in %d tensors, %d nodes, backend %s, %d thread%s\n", s.parameters, s.tensors,
+           g->n_nodes, e->backend->name, e->threads, e->threads == 1 ? "" : "s");
     printf(
         "Peak: %zu bytes (%.1f MiB) of activations and gradients in one arena, %zu bytes (%.1f MiB) of parameters and state\n",
         e->arena_bytes, (double)e->arena_bytes / 1048576, e->store_bytes, (double)e->store_bytes / 1048576);
@@ -85,8 +84,8 @@ static json_t *node_json(const struct ls_engine *e, int i)
     e->backend->describe(e->train.program, i, text, sizeof text);
     for (int d = 0; d < result->shape.rank; d++)
         json_array_append_new(shape, json_integer(result->shape.dim[d]));
-    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "phase", phases[n->phase], "op", n->op->name, "layer",
-                     n->name, "shape", shape, "dtype", ls_dtype_name(result->dtype), "kernel", text);
+    return json_pack("{s:s, s:s, s:s, s:o, s:s, s:s}", "phase", phases[n->phase], "op", n->op->name, "layer", n->name,
+                     "shape", shape, "dtype", ls_dtype_name(result->dtype), "kernel", text);
 }
 
 static enum ls_status print_json(const struct ls_options *o, const struct ls_engine *e)
@@ -95,12 +94,12 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_eng
     json_t *nodes = json_array();
     for (int i = 0; i < e->train.graph.n_nodes; i++)
         json_array_append_new(nodes, node_json(e, i));
-    json_t *out = json_pack("{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:i, s:I, s:o}", "kind",
-                            "plan", "model", o->model, "batch", (json_int_t)o->batch, "backend",
-                            e->backend->name, "dtype", o->dtype, "threads", e->threads, "parameters",
-                            (json_int_t)s.parameters, "tensors", s.tensors, "arena_bytes",
-                            (json_int_t)e->arena_bytes, "store_bytes", (json_int_t)e->store_bytes, "reorders",
-                            s.reorders, "reorder_bytes", (json_int_t)s.reorder_bytes, "nodes", nodes);
+    json_t *out =
+        json_pack("{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:i, s:I, s:o}", "kind", "plan", "model",
+                  o->model, "batch", (json_int_t)o->batch, "backend", e->backend->name, "dtype", o->dtype, "threads",
+                  e->threads, "parameters", (json_int_t)s.parameters, "tensors", s.tensors, "arena_bytes",
+                  (json_int_t)e->arena_bytes, "store_bytes", (json_int_t)e->store_bytes, "reorders", s.reorders,
+                  "reorder_bytes", (json_int_t)s.reorder_bytes, "nodes", nodes);
     int bad = !out || json_dumpf(out, stdout, JSON_INDENT(1)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the plan cannot be written to standard output") : LS_OK;

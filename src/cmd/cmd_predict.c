@@ -50,12 +50,10 @@ static enum ls_status setup(struct predict *p)
         info.channels = 3;
     }
     p->task.size.batch = p->n_files < BATCH ? p->n_files : BATCH;
-    LS_TRY(ls_augment_parse(p->o->augment, false, &info, size->channels, size->height, size->width,
-                            &p->augment));
+    LS_TRY(ls_augment_parse(p->o->augment, false, &info, size->channels, size->height, size->width, &p->augment));
     LS_TRY(ls_engine_open(&p->engine, p->o, size, LS_ENGINE_EVAL));
     LS_TRY(ls_weights_load(&p->engine, LS_WEIGHTS_MODEL, p->trained.file));
-    p->planes =
-        ls_alloc((size_t)(size->batch * size->channels * size->height * size->width), sizeof *p->planes);
+    p->planes = ls_alloc((size_t)(size->batch * size->channels * size->height * size->width), sizeof *p->planes);
     p->logits = ls_alloc((size_t)(size->batch * size->classes), sizeof *p->logits);
     p->names = ls_alloc((size_t)size->batch, sizeof *p->names);
     p->labels = ls_alloc((size_t)size->batch, sizeof *p->labels);
@@ -67,8 +65,7 @@ static enum ls_status setup(struct predict *p)
     return LS_OK;
 }
 
-/* --- one image's answer
- * -------------------------------------------------------------------------------------------- */
+/* --- one image's answer ------------------------------------------------------------------------------- */
 
 /* Indices of the highest scores, highest first. */
 static int best_classes(const float *scores, int64_t classes, int64_t best[TOP])
@@ -113,9 +110,9 @@ static void answer(struct predict *p, const char *file, const float *scores)
         double share = probability(scores, classes, best[i]);
         class_name(p, best[i], name, sizeof name);
         if (!p->o->json)
-            printf("  %6.2f%%  %s\n", 100 * share, name);
-        json_array_append_new(top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i],
-                                             "probability", share));
+            printf("  %-24s %6.2f%%\n", name, 100 * share);
+        json_array_append_new(
+            top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i], "probability", share));
     }
     json_array_append_new(p->out, json_pack("{s:s, s:o}", "file", file, "top", top));
 }
@@ -137,8 +134,7 @@ static enum ls_status run_batch(struct predict *p)
     return LS_OK;
 }
 
-/* --- the command
- * --------------------------------------------------------------------------------------------------- */
+/* --- the command -------------------------------------------------------------------------------------- */
 
 /* A file that cannot be read is named, and the others are still answered. */
 static enum ls_status add_file(struct predict *p, const char *file)
@@ -164,8 +160,7 @@ static enum ls_status predict_all(struct predict *p)
     for (int i = 0; i < p->n_files; i++)
         LS_TRY(add_file(p, p->files[i]));
     LS_TRY(run_batch(p));
-    if (p->o->json &&
-        (json_dumpf(p->out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0))
+    if (p->o->json && (json_dumpf(p->out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0))
         return ls_fail(LS_FAILED, "the result cannot be written to standard output");
     return p->worst;
 }

@@ -1,5 +1,4 @@
 /* lockstep train. */
-#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
@@ -9,15 +8,9 @@
 /* A run that is gone on with brings its own configuration; what stands on the command line is stronger. */
 static enum ls_status load_run_config(struct ls_options *o)
 {
-    char *run, *checkpoint, *path = NULL;
-    enum ls_status st = ls_rundir_resumed(o, &run, &checkpoint);
-    if (st == LS_OK && run) {
-        path = ls_format("%s/config.yaml", run);
-        st = path ? LS_OK : LS_FAILED;
-    }
-    if (path && ls_file_exists(path))
-        st = ls_options_load(o, path);
-    ls_free(path);
+    char *run, *checkpoint;
+    LS_TRY(ls_rundir_resumed(o, &run, &checkpoint));
+    enum ls_status st = run ? ls_rundir_load_config(run, o) : LS_OK;
     ls_free(run);
     ls_free(checkpoint);
     return st;

@@ -1,6 +1,7 @@
 /* Rewrites of the forward nodes, before autodiff, so that each fused form has one gradient rule of its own.
  * Every rule keeps the values: sums and products stay in the same order, and max commutes with relu.
  *
+ *   conv 1x1 with a stride        ->  avgpool 1x1 with it, conv 1x1  libraries are at their best on dense 1x1
  *   flatten, dropout|act          ->  dropout|act, flatten           so that the next rule applies
  *   flatten, dense                ->  dense over (N,C,H,W)           no copy into rows
  *   conv|dense|bn|add, act        ->  the op with .act
@@ -33,6 +34,27 @@ static int sole_source(const struct ls_graph *g, int n, int slot)
 {
     int t = g->nodes[n].in[slot];
     return t != LS_NONE && private_between(g, t) ? ls_graph_producer(g, t) : LS_NONE;
+}
+
+/* A 1x1 convolution with a stride reads every stride-th pixel: picking them first (a mean over one pixel) leaves a
+ * plain matrix product, and its gradient spreads them back. */
+static bool pick_pixels(struct ls_graph *g, int n)
+{
+    const struct ls_node conv = g->nodes[n];
+    const struct ls_attr *a = &conv.attr;
+    if (conv.op != &ls_op_conv || a->kernel_h != 1 || a->kernel_w != 1 || (a->stride_h == 1 && a->stride_w == 1) ||
+        a->pad_t || a->pad_l || a->pad_b || a->pad_r || a->groups != 1)
+        return false;
+    int pick;
+    struct ls_attr attr = {.kernel_h = 1, .kernel_w = 1, .stride_h = a->stride_h, .stride_w = a->stride_w};
+    if (ls_graph_node(g, &ls_op_avgpool, conv.name, &attr, conv.in, 1, &pick) != LS_OK)
+        return false;
+    struct ls_node picked = g->nodes[pick];
+    memmove(g->nodes + n + 1, g->nodes + n, (size_t)(pick - n) * sizeof *g->nodes);
+    g->nodes[n] = picked;
+    g->nodes[n + 1].in[0] = picked.out[0];
+    g->nodes[n + 1].attr.stride_h = g->nodes[n + 1].attr.stride_w = 1;
+    return true;
 }
 
 static bool sink_flatten(struct ls_graph *g, int n)
@@ -144,10 +166,10 @@ static bool join_pool(struct ls_graph *g, int n)
 
 enum ls_status ls_graph_fuse(struct ls_graph *g)
 {
-    static bool (*const rules[])(struct ls_graph *, int) = {sink_flatten, dense_over_map, join_act,
-                                                            join_residual, join_pool};
+    static bool (*const rules[])(struct ls_graph *, int) = {pick_pixels, sink_flatten,  dense_over_map,
+                                                            join_act,    join_residual, join_pool};
     /* Rules are tried in this order over the whole array: a residual add takes its act first, a pool sees acts
-     * already joined. Each application shrinks the graph or moves a flatten towards the end, so this ends. */
+     * already joined. Each application uses up what it matches, so this ends. */
     for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
         for (int n = 0; n < g->n_nodes; n++)
             if (rules[r](g, n))

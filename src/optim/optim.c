@@ -43,8 +43,8 @@ float ls_optim_decay(const struct ls_graph *g, const struct ls_optim *o, int par
     return g->tensors[param].no_decay && !o->decay_all ? 0.0f : o->weight_decay;
 }
 
-enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const char *name,
-                             const struct ls_attr *attr, const int *in, int n_in)
+enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                             const int *in, int n_in)
 {
     int node;
     LS_TRY(ls_graph_node(g, op, name, attr, in, n_in, &node));

@@ -1,7 +1,6 @@
 /* The update pass: optimizer nodes for every trained parameter, and the running statistics of every BN.
  *
- * An optimizer is one file with a const struct ls_optim_kind at its end and one line in the list of optim.c.
- */
+ * An optimizer is one file with a const struct ls_optim_kind at its end and one line in the list of optim.c. */
 #ifndef LS_OPTIM_OPTIM_H
 #define LS_OPTIM_OPTIM_H
 
@@ -37,7 +36,7 @@ int ls_optim_momentum(struct ls_graph *g, int param);
 /* The weight decay this parameter gets. */
 float ls_optim_decay(const struct ls_graph *g, const struct ls_optim *o, int param);
 /* Append an update node. */
-enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const char *name,
-                             const struct ls_attr *attr, const int *in, int n_in);
+enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                             const int *in, int n_in);
 
 #endif

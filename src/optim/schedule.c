@@ -10,8 +10,7 @@ static const char schedule_forms[] =
     "constant, every:EPOCHS[:FACTOR], multistep:EPOCH,EPOCH...[:FACTOR], exponential:FACTOR or cosine[:MIN]";
 static const char warmup_forms[] = "none, stepping:EPOCHS, gradual:EPOCHS or iterations:STEPS";
 
-/* --- parsing: each reader takes what it reads off the front of *text
- * ----------------------------------------- */
+/* --- parsing: each reader takes what it reads off the front of *text ---------------------------------- */
 
 /* "word" or "word:": what follows the colon is left in *text. */
 static bool take_word(const char **text, const char *word)
@@ -119,16 +118,14 @@ enum ls_status ls_schedule_parse(const char *schedule, const char *warmup, struc
 {
     struct ls_schedule parsed = {0};
     if (!parse_schedule(schedule, &parsed))
-        return ls_fail(LS_USAGE, "--schedule %s: expected %s (whole epochs from 1, rising)", schedule,
-                       schedule_forms);
+        return ls_fail(LS_USAGE, "--schedule %s: expected %s (whole epochs from 1, rising)", schedule, schedule_forms);
     if (!parse_warmup(warmup, &parsed))
         return ls_fail(LS_USAGE, "--warmup %s: expected %s (whole numbers from 1)", warmup, warmup_forms);
     *s = parsed;
     return LS_OK;
 }
 
-/* --- the rate
- * ------------------------------------------------------------------------------------------------ */
+/* --- the rate ----------------------------------------------------------------------------------------- */
 
 void ls_schedule_scale(struct ls_schedule *s, double lr, bool per_256, int64_t batch, int64_t replicas,
                        int64_t steps_per_epoch, int64_t total_steps)

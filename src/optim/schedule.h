@@ -5,16 +5,15 @@
  *   every:N[:F]                 global * F^(epoch / N), whole division; F is 0.1 unless told
  *   multistep:A,B,...[:F]       global * F^(how many of A, B, ... are <= epoch)
  *   exponential:G               global * G^epoch
- *   cosine[:MIN]                MIN + (global - MIN) * (1 + cos(pi * t / T)) / 2, t of T steps after the
- * warm-up
+ *   cosine[:MIN]                MIN + (global - MIN) * (1 + cos(pi * t / T)) / 2, t of T steps after it
  *
  *   warm-up                     learning rate during it
  *   stepping:E                  global * (epoch + 1) / (E + 1)
- *   gradual:E                   base + (global - base) / E * epoch, base = the rate one replica alone would
- * use iterations:N                global * (step + 1) / (N + 1)
+ *   gradual:E                   base + (global - base) / E * epoch, base = global / replicas
+ *   iterations:N                global * (step + 1) / (N + 1)
  *
- * Epochs and steps count from 0. global is --lr, or with --lr-per-256 the linear scaling rule's lr * batch /
- * 256. */
+ * Epochs and steps count from 0. global is --lr, or with --lr-per-256 (the linear scaling rule) lr * batch / 256;
+ * base is then lr * (batch of one replica) / 256. */
 #ifndef LS_OPTIM_SCHEDULE_H
 #define LS_OPTIM_SCHEDULE_H
 

@@ -41,15 +41,37 @@ static void say_model(const struct ls_trainer *t)
         ls_trainer_say(t, "  weights    from %s", t->o->init);
 }
 
+static void describe_augment(const struct ls_augment *a, char text[128])
+{
+    char scale[48] = "", cut[48] = "";
+    if (a->random_resized)
+        snprintf(scale, sizeof scale, "random resized crops");
+    else if (a->resize > 0)
+        snprintf(scale, sizeof scale, "shorter side to %d", a->resize);
+    if (a->crop_pad >= 0)
+        snprintf(cut, sizeof cut, "random crops after padding by %d", a->crop_pad);
+    else if (a->center)
+        snprintf(cut, sizeof cut, "the centre");
+    const char *words[] = {scale, cut, a->flip ? "flips" : ""};
+    int at = 0;
+    text[0] = 0;
+    for (int i = 0; i < 3; i++)
+        if (*words[i])
+            at += snprintf(text + at, 128 - (size_t)at, "%s%s", at > 0 ? ", " : "", words[i]);
+    if (at == 0)
+        snprintf(text, 128, "none");
+}
+
 static void say_data(const struct ls_trainer *t)
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
-    char test[96] = "";
+    char test[96] = "", augment[128];
     if (t->task.test)
         snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
-    ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data,
-                   info->format, info->count, info->classes, test);
-    ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, t->o->augment,
+    ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data, info->format,
+                   info->count, info->classes, test);
+    describe_augment(&t->task.augment, augment);
+    ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);
 }
 
@@ -59,12 +81,10 @@ static void say_batch(const struct ls_trainer *t)
     char parts[128] = "";
     if (t->engine.replicas * t->engine.passes > 1)
         snprintf(parts, sizeof parts, " = %d replica%s x %d pass%s x %" PRId64, t->engine.replicas,
-                 plural(t->engine.replicas), t->engine.passes, t->engine.passes == 1 ? "" : "es",
-                 t->task.size.batch);
-    ls_trainer_say(t, "  batch      %" PRId64 "%s; the gradient is the mean over all its samples", o->batch,
-                   parts);
-    ls_trainer_say(t, "  length     %" PRId64 " step%s, %" PRId64 " an epoch", t->total_steps,
-                   plural(t->total_steps), t->steps_per_epoch);
+                 plural(t->engine.replicas), t->engine.passes, t->engine.passes == 1 ? "" : "es", t->task.size.batch);
+    ls_trainer_say(t, "  batch      %" PRId64 "%s; the gradient is the mean over all its samples", o->batch, parts);
+    ls_trainer_say(t, "  length     %" PRId64 " step%s, %" PRId64 " an epoch", t->total_steps, plural(t->total_steps),
+                   t->steps_per_epoch);
 }
 
 static void say_rate(const struct ls_trainer *t)
@@ -73,11 +93,9 @@ static void say_rate(const struct ls_trainer *t)
     char rule[96] = "";
     if (o->lr_per_256)
         snprintf(rule, sizeof rule, " = %g x %" PRId64 "/256 (linear scaling)", o->lr, o->batch);
-    ls_trainer_say(t, "  rate       %g%s, schedule %s, warm-up %s", t->schedule.global, rule, o->schedule,
-                   o->warmup);
+    ls_trainer_say(t, "  rate       %g%s, schedule %s, warm-up %s", t->schedule.global, rule, o->schedule, o->warmup);
     ls_trainer_say(t, "  optimizer  %s, momentum %g%s, weight decay %g%s%s", o->optimizer, o->momentum,
-                   o->nesterov ? " (Nesterov)" : "", o->weight_decay,
-                   o->decay_all ? "" : " (not on BN and biases)",
+                   o->nesterov ? " (Nesterov)" : "", o->weight_decay, o->decay_all ? "" : " (not on BN and biases)",
                    o->label_smoothing > 0 ? ", labels smoothed" : "");
 }
 
@@ -85,8 +103,8 @@ static void say_machine(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
     int loaders = ls_task_loader_threads(t->o);
-    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name,
-                   t->o->dtype, e->threads, plural(e->threads), loaders, plural(loaders));
+    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name, t->o->dtype,
+                   e->threads, plural(e->threads), loaders, plural(loaders));
     double sums = (double)t->stepper.replicas.room * t->stepper.replicas.levels * sizeof(float);
     ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations%s",
                    (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,

@@ -40,8 +40,7 @@ static void add(struct ls_st_pair *pairs, int *n, const char *key, const char *v
     pairs[(*n)++] = (struct ls_st_pair){key, value};
 }
 
-enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs,
-                             int *n)
+enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n)
 {
     *n = 0;
     int64_t channels = card->channels < 4 ? card->channels : 4;
@@ -64,8 +63,7 @@ enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *string
     return LS_OK;
 }
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------------ */
+/* --- reading ------------------------------------------------------------------------------------------ */
 
 static json_t *list_of(const struct ls_safetensors *file, const char *key)
 {
@@ -135,17 +133,15 @@ enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path,
     if (!read_count(&input, 'x', 1, &card->channels) || !read_count(&input, 'x', 1, &card->height) ||
         !read_count(&input, 0, 1, &card->width) || !read_count(&classes, 0, 1, &card->classes) ||
         !read_count(&stored, 'x', 0, &card->stored_height) || !read_count(&stored, 0, 0, &card->stored_width))
-        return ls_fail(
-            LS_BAD_INPUT,
-            "%s: the metadata name a model, but lockstep.input, .stored or .classes is missing or wrong",
-            path);
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: the metadata name a model, but lockstep.input, .stored or .classes is missing or wrong",
+                       path);
     card->model = ls_arena_strdup(strings, model);
     if (!card->model)
         return LS_FAILED;
     if (!read_numbers(file, "lockstep.mean", card->channels, card->mean) ||
         !read_numbers(file, "lockstep.deviation", card->channels, card->deviation))
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: the metadata lockstep.mean or lockstep.deviation are not %lld numbers", path,
+        return ls_fail(LS_BAD_INPUT, "%s: the metadata lockstep.mean or lockstep.deviation are not %lld numbers", path,
                        (long long)card->channels);
     if (ls_safetensors_metadata(file, "lockstep.class_names") && !read_names(file, strings, card))
         return ls_fail(LS_BAD_INPUT, "%s: the metadata lockstep.class_names are not %lld names", path,

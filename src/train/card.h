@@ -16,8 +16,7 @@ struct ls_card {
 
 #define LS_CARD_PAIRS 9
 /* The card as metadata; the strings live in `strings`. */
-enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs,
-                             int *n);
+enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n);
 /* The card of a file; fields a foreign file lacks are 0 or NULL. */
 enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path, struct ls_arena *strings,
                             struct ls_card *card);

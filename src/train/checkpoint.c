@@ -43,8 +43,7 @@ static int64_t step_of(const char *name)
     return errno || *end ? -1 : step;
 }
 
-/* --- verifying: says nothing, so that a damaged checkpoint can become a warning or an error
- * ------------------------ */
+/* --- verifying: says nothing, so that a damaged checkpoint can become a warning or an error ----------- */
 
 struct mapped {
     char path[PATH_ROOM];
@@ -79,8 +78,8 @@ static bool check_sum(const char *folder, const char *name, uint64_t expected, c
     uint64_t found = ls_checksum_of(m.bytes, m.size);
     munmap(m.bytes, m.size);
     if (found != expected)
-        snprintf(reason, REASON_ROOM, "%s: damaged: its checksum is %016" PRIx64 ", recorded was %016" PRIx64,
-                 m.path, found, expected);
+        snprintf(reason, REASON_ROOM, "%s: damaged: its checksum is %016" PRIx64 ", recorded was %016" PRIx64, m.path,
+                 found, expected);
     return found == expected;
 }
 
@@ -111,8 +110,7 @@ enum ls_status ls_checkpoint_load(const char *folder, struct ls_engine *e)
     return ls_weights_load(e, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"));
 }
 
-/* --- the checkpoints of a run
- * ---------------------------------------------------------------------------------------- */
+/* --- the checkpoints of a run ------------------------------------------------------------------------- */
 
 static int newest_first(const void *a, const void *b)
 {
@@ -170,12 +168,10 @@ enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_stat
     ls_free(steps);
     if (n > 0)
         return ls_fail(LS_BAD_INPUT, "%s; no older checkpoint is there to go on from", reason);
-    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint to go on from; leave out --resume to start anew", run);
+    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint to go on from; start anew with another --run", run);
 }
 
-/* --- saving
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- saving ------------------------------------------------------------------------------------------- */
 
 static enum ls_status write_files(const char *folder, const struct ls_engine *e, const struct ls_card *card,
                                   struct ls_state *s)
@@ -186,8 +182,8 @@ static enum ls_status write_files(const char *folder, const struct ls_engine *e,
     int n_pairs;
     enum ls_status st = ls_card_write(card, &strings, pairs, &n_pairs);
     if (st == LS_OK)
-        st = ls_weights_save(e, LS_WEIGHTS_MODEL, join(path, folder, "model.safetensors"), pairs, n_pairs,
-                             s->step, &s->model_sum);
+        st = ls_weights_save(e, LS_WEIGHTS_MODEL, join(path, folder, "model.safetensors"), pairs, n_pairs, s->step,
+                             &s->model_sum);
     if (st == LS_OK)
         st = ls_weights_save(e, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, s->step,
                              &s->tensor_sum);
@@ -219,8 +215,7 @@ static enum ls_status mark_best(const char *all, uint64_t step)
     join(link, all, "best");
     join(temporary, all, "best.tmp");
     step_name(name, step, "");
-    if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(name, temporary) != 0 ||
-        rename(temporary, link) != 0)
+    if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(name, temporary) != 0 || rename(temporary, link) != 0)
         return ls_fail(LS_FAILED, "%s: cannot be pointed at %s: %s", link, name, strerror(errno));
     return LS_OK;
 }
@@ -251,8 +246,7 @@ static void remove_leftovers(const char *all)
     DIR *dir = opendir(all);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         size_t length = strlen(entry->d_name);
-        if (strncmp(entry->d_name, "step-", 5) == 0 && length > 4 &&
-            strcmp(entry->d_name + length - 4, ".tmp") == 0)
+        if (strncmp(entry->d_name, "step-", 5) == 0 && length > 4 && strcmp(entry->d_name + length - 4, ".tmp") == 0)
             ls_dir_remove(join(path, all, entry->d_name));
     }
     if (dir)

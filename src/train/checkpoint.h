@@ -7,10 +7,10 @@
  *
  * Invariants (tests cite them):
  *  K1  A folder step-N is whole: it is written as step-N.tmp, synced, and renamed.
- *  K2  Other checkpoints go only after the new one is durable, so a crash at any moment leaves one to go on
- * from. K3  A checkpoint whose checksums do not fit is never loaded; ls_checkpoint_find takes the next older
- * one. K4  Going on from a checkpoint gives the bits of the run that was not interrupted. K5  A run is one
- * story: after a save no checkpoint of a later step is left from before a resume. */
+ *  K2  Other checkpoints go only after the new one is durable: a crash at any moment leaves one to go on from.
+ *  K3  A checkpoint whose checksums do not fit is never loaded; ls_checkpoint_find takes the next older one.
+ *  K4  Going on from a checkpoint gives the bits of the run that was not interrupted.
+ *  K5  A run is one story: after a save no checkpoint of a later step is left from before a resume. */
 #ifndef LS_TRAIN_CHECKPOINT_H
 #define LS_TRAIN_CHECKPOINT_H
 

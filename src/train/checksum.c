@@ -60,8 +60,7 @@ static uint64_t merge_lanes(const struct ls_checksum *c)
 {
     if (c->total < sizeof c->rest)
         return P5;
-    uint64_t h =
-        rotate(c->lane[0], 1) + rotate(c->lane[1], 7) + rotate(c->lane[2], 12) + rotate(c->lane[3], 18);
+    uint64_t h = rotate(c->lane[0], 1) + rotate(c->lane[1], 7) + rotate(c->lane[2], 12) + rotate(c->lane[3], 18);
     for (int i = 0; i < 4; i++)
         h = (h ^ mix(0, c->lane[i])) * P1 + P4;
     return h;

@@ -59,8 +59,7 @@ static enum ls_status build(const struct ls_options *o, const struct ls_model_si
     return ls_graph_fuse(g);
 }
 
-static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, struct ls_net *net,
-                              bool keep_grads)
+static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, struct ls_net *net, bool keep_grads)
 {
     char *cache = plan_cache(o);
     struct ls_backend_options options = {
@@ -124,8 +123,8 @@ const struct ls_net *ls_engine_net(const struct ls_engine *e)
     return e->train.program ? &e->train : &e->eval;
 }
 
-enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o,
-                              const struct ls_model_size *size, unsigned uses)
+enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, const struct ls_model_size *size,
+                              unsigned uses)
 {
     enum ls_status st = LS_OK;
     *e = (struct ls_engine){.size = *size, .replicas = 1, .passes = 1};
@@ -190,8 +189,7 @@ enum ls_status ls_engine_gradients(const struct ls_engine *e, struct ls_grad_ran
         void *memory = e->backend->memory(e->train.program, t, &bytes);
         if (!memory || bytes % sizeof(float) != 0) {
             ls_free(list);
-            return ls_fail(LS_FAILED, "backend %s keeps no f32 memory for %s", e->backend->name,
-                           g->tensors[t].name);
+            return ls_fail(LS_FAILED, "backend %s keeps no f32 memory for %s", e->backend->name, g->tensors[t].name);
         }
         list[(*n)++] = (struct ls_grad_range){memory, bytes / sizeof(float)};
     }

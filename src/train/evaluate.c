@@ -3,8 +3,8 @@
 #include "base/log.h"
 #include "train/interrupt.h"
 
-static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, int64_t count,
-                              struct ls_console *console, struct ls_totals *totals)
+static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, int64_t count, struct ls_console *console,
+                              struct ls_totals *totals)
 {
     for (;;) {
         const struct ls_slot *slot;
@@ -32,8 +32,7 @@ enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, con
     if (st != LS_OK)
         return st;
     if (totals.samples != count)
-        return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples,
-                       (long long)count);
+        return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples, (long long)count);
     ls_totals_report(&totals, r);
     r->step_in_epoch = r->steps_per_epoch = (count + batch - 1) / batch;
     r->seconds = ls_now() - start;

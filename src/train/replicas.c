@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* --- sums of gradients
- * ---------------------------------------------------------------------------------------- */
+/* --- sums of gradients -------------------------------------------------------------------------------- */
 
 static float *unfinished(const struct ls_replicas *r, int level)
 {
@@ -53,8 +52,7 @@ static void add_totals(struct ls_totals *sum, const struct ls_totals *more)
     sum->samples += more->samples;
 }
 
-/* --- the walk
- * -------------------------------------------------------------------------------------------------- */
+/* --- the walk ----------------------------------------------------------------------------------------- */
 
 struct walk {
     struct ls_replicas *r;
@@ -120,8 +118,8 @@ static int tree_depth(int replicas)
     return depth;
 }
 
-enum ls_status ls_replicas_init(struct ls_replicas *r, int replicas, int passes,
-                                const struct ls_grad_range *ranges, int n_ranges)
+enum ls_status ls_replicas_init(struct ls_replicas *r, int replicas, int passes, const struct ls_grad_range *ranges,
+                                int n_ranges)
 {
     *r = (struct ls_replicas){.replicas = replicas, .passes = passes, .n_ranges = n_ranges};
     r->levels = tree_depth(replicas) + (passes > 1);

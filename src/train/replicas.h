@@ -5,11 +5,11 @@
  *  R2  Replicas are summed by one fixed binary tree. With T(v, s) the sum over replicas v, v+s, v+2s, ...
  *          T(v, s) = T(v, 2s) + T(v+s, 2s)   when replica v+s exists, else T(v, 2s);
  *          T(v, s) = replica v               when s >= V: no further one exists.
- *      The step's gradient is T(0, 1). For V a power of two, level 1 adds (v, v+V/2), level 2 (v, v+V/4) and
- * so on. R3  The tree depends on V alone. A process that computes the replicas v = w mod W owns the subtree
- * T(w, W) whole, so the same additions can be spread over processes. R4  Depth first, the walk holds at most
- * ceil(log2 V) unfinished sums besides the gradients being computed, and one more for passes. All of it is
- * taken before the first step. */
+ *      The step's gradient is T(0, 1). For V a power of two, level 1 adds (v, v+V/2), level 2 (v, v+V/4) ...
+ *  R3  The tree depends on V alone. A process that computes the replicas v = w mod W owns the subtree T(w, W)
+ *      whole, so the same additions can be spread over processes.
+ *  R4  Depth first, the walk holds at most ceil(log2 V) unfinished sums besides the gradients being computed,
+ *      and one more for passes. All of it is taken before the first step. */
 #ifndef LS_TRAIN_REPLICAS_H
 #define LS_TRAIN_REPLICAS_H
 
@@ -31,7 +31,7 @@ struct ls_grad_range {
 
 struct ls_replicas {
     int replicas, passes, levels;
-    int *order; /* owned; slice numbers (replica * passes + pass) as the walk asks for them */
+    int *order;                   /* owned; slice numbers (replica * passes + pass) as the walk asks for them */
     struct ls_grad_range *ranges; /* owned */
     int n_ranges;
     float *unfinished; /* owned; levels times room */
@@ -39,8 +39,8 @@ struct ls_replicas {
 };
 
 /* ranges (copied) is where a pass leaves its gradients and where the sum ends up. */
-enum ls_status ls_replicas_init(struct ls_replicas *r, int replicas, int passes,
-                                const struct ls_grad_range *ranges, int n_ranges);
+enum ls_status ls_replicas_init(struct ls_replicas *r, int replicas, int passes, const struct ls_grad_range *ranges,
+                                int n_ranges);
 void ls_replicas_release(struct ls_replicas *r);
 
 /* One pass: overwrite the gradients, add to *totals (zero before each replica). */

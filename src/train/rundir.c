@@ -12,9 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* --- going on
- * ---------------------------------------------------------------------------------------------------------
- */
+/* --- going on ----------------------------------------------------------------------------------------- */
 
 static bool has(const char *folder, const char *name)
 {
@@ -22,6 +20,11 @@ static bool has(const char *folder, const char *name)
     bool there = path && ls_file_exists(path);
     ls_free(path);
     return there;
+}
+
+bool ls_rundir_is_checkpoint(const char *folder)
+{
+    return has(folder, "state.json");
 }
 
 /* The run directory two levels above a checkpoint folder. */
@@ -46,8 +49,7 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
         return LS_OK;
     bool newest = !*o->resume || strcmp(o->resume, "auto") == 0;
     if (newest && !o->run)
-        return ls_fail(LS_USAGE,
-                       "--resume: which run? Give --run DIR, or --resume with a run or checkpoint folder");
+        return ls_fail(LS_USAGE, "--resume: which run? Give --run DIR, or --resume with a run or checkpoint folder");
     const char *what = newest ? o->run : o->resume;
     if (!ls_file_is_dir(what))
         return ls_fail(LS_BAD_INPUT, "%s: no such folder to go on from", what);
@@ -55,18 +57,15 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
         *run = ls_strdup(what);
         return *run ? LS_OK : LS_FAILED;
     }
-    if (!has(what, "state.json"))
+    if (!ls_rundir_is_checkpoint(what))
         return ls_fail(LS_BAD_INPUT,
-                       "%s: neither a run directory (with checkpoints/) nor a checkpoint (with state.json)",
-                       what);
+                       "%s: neither a run directory (with checkpoints/) nor a checkpoint (with state.json)", what);
     *checkpoint = ls_strdup(what);
     *run = o->run ? ls_strdup(o->run) : run_of(what);
     return *run && *checkpoint ? LS_OK : LS_FAILED;
 }
 
-/* --- a new one
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- a new one ---------------------------------------------------------------------------------------- */
 
 static bool is_empty(const char *folder)
 {
@@ -115,27 +114,31 @@ static enum ls_status next_free(const struct ls_options *o, char **run)
         int why = errno;
         ls_free(path);
         if (why != EEXIST)
-            return ls_fail(LS_FAILED, "runs/%s-%s-%03d: cannot be made: %s; give --run DIR", model, data,
-                           number, strerror(why));
+            return ls_fail(LS_FAILED, "runs/%s-%s-%03d: cannot be made: %s; give --run DIR", model, data, number,
+                           strerror(why));
     }
     return ls_fail(LS_FAILED, "runs: no free number for %s-%s; give --run DIR", model, data);
+}
+
+enum ls_status ls_rundir_check(const struct ls_options *o)
+{
+    if (!o->run || !ls_file_is_dir(o->run) || is_empty(o->run))
+        return LS_OK;
+    return ls_fail(LS_USAGE, "--run %s: not empty; add --resume to go on with that run, or name another directory",
+                   o->run);
 }
 
 enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
 {
     if (!o->run)
         return next_free(o, run);
-    if (ls_file_is_dir(o->run) && !is_empty(o->run))
-        return ls_fail(LS_USAGE,
-                       "--run %s: not empty; add --resume to go on with that run, or name another directory",
-                       o->run);
+    LS_TRY(ls_rundir_check(o));
     LS_TRY(ls_dir_make(o->run));
     *run = ls_strdup(o->run);
     return *run ? LS_OK : LS_FAILED;
 }
 
-/* --- the configuration
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the configuration -------------------------------------------------------------------------------- */
 
 static enum ls_status config_text(const struct ls_options *o, char **text, size_t *size)
 {
@@ -147,6 +150,16 @@ static enum ls_status config_text(const struct ls_options *o, char **text, size_
         st = ls_fail(LS_FAILED, "the configuration cannot be written down: out of memory");
     if (st != LS_OK)
         free(*text);
+    return st;
+}
+
+enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o)
+{
+    char *path = ls_format("%s/config.yaml", run);
+    enum ls_status st = path ? LS_OK : LS_FAILED;
+    if (path && ls_file_exists(path))
+        st = ls_options_load(o, path);
+    ls_free(path);
     return st;
 }
 
@@ -173,8 +186,7 @@ enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)
     plain.run = plain.resume = plain.plan_cache = NULL;
     plain.log_format = same;
     plain.threads = plain.loader_threads = plain.checkpoint_every = plain.keep = plain.log_every = 0;
-    plain.tune = plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate =
-        true;
+    plain.tune = plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate = true;
     /* Only the cosine looks at the end of the run; any other may be made longer. */
     if (strncmp(o->schedule, "cosine", 6) != 0)
         plain.epochs = plain.steps = 0;

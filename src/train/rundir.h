@@ -7,9 +7,14 @@
 /* Is a run to be gone on with, and which? --resume with --run, or --resume RUN or CHECKPOINT. *run is the run
  * directory and *checkpoint a folder or NULL (the newest); both NULL for a new run; freed by ls_free. */
 enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint);
-/* Make the directory of a new run: --run, which must be empty or missing, or the next free
- * runs/MODEL-DATA-NNN. */
+/* May a new run use --run? Asked before long preparations. */
+enum ls_status ls_rundir_check(const struct ls_options *o);
+/* Make the directory of a new run: --run, which must be empty or missing, or the next free runs/MODEL-DATA-NNN. */
 enum ls_status ls_rundir_make(const struct ls_options *o, char **run);
+/* Is it a checkpoint folder (with a state.json), which need not be a good one? */
+bool ls_rundir_is_checkpoint(const char *folder);
+/* Options that nobody gave are set from the run's config.yaml, where it has one. */
+enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);
 /* Write down the effective configuration as config.yaml, without the options that name this run. */
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
 /* Checksum over the options that decide a run's result: not where it runs, how fast, or what it prints. */

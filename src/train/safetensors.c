@@ -15,12 +15,11 @@
 static const struct {
     const char *name;
     size_t size;
-} types[LS_ST_TYPES] = {
-    [LS_ST_BOOL] = {"BOOL", 1},       [LS_ST_U8] = {"U8", 1},           [LS_ST_I8] = {"I8", 1},
-    [LS_ST_F8_E4M3] = {"F8_E4M3", 1}, [LS_ST_F8_E5M2] = {"F8_E5M2", 1}, [LS_ST_U16] = {"U16", 2},
-    [LS_ST_I16] = {"I16", 2},         [LS_ST_F16] = {"F16", 2},         [LS_ST_BF16] = {"BF16", 2},
-    [LS_ST_U32] = {"U32", 4},         [LS_ST_I32] = {"I32", 4},         [LS_ST_F32] = {"F32", 4},
-    [LS_ST_U64] = {"U64", 8},         [LS_ST_I64] = {"I64", 8},         [LS_ST_F64] = {"F64", 8}};
+} types[LS_ST_TYPES] = {[LS_ST_BOOL] = {"BOOL", 1},       [LS_ST_U8] = {"U8", 1},           [LS_ST_I8] = {"I8", 1},
+                        [LS_ST_F8_E4M3] = {"F8_E4M3", 1}, [LS_ST_F8_E5M2] = {"F8_E5M2", 1}, [LS_ST_U16] = {"U16", 2},
+                        [LS_ST_I16] = {"I16", 2},         [LS_ST_F16] = {"F16", 2},         [LS_ST_BF16] = {"BF16", 2},
+                        [LS_ST_U32] = {"U32", 4},         [LS_ST_I32] = {"I32", 4},         [LS_ST_F32] = {"F32", 4},
+                        [LS_ST_U64] = {"U64", 8},         [LS_ST_I64] = {"I64", 8},         [LS_ST_F64] = {"F64", 8}};
 
 const char *ls_st_type_name(enum ls_st_type type)
 {
@@ -32,11 +31,9 @@ size_t ls_st_type_size(enum ls_st_type type)
     return types[type].size;
 }
 
-/* --- reading one entry
- * --------------------------------------------------------------------------------------- */
+/* --- reading one entry -------------------------------------------------------------------------------- */
 
-static enum ls_status read_type(const char *where, const char *name, const json_t *entry,
-                                enum ls_st_type *type)
+static enum ls_status read_type(const char *where, const char *name, const json_t *entry, enum ls_st_type *type)
 {
     const char *text = json_string_value(json_object_get(entry, "dtype"));
     for (int i = 0; text && i < LS_ST_TYPES; i++)
@@ -44,9 +41,8 @@ static enum ls_status read_type(const char *where, const char *name, const json_
             *type = (enum ls_st_type)i;
             return LS_OK;
         }
-    return ls_fail(LS_BAD_INPUT,
-                   "%s: tensor %s: dtype %s is not one this program knows (F32, F16, BF16, I64, ...)", where,
-                   name, text ? text : "(missing)");
+    return ls_fail(LS_BAD_INPUT, "%s: tensor %s: dtype %s is not one this program knows (F32, F16, BF16, I64, ...)",
+                   where, name, text ? text : "(missing)");
 }
 
 static enum ls_status read_shape(const char *where, const json_t *entry, struct ls_arena *strings,
@@ -63,13 +59,12 @@ static enum ls_status read_shape(const char *where, const json_t *entry, struct 
     for (size_t i = 0; i < rank; i++) {
         const json_t *d = json_array_get(shape, i);
         if (!json_is_integer(d) || json_integer_value(d) < 0)
-            return ls_fail(LS_BAD_INPUT,
-                           "%s: tensor %s: dimension %zu of its shape is not a whole number from 0", where,
-                           t->name, i);
+            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: dimension %zu of its shape is not a whole number from 0",
+                           where, t->name, i);
         dim[i] = json_integer_value(d);
         if (__builtin_mul_overflow(t->count, (uint64_t)dim[i], &t->count))
-            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its shape has more elements than can be counted",
-                           where, t->name);
+            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its shape has more elements than can be counted", where,
+                           t->name);
     }
     t->rank = (int)rank;
     t->dim = dim;
@@ -87,27 +82,24 @@ static enum ls_status read_place(const char *where, const json_t *entry, struct 
         return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets [%lld, %lld] do not rise", where, t->name,
                        (long long)from, (long long)to);
     uint64_t need;
-    if (__builtin_mul_overflow(t->count, (uint64_t)types[t->type].size, &need) ||
-        need != (uint64_t)(to - from))
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: tensor %s: %lld bytes of data, but its shape and dtype %s need %s%llu", where,
-                       t->name, (long long)(to - from), types[t->type].name,
-                       need < t->count ? "more than " : "", (unsigned long long)need);
+    if (__builtin_mul_overflow(t->count, (uint64_t)types[t->type].size, &need) || need != (uint64_t)(to - from))
+        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: %lld bytes of data, but its shape and dtype %s need %s%llu", where,
+                       t->name, (long long)(to - from), types[t->type].name, need < t->count ? "more than " : "",
+                       (unsigned long long)need);
     t->begin = (uint64_t)from;
     t->bytes = need;
     return LS_OK;
 }
 
-static enum ls_status read_entry(const char *where, const char *name, const json_t *entry,
-                                 struct ls_arena *strings, struct ls_st_tensor *t)
+static enum ls_status read_entry(const char *where, const char *name, const json_t *entry, struct ls_arena *strings,
+                                 struct ls_st_tensor *t)
 {
     *t = (struct ls_st_tensor){.name = ls_arena_strdup(strings, name)};
     if (!t->name)
         return LS_FAILED;
     if (!json_is_object(entry))
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: tensor %s: its entry must be an object with dtype, shape and data_offsets", where,
-                       name);
+        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its entry must be an object with dtype, shape and data_offsets",
+                       where, name);
     LS_TRY(read_type(where, name, entry, &t->type));
     LS_TRY(read_shape(where, entry, strings, t));
     return read_place(where, entry, t);
@@ -135,8 +127,7 @@ static enum ls_status read_metadata(const char *where, json_t *object, struct ls
     return LS_OK;
 }
 
-/* --- reading the file
- * ---------------------------------------------------------------------------------------- */
+/* --- reading the file --------------------------------------------------------------------------------- */
 
 static int by_place(const void *a, const void *b)
 {
@@ -173,8 +164,8 @@ static enum ls_status place_data(const char *where, const char *data, uint64_t s
     for (int i = 0; i < s->n_tensors; i++) {
         struct ls_st_tensor *t = &s->tensors[i];
         if (t->begin != at)
-            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its data begin at %llu where %llu was expected (%s)",
-                           where, t->name, (unsigned long long)t->begin, (unsigned long long)at,
+            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its data begin at %llu where %llu was expected (%s)", where,
+                           t->name, (unsigned long long)t->begin, (unsigned long long)at,
                            t->begin > at ? "a hole" : "an overlap");
         if (t->bytes > size - at)
             return ls_fail(LS_BAD_INPUT,
@@ -194,17 +185,15 @@ static enum ls_status load_json(const char *where, const char *text, size_t size
 {
     json_error_t error;
     if (size == 0 || text[0] != '{')
-        return ls_fail(LS_BAD_INPUT, "%s: byte 8: the header must begin with '{': not a safetensors file",
-                       where);
+        return ls_fail(LS_BAD_INPUT, "%s: byte 8: the header must begin with '{': not a safetensors file", where);
     *header = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
     if (!*header)
-        return ls_fail(LS_BAD_INPUT, "%s: byte %d: the header is not valid JSON: %s", where,
-                       8 + error.position, error.text);
+        return ls_fail(LS_BAD_INPUT, "%s: byte %d: the header is not valid JSON: %s", where, 8 + error.position,
+                       error.text);
     return LS_OK;
 }
 
-enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *where,
-                                    struct ls_safetensors *s)
+enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *where, struct ls_safetensors *s)
 {
     enum ls_status st = LS_OK;
     uint64_t n;
@@ -215,11 +204,11 @@ enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *
     memcpy(&n, bytes, sizeof n);
     if (n > HEADER_LIMIT)
         return ls_fail(LS_BAD_INPUT,
-                       "%s: byte 0: a header of %llu bytes, more than the %u allowed: not a safetensors file",
-                       where, (unsigned long long)n, HEADER_LIMIT);
+                       "%s: byte 0: a header of %llu bytes, more than the %u allowed: not a safetensors file", where,
+                       (unsigned long long)n, HEADER_LIMIT);
     if (n > size - sizeof n)
-        return ls_fail(LS_BAD_INPUT, "%s: a header of %llu bytes is announced, but the file ends after %zu",
-                       where, (unsigned long long)n, size);
+        return ls_fail(LS_BAD_INPUT, "%s: a header of %llu bytes is announced, but the file ends after %zu", where,
+                       (unsigned long long)n, size);
     const char *text = (const char *)bytes + sizeof n;
     LS_TRY_GOTO(out, load_json(where, text, (size_t)n, &header));
     LS_TRY_GOTO(out, read_header(where, header, s));
@@ -267,8 +256,7 @@ void ls_safetensors_release(struct ls_safetensors *s)
     *s = (struct ls_safetensors){0};
 }
 
-/* --- asking
- * -------------------------------------------------------------------------------------------------- */
+/* --- asking ------------------------------------------------------------------------------------------- */
 
 const struct ls_st_tensor *ls_safetensors_find(const struct ls_safetensors *s, const char *name)
 {
@@ -311,8 +299,8 @@ enum ls_status ls_safetensors_f32(const struct ls_st_tensor *t, const char *wher
         return LS_OK;
     }
     if (t->type != LS_ST_F16 && t->type != LS_ST_BF16 && t->type != LS_ST_F64)
-        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: dtype %s where F32, F16, BF16 or F64 was expected",
-                       where, t->name, types[t->type].name);
+        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: dtype %s where F32, F16, BF16 or F64 was expected", where, t->name,
+                       types[t->type].name);
     for (uint64_t i = 0; i < t->count; i++) {
         uint16_t half;
         double wide;

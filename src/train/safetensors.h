@@ -41,7 +41,7 @@ struct ls_st_tensor {
     int rank;
     const int64_t *dim;
     uint64_t count, begin, bytes; /* elements; place of the data after the header */
-    const void *data; /* reader: in the file's memory, perhaps unaligned. writer: values, or NULL */
+    const void *data;             /* reader: in the file's memory, perhaps unaligned. writer: values, or NULL */
 };
 
 struct ls_st_pair {
@@ -61,8 +61,7 @@ struct ls_safetensors {
 /* Map a file and check all of it but the values. LS_BAD_INPUT says file, place and what was expected. */
 enum ls_status ls_safetensors_open(const char *path, struct ls_safetensors *s);
 /* The same on bytes in memory, which must outlive *s; where names them in messages. */
-enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *where,
-                                    struct ls_safetensors *s);
+enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *where, struct ls_safetensors *s);
 void ls_safetensors_release(struct ls_safetensors *s);
 /* NULL when there is none. */
 const struct ls_st_tensor *ls_safetensors_find(const struct ls_safetensors *s, const char *name);

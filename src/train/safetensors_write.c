@@ -34,8 +34,7 @@ static int by_size_and_name(const void *a, const void *b)
 }
 
 /* Where every tensor's data go; *largest is the room a fill needs. */
-static enum ls_status place_all(const struct ls_st_tensor *tensors, int n, struct place *places,
-                                uint64_t *largest)
+static enum ls_status place_all(const struct ls_st_tensor *tensors, int n, struct place *places, uint64_t *largest)
 {
     for (int i = 0; i < n; i++) {
         uint64_t bytes = ls_st_type_size(tensors[i].type);
@@ -56,8 +55,8 @@ static json_t *entry_json(const struct place *p)
     json_t *shape = json_array();
     for (int d = 0; d < p->tensor->rank; d++)
         json_array_append_new(shape, json_integer(p->tensor->dim[d]));
-    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", ls_st_type_name(p->tensor->type), "shape", shape,
-                     "data_offsets", (json_int_t)p->begin, (json_int_t)(p->begin + p->bytes));
+    return json_pack("{s:s, s:o, s:[I, I]}", "dtype", ls_st_type_name(p->tensor->type), "shape", shape, "data_offsets",
+                     (json_int_t)p->begin, (json_int_t)(p->begin + p->bytes));
 }
 
 /* The header's text, freed by free; NULL when memory is out or a name is not UTF-8. */
@@ -87,9 +86,8 @@ static enum ls_status put_header(struct output *out, const char *text)
     return put(out, spaces, padding);
 }
 
-static enum ls_status put_data(struct output *out, const struct ls_st_tensor *tensors,
-                               const struct place *places, int n, ls_st_fill fill, void *context,
-                               void *scratch)
+static enum ls_status put_data(struct output *out, const struct ls_st_tensor *tensors, const struct place *places,
+                               int n, ls_st_fill fill, void *context, void *scratch)
 {
     for (int i = 0; i < n; i++) {
         const void *values = places[i].tensor->data;
@@ -119,8 +117,7 @@ enum ls_status ls_safetensors_write(const char *path, const struct ls_st_pair *m
     scratch = ls_alloc(largest, 1);
     if (!header || !scratch) {
         st = header ? LS_FAILED
-                    : ls_fail(LS_FAILED,
-                              "%s: the header cannot be made: a name is not UTF-8, or memory is out", path);
+                    : ls_fail(LS_FAILED, "%s: the header cannot be made: a name is not UTF-8, or memory is out", path);
         goto free_memory;
     }
     ls_checksum_init(&out.checksum);

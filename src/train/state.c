@@ -18,25 +18,23 @@ static json_t *hex(uint64_t value)
 
 static json_t *report_json(const struct ls_report *r)
 {
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch,
-                     "samples", (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5,
-                     "seconds", r->seconds, "input_seconds", r->input_seconds, "compute_seconds",
-                     r->compute_seconds, "update_seconds", r->update_seconds);
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch, "samples",
+                     (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "seconds", r->seconds,
+                     "input_seconds", r->input_seconds, "compute_seconds", r->compute_seconds, "update_seconds",
+                     r->update_seconds);
 }
 
 enum ls_status ls_state_write(const char *path, const struct ls_state *s)
 {
-    json_t *json =
-        json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:{s:o, s:o}}",
-                  "version", 1, "step", (json_int_t)s->step, "epoch", (json_int_t)s->epoch, "position",
-                  (json_int_t)s->position, "epoch_so_far", report_json(&s->done), "seed", hex(s->seed),
-                  "batch", (json_int_t)s->batch, "replicas", (json_int_t)s->replicas, "accumulate",
-                  (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
-                  "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "checksums",
-                  "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum));
+    json_t *json = json_pack("{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:{s:o, s:o}}",
+                             "version", 1, "step", (json_int_t)s->step, "epoch", (json_int_t)s->epoch, "position",
+                             (json_int_t)s->position, "epoch_so_far", report_json(&s->done), "seed", hex(s->seed),
+                             "batch", (json_int_t)s->batch, "replicas", (json_int_t)s->replicas, "accumulate",
+                             (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
+                             "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "checksums",
+                             "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum));
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
-    enum ls_status st =
-        text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "%s: out of memory", path);
+    enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "%s: out of memory", path);
     free(text);
     json_decref(json);
     return st;
@@ -77,11 +75,9 @@ static bool read_real(const json_t *object, const char *key, double *value)
 static bool read_report(const json_t *o, struct ls_report *r)
 {
     return read_count(o, "steps", &r->step_in_epoch) && read_count(o, "samples", &r->samples) &&
-           read_real(o, "loss", &r->loss) && read_real(o, "top1", &r->top1) &&
-           read_real(o, "top5", &r->top5) && read_real(o, "seconds", &r->seconds) &&
-           read_real(o, "input_seconds", &r->input_seconds) &&
-           read_real(o, "compute_seconds", &r->compute_seconds) &&
-           read_real(o, "update_seconds", &r->update_seconds);
+           read_real(o, "loss", &r->loss) && read_real(o, "top1", &r->top1) && read_real(o, "top5", &r->top5) &&
+           read_real(o, "seconds", &r->seconds) && read_real(o, "input_seconds", &r->input_seconds) &&
+           read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds);
 }
 
 static bool read_fields(const json_t *o, struct ls_state *s)

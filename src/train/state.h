@@ -9,9 +9,9 @@
 #include <stdint.h>
 
 struct ls_state {
-    uint64_t step;    /* steps done */
-    uint64_t epoch;   /* the epoch under way, from 0 */
-    int64_t position; /* samples of that epoch already used; all of them: its evaluation is still to come */
+    uint64_t step;         /* steps done */
+    uint64_t epoch;        /* the epoch under way, from 0 */
+    int64_t position;      /* samples of that epoch already used; all of them: its evaluation is still to come */
     struct ls_report done; /* sum over the epoch's steps so far */
     uint64_t seed;         /* what defines the run ... */
     int64_t batch, replicas, accumulate;

@@ -13,8 +13,7 @@ struct ls_feed ls_feed_loader(struct ls_loader *loader)
     return (struct ls_feed){next_from_loader, loader};
 }
 
-/* --- one pass: forward and backward over one slot
- * --------------------------------------------------------------- */
+/* --- one pass: forward and backward over one slot ----------------------------------------------------- */
 
 static enum ls_status run_net(struct ls_stepper *s, struct ls_net *net, const struct ls_slot *slot,
                               struct ls_totals *totals)
@@ -56,8 +55,7 @@ static enum ls_status run_pass(void *context, int replica, int pass, struct ls_t
     return LS_OK;
 }
 
-/* --- the step
- * ---------------------------------------------------------------------------------------------------- */
+/* --- the step ----------------------------------------------------------------------------------------- */
 
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r)
 {
@@ -71,8 +69,8 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
 
     LS_TRY(ls_replicas_run(&s->replicas, run_pass, s, &totals));
     if (totals.samples != samples)
-        return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected",
-                       (unsigned long long)step, (long long)totals.samples, (long long)samples);
+        return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected", (unsigned long long)step,
+                       (long long)totals.samples, (long long)samples);
     if (e->train.end < e->train.graph.n_nodes)
         LS_TRY(e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, &s->run));
 
@@ -101,8 +99,7 @@ void ls_totals_report(const struct ls_totals *totals, struct ls_report *r)
     r->top5 = (double)totals->top5 / n;
 }
 
-enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
-                               uint64_t seed)
+enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed, uint64_t seed)
 {
     enum ls_status st = LS_OK;
     struct ls_grad_range *ranges = NULL;

@@ -23,8 +23,7 @@ struct ls_stepper {
     int32_t *rank;                         /* owned */
 };
 
-enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
-                               uint64_t seed);
+enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed, uint64_t seed);
 void ls_stepper_release(struct ls_stepper *s);
 
 /* Step number `step` (from 0) over the next `samples` samples, one slot of the feed for each pass of each

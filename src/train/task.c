@@ -11,8 +11,7 @@ static const struct ls_dataset *any_set(const struct ls_task *t)
 }
 
 /* Image size and classes from options, data and model, in that order. */
-static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
-                                  const struct ls_dataset_info *info)
+static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o, const struct ls_dataset_info *info)
 {
     struct ls_model_size own, *size = &t->size;
     *size = (struct ls_model_size){.batch = o->batch, .classes = o->classes};
@@ -46,8 +45,7 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
     return LS_OK;
 }
 
-static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o,
-                                     const struct ls_card *card)
+static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o, const struct ls_card *card)
 {
     const struct ls_model_size *s = &t->size;
     if (t->train)
@@ -112,8 +110,7 @@ int ls_task_loader_threads(const struct ls_options *o)
     return cores > 1 ? cores / 2 : 1;
 }
 
-enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o,
-                                   struct ls_loader **loader)
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, struct ls_loader **loader)
 {
     struct ls_loader_options options = {
         .set = t->test,

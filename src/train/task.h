@@ -25,7 +25,6 @@ void ls_task_close(struct ls_task *t);
 /* Threads for a loader: --loader-threads or a choice. */
 int ls_task_loader_threads(const struct ls_options *o);
 /* A loader over the test set from its first sample to its last, each once. */
-enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o,
-                                   struct ls_loader **loader);
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, struct ls_loader **loader);
 
 #endif

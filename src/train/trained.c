@@ -2,28 +2,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
+#include "train/rundir.h"
 #include "train/safetensors.h"
-
-#include <stdio.h>
-#include <string.h>
-
-static bool has(const char *folder, const char *name)
-{
-    char *path = ls_format("%s/%s", folder, name);
-    bool there = path && ls_file_exists(path);
-    ls_free(path);
-    return there;
-}
-
-static enum ls_status load_config(struct ls_options *o, const char *folder)
-{
-    char *path = ls_format("%s/config.yaml", folder);
-    enum ls_status st = path ? LS_OK : LS_FAILED;
-    if (path && ls_file_exists(path))
-        st = ls_options_load(o, path);
-    ls_free(path);
-    return st;
-}
 
 /* The weights' file of a folder, and the configuration that belongs to it. */
 static enum ls_status find_in_folder(const char *folder, struct ls_options *o, char **file)
@@ -31,7 +11,7 @@ static enum ls_status find_in_folder(const char *folder, struct ls_options *o, c
     struct ls_state state;
     char *checkpoint = NULL, *run = NULL;
     enum ls_status st;
-    if (has(folder, "state.json")) {
+    if (ls_rundir_is_checkpoint(folder)) {
         st = ls_checkpoint_read(folder, &state);
         checkpoint = ls_strdup(folder);
         run = ls_format("%s/../..", folder);
@@ -40,7 +20,7 @@ static enum ls_status find_in_folder(const char *folder, struct ls_options *o, c
         run = ls_strdup(folder);
     }
     if (st == LS_OK)
-        st = checkpoint && run ? load_config(o, run) : LS_FAILED;
+        st = checkpoint && run ? ls_rundir_load_config(run, o) : LS_FAILED;
     if (st == LS_OK) {
         *file = ls_format("%s/model.safetensors", checkpoint);
         st = *file ? LS_OK : LS_FAILED;
@@ -75,10 +55,10 @@ static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *
         return LS_OK;
     if (!ls_options_given(o, "model"))
         LS_TRY(replace(&o->model, ls_strdup(card->model)));
-    if (!ls_options_given(o, "input"))
-        LS_TRY(replace(&o->input, ls_format("%lldx%lldx%lld", (long long)card->channels,
-                                            (long long)card->height, (long long)card->width)));
-    if (!ls_options_given(o, "classes"))
+    if (!o->input)
+        LS_TRY(replace(&o->input, ls_format("%lldx%lldx%lld", (long long)card->channels, (long long)card->height,
+                                            (long long)card->width)));
+    if (o->classes == 0)
         o->classes = card->classes;
     return LS_OK;
 }
@@ -91,8 +71,7 @@ enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls
     if (!name)
         name = o->run ? o->run : o->init;
     if (!name)
-        return ls_fail(LS_USAGE,
-                       "which model? Give a run directory, a checkpoint folder, or --init FILE.safetensors");
+        return ls_fail(LS_USAGE, "which model? Give a run directory, a checkpoint folder, or --init FILE.safetensors");
     LS_TRY_GOTO(failed, find_file(name, o, &t->file));
     LS_TRY_GOTO(failed, ls_safetensors_open(t->file, &file));
     st = ls_card_read(&file, t->file, &t->strings, &t->card);

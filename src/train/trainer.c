@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "train/evaluate.h"
 #include "train/interrupt.h"
@@ -17,9 +18,7 @@ static bool steps_left(const struct ls_trainer *t)
     return t->state.step < (uint64_t)t->total_steps;
 }
 
-/* --- saving
- * ------------------------------------------------------------------------------------------------------------
- */
+/* --- saving ------------------------------------------------------------------------------------------- */
 
 static void name_good_checkpoint(const struct ls_trainer *t)
 {
@@ -31,7 +30,9 @@ static void name_good_checkpoint(const struct ls_trainer *t)
 
 static enum ls_status save(struct ls_trainer *t)
 {
+    double start = ls_now();
     enum ls_status st = ls_checkpoint_save(t->run, &t->engine, &t->card, &t->state, t->o->keep);
+    t->saving += ls_now() - start;
     if (st != LS_OK) {
         name_good_checkpoint(t);
         return st;
@@ -51,17 +52,16 @@ static bool save_due(const struct ls_trainer *t)
     return every > 0 && t->state.step % (uint64_t)every == 0;
 }
 
-/* --- evaluating
- * -------------------------------------------------------------------------------------------------------- */
+/* --- evaluating --------------------------------------------------------------------------------------- */
 
 /* *better: the best so far. */
 static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 {
-    struct ls_report r = {.step = (int64_t)t->state.step,
-                          .epoch = (int64_t)t->state.epoch,
-                          .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
+    struct ls_report r = {
+        .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
     LS_TRY(ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r));
     ls_console_eval(&t->console, &r);
+    t->evaluating += r.seconds;
     t->last_eval = r;
     *better = r.top1 > t->state.best_top1;
     if (*better) {
@@ -71,16 +71,13 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
     return LS_OK;
 }
 
-/* --- stepping
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- stepping ----------------------------------------------------------------------------------------- */
 
 static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
 {
     ls_console_end(&t->console);
     enum ls_status st = ls_fail(
-        LS_DIVERGED,
-        "step %" PRId64 ": the loss is %f: training diverged; try a lower --lr (now %g) or a --warmup",
+        LS_DIVERGED, "step %" PRId64 ": the loss is %f: training diverged; try a lower --lr (now %g) or a --warmup",
         r->step, r->loss, r->lr);
     name_good_checkpoint(t);
     return st;
@@ -101,6 +98,7 @@ static enum ls_status train_step(struct ls_trainer *t)
     s->step++;
     s->position += samples;
     ls_report_add(&s->done, &r);
+    ls_report_add(&t->spent, &r);
     ls_console_step(&t->console, &r);
     if (t->on_step)
         t->on_step(t->context, s->step);
@@ -114,6 +112,11 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     struct ls_state *s = &t->state;
     bool better = false;
     struct ls_report epoch = s->done;
+    epoch.step = (int64_t)s->step;
+    epoch.epoch = (int64_t)s->epoch;
+    epoch.epochs = t->o->steps > 0 ? 0 : t->o->epochs;
+    epoch.step_in_epoch = epoch.steps_per_epoch = t->steps_per_epoch;
+    epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
     ls_console_epoch(&t->console, &epoch);
     if (t->task.test)
         LS_TRY(evaluate(t, &better));
@@ -135,9 +138,7 @@ static enum ls_status advance(struct ls_trainer *t)
     return save_due(t) ? save(t) : LS_OK;
 }
 
-/* --- the end
- * -----------------------------------------------------------------------------------------------------------
- */
+/* --- the end ------------------------------------------------------------------------------------------ */
 
 /* --steps may end within an epoch; a run that is complete may be looked at again. */
 static enum ls_status finish_run(struct ls_trainer *t)
@@ -152,6 +153,17 @@ static enum ls_status finish_run(struct ls_trainer *t)
     return mid_epoch ? save(t) : LS_OK;
 }
 
+/* Where the time went. */
+static void say_time(const struct ls_trainer *t)
+{
+    double total = ls_now() - t->began, share = total > 0 ? 100 / total : 0;
+    ls_trainer_say(t,
+                   "Time: %.1f s; waiting for input %.1f%%, forward and backward %.1f%%, updates %.1f%%, evaluation "
+                   "%.1f%%, checkpoints %.1f%%.",
+                   total, share * t->spent.input_seconds, share * t->spent.compute_seconds,
+                   share * t->spent.update_seconds, share * t->evaluating, share * t->saving);
+}
+
 static void say_end(const struct ls_trainer *t)
 {
     const struct ls_report *r = &t->last_eval;
@@ -161,6 +173,7 @@ static void say_end(const struct ls_trainer *t)
     if (t->task.test && t->state.best_step > 0)
         ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
                        100 * t->state.best_top1, t->state.best_step, t->run);
+    say_time(t);
     ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
     ls_trainer_say(t, "Log: %s/log.txt, metrics: %s/metrics.jsonl", t->run, t->run);
 }
@@ -188,7 +201,10 @@ static enum ls_status run_steps(struct ls_trainer *t)
 enum ls_status ls_trainer_run(struct ls_trainer *t)
 {
     ls_trainer_announce(t);
+    t->began = ls_now();
     ls_console_begin(&t->console, t->o, t->total_steps);
+    t->console.epoch = t->state.done;
+    t->console.epoch_steps = t->state.done.step_in_epoch;
     ls_interrupt_watch();
     enum ls_status st = run_steps(t);
     if (st == LS_INTERRUPTED)

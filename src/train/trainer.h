@@ -18,7 +18,9 @@ struct ls_trainer {
     struct ls_loader *loader; /* owned */
     struct ls_card card;
     struct ls_state state;
-    struct ls_report last_eval; /* samples 0: none in this process */
+    struct ls_report last_eval;       /* samples 0: none in this process */
+    struct ls_report spent;           /* sum over all steps of this process */
+    double began, evaluating, saving; /* when the run began, ls_now; seconds */
     struct ls_console console;
     struct ls_metrics metrics;
     char *run;        /* owned: the run directory */
@@ -41,7 +43,6 @@ void ls_trainer_close(struct ls_trainer *t);
 /* Say what the run is about to do. */
 void ls_trainer_announce(const struct ls_trainer *t);
 /* A line for people; with --quiet for log.txt alone. */
-void ls_trainer_say(const struct ls_trainer *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void ls_trainer_say(const struct ls_trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

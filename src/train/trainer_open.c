@@ -13,14 +13,13 @@ static enum ls_status decide_length(struct ls_trainer *t)
     const struct ls_options *o = t->o;
     int64_t count = ls_dataset_info(t->task.train)->count;
     if (o->epoch_size > count)
-        return ls_fail(LS_USAGE, "--epoch-size %" PRId64 ": the data has only %" PRId64 " samples",
-                       o->epoch_size, count);
+        return ls_fail(LS_USAGE, "--epoch-size %" PRId64 ": the data has only %" PRId64 " samples", o->epoch_size,
+                       count);
     t->epoch_samples = o->epoch_size > 0 ? o->epoch_size : count;
     t->steps_per_epoch = (t->epoch_samples + o->batch - 1) / o->batch;
     t->total_steps = o->steps > 0 ? o->steps : o->epochs * t->steps_per_epoch;
     LS_TRY(ls_schedule_parse(o->schedule, o->warmup, &t->schedule));
-    ls_schedule_scale(&t->schedule, o->lr, o->lr_per_256, o->batch, o->replicas, t->steps_per_epoch,
-                      t->total_steps);
+    ls_schedule_scale(&t->schedule, o->lr, o->lr_per_256, o->batch, o->replicas, t->steps_per_epoch, t->total_steps);
     return LS_OK;
 }
 
@@ -40,20 +39,7 @@ static void describe_model(struct ls_trainer *t)
     memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
 }
 
-static enum ls_status start_state(struct ls_trainer *t)
-{
-    t->state = (struct ls_state){.seed = t->o->seed,
-                                 .batch = t->o->batch,
-                                 .replicas = t->o->replicas,
-                                 .accumulate = t->o->accumulate,
-                                 .threads = t->engine.threads,
-                                 .best_top1 = -1};
-    return ls_rundir_digest(t->o, &t->state.config);
-}
-
-/* --- going on
- * ----------------------------------------------------------------------------------------------------------
- */
+/* --- going on ----------------------------------------------------------------------------------------- */
 
 static enum ls_status check_same(const char *option, int64_t given, int64_t recorded)
 {
@@ -66,39 +52,58 @@ static enum ls_status check_same(const char *option, int64_t given, int64_t reco
                    option, given, recorded);
 }
 
-static enum ls_status check_resumed(const struct ls_trainer *t, const struct ls_state *s)
+/* What defines the run must be as it was. */
+static enum ls_status check_resumed(const struct ls_trainer *t)
 {
+    const struct ls_state *s = &t->state;
     LS_TRY(check_same("batch", t->o->batch, s->batch));
     LS_TRY(check_same("replicas", t->o->replicas, s->replicas));
     LS_TRY(check_same("accumulate", t->o->accumulate, s->accumulate));
     LS_TRY(check_same("seed", (int64_t)t->o->seed, (int64_t)s->seed));
     if (s->position > t->epoch_samples)
-        return ls_fail(LS_USAGE,
-                       "%s: %" PRId64 " samples into an epoch that now has %" PRId64 "; is it the same data?",
+        return ls_fail(LS_USAGE, "%s: %" PRId64 " samples into an epoch that now has %" PRId64 "; is it the same data?",
                        t->checkpoint, s->position, t->epoch_samples);
-    if (s->config != t->state.config)
-        ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
-                t->checkpoint);
-    else if (s->threads != t->engine.threads)
-        ls_warn("%d threads where the run had %" PRId64 ": results agree only up to rounding",
-                t->engine.threads, s->threads);
     return LS_OK;
 }
 
-static enum ls_status load_resumed(struct ls_trainer *t)
+/* Everything that can be refused before kernels are measured: a run to go on with, or room for a new one. */
+static enum ls_status find_run(struct ls_trainer *t)
 {
-    struct ls_state state;
+    LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
+    t->resumed = t->run != NULL;
+    if (!t->resumed)
+        return ls_rundir_check(t->o);
     if (t->checkpoint)
-        LS_TRY(ls_checkpoint_read(t->checkpoint, &state));
+        LS_TRY(ls_checkpoint_read(t->checkpoint, &t->state));
     else
-        LS_TRY(ls_checkpoint_find(t->run, &t->checkpoint, &state));
-    LS_TRY(check_resumed(t, &state));
-    LS_TRY(ls_checkpoint_load(t->checkpoint, &t->engine));
-    state.config = t->state.config;
-    state.threads = t->state.threads;
-    t->state = state;
-    t->resumed = true;
-    return LS_OK;
+        LS_TRY(ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
+    return check_resumed(t);
+}
+
+/* What else changed is the user's right, but not silently. */
+static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
+{
+    if (t->state.config != config)
+        ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
+                t->checkpoint);
+    else if (t->state.threads != t->engine.threads)
+        ls_warn("%d threads where the run had %" PRId64 ": results agree only up to rounding", t->engine.threads,
+                t->state.threads);
+    t->state.config = config;
+    t->state.threads = t->engine.threads;
+    return ls_checkpoint_load(t->checkpoint, &t->engine);
+}
+
+static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
+{
+    t->state = (struct ls_state){.seed = t->o->seed,
+                                 .batch = t->o->batch,
+                                 .replicas = t->o->replicas,
+                                 .accumulate = t->o->accumulate,
+                                 .threads = t->engine.threads,
+                                 .config = config,
+                                 .best_top1 = -1};
+    return t->o->init ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
 static enum ls_status open_files(struct ls_trainer *t)
@@ -118,12 +123,10 @@ static enum ls_status open_files(struct ls_trainer *t)
 
 static enum ls_status open_run(struct ls_trainer *t)
 {
-    LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
-    if (t->run)
-        LS_TRY(load_resumed(t));
-    else if (t->o->init)
-        LS_TRY(ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init));
-    if (!t->run)
+    uint64_t config;
+    LS_TRY(ls_rundir_digest(t->o, &config));
+    LS_TRY(t->resumed ? resume_state(t, config) : start_state(t, config));
+    if (!t->resumed)
         LS_TRY(ls_rundir_make(t->o, &t->run));
     return open_files(t);
 }
@@ -164,11 +167,11 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o)
     LS_TRY_GOTO(failed, ls_task_open(&t->task, o, true, o->evaluate, NULL));
     LS_TRY_GOTO(failed, ls_engine_pass_batch(o, &t->task.size.batch));
     LS_TRY_GOTO(failed, decide_length(t));
+    LS_TRY_GOTO(failed, find_run(t));
     describe_model(t);
     LS_TRY_GOTO(failed, ls_engine_open(&t->engine, o, &t->task.size,
                                        LS_ENGINE_TRAIN | (o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u)));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o->seed));
-    LS_TRY_GOTO(failed, start_state(t));
     LS_TRY_GOTO(failed, open_run(t));
     LS_TRY_GOTO(failed, open_loader(t));
     return LS_OK;

@@ -20,8 +20,7 @@ static bool ends_with(const char *text, const char *tail)
     return length >= end && strcmp(text + length - end, tail) == 0;
 }
 
-/* --- saving
- * ------------------------------------------------------------------------------------------------------ */
+/* --- saving ------------------------------------------------------------------------------------------- */
 
 struct saving {
     const struct ls_engine *e;
@@ -42,8 +41,7 @@ static enum ls_status fill(void *context, int i, void *values)
     int64_t count = ls_shape_count(&t->shape);
     for (int64_t k = 0; k < count; k++)
         if (!isfinite(v[k]))
-            return ls_fail(LS_DIVERGED, "%s holds a value that is not finite; this state is not saved",
-                           t->name);
+            return ls_fail(LS_DIVERGED, "%s holds a value that is not finite; this state is not saved", t->name);
     return LS_OK;
 }
 
@@ -78,8 +76,7 @@ static enum ls_status list_tensors(struct saving *s, enum ls_weights which)
 }
 
 enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which, const char *path,
-                               const struct ls_st_pair *metadata, int n_metadata, uint64_t steps,
-                               uint64_t *checksum)
+                               const struct ls_st_pair *metadata, int n_metadata, uint64_t steps, uint64_t *checksum)
 {
     struct saving s = {.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
     enum ls_status st = list_tensors(&s, which);
@@ -91,8 +88,7 @@ enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which,
     return st;
 }
 
-/* --- loading
- * ----------------------------------------------------------------------------------------------------- */
+/* --- loading ------------------------------------------------------------------------------------------ */
 
 static bool same_shape(const struct ls_shape *shape, const struct ls_st_tensor *t)
 {
@@ -112,14 +108,12 @@ static const char *file_shape(const struct ls_st_tensor *t, char text[64])
     return ls_shape_text(&shape, text);
 }
 
-static enum ls_status check_tensor(const char *path, const struct ls_safetensors *file,
-                                   const struct ls_tensor *t)
+static enum ls_status check_tensor(const char *path, const struct ls_safetensors *file, const struct ls_tensor *t)
 {
     char have[64], want[64];
     const struct ls_st_tensor *found = ls_safetensors_find(file, t->name);
     if (!found)
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: no tensor %s, which the model needs; is it a file of another model?", path,
+        return ls_fail(LS_BAD_INPUT, "%s: no tensor %s, which the model needs; is it a file of another model?", path,
                        t->name);
     if (!same_shape(&t->shape, found))
         return ls_fail(LS_BAD_INPUT,
@@ -130,8 +124,8 @@ static enum ls_status check_tensor(const char *path, const struct ls_safetensors
 }
 
 /* Every tensor of the graph is in the file, and every tensor of the file in the graph. */
-static enum ls_status check_file(const char *path, const struct ls_safetensors *file,
-                                 const struct ls_graph *g, enum ls_weights which)
+static enum ls_status check_file(const char *path, const struct ls_safetensors *file, const struct ls_graph *g,
+                                 enum ls_weights which)
 {
     for (int t = 0; t < g->n_tensors; t++)
         if (belongs(g, t, which))
@@ -140,14 +134,14 @@ static enum ls_status check_file(const char *path, const struct ls_safetensors *
         const char *name = file->tensors[i].name;
         int t = ls_graph_find(g, name);
         if ((t == LS_NONE || !belongs(g, t, which)) && !ends_with(name, tracked))
-            return ls_fail(LS_BAD_INPUT, "%s: tensor %s is not in the model; is it a file of another model?",
-                           path, name);
+            return ls_fail(LS_BAD_INPUT, "%s: tensor %s is not in the model; is it a file of another model?", path,
+                           name);
     }
     return LS_OK;
 }
 
-static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file,
-                                  enum ls_weights which, const char *path)
+static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
+                                  const char *path)
 {
     const struct ls_net *net = ls_engine_net(e);
     const struct ls_graph *g = &net->graph;

@@ -4,7 +4,7 @@
 it "prints median, mean, deviation and coefficient of variation"
 lockstep bench --model lenet --data synthetic:1x28x28:10 --batch 16 --steps 5 --warmup-steps 1 --repeat 2
 expect_code 0
-for word in median mean 'standard deviation|std|deviation' 'variation|CV' 'samples/s'; do
+for word in median mean sd CV samples/s; do
     expect_out "$word"
 done
 

@@ -13,12 +13,12 @@ it "plans without training anything"
 expect_no_file runs
 
 it "plans every activation its own room with --no-reuse"
-lockstep plan --model vgg11-cifar --data synthetic:3x32x32:10 --batch 8 --no-reuse
+lockstep plan --model resnet18 --input 3x32x32 --batch 4 --no-reuse
 expect_code 0
 
 it "gives the same bits with and without reuse of memory"
 for reuse in reuse no-reuse; do
-    lockstep train --model vgg11-cifar --data synthetic:3x32x32:10:64 --batch 16 --steps 3 --"$reuse" --run "$reuse"
+    lockstep train --model vgg11-cifar --data synthetic:3x32x32:10:32 --batch 8 --steps 3 --"$reuse" --run "$reuse"
     expect_code 0
 done
 expect_same reuse/checkpoints/step-00000003/model.safetensors no-reuse/checkpoints/step-00000003/model.safetensors

@@ -67,7 +67,7 @@ signal() {
         tenths=$((tenths + 1))
     done
     kill -"$1" $child
-    wait $child
+    { wait $child; } 2>/dev/null
     code=$?
 }
 

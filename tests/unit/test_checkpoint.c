@@ -35,8 +35,7 @@ static enum ls_status save(const char *run, uint64_t step, uint64_t best, int64_
     s.step = step;
     s.position = 48;
     s.epoch = 7;
-    s.done =
-        (struct ls_report){.step_in_epoch = 2, .samples = 48, .loss = 0.1, .top1 = 1.0 / 3, .seconds = 1e-9};
+    s.done = (struct ls_report){.step_in_epoch = 2, .samples = 48, .loss = 0.1, .top1 = 1.0 / 3, .seconds = 1e-9};
     s.best_step = best;
     s.best_top1 = best ? 0.9 : -1;
     return ls_checkpoint_save(tiny_path(run), &trainer.engine, &trainer.card, &s, keep);
@@ -96,8 +95,7 @@ static void test_names(void **state)
                                         "fc.weight",        "fc.bias"};
     struct ls_safetensors file;
     assert_int_equal(save("names", 99, 0, 3), LS_OK);
-    assert_int_equal(
-        ls_safetensors_open(tiny_path("names/checkpoints/step-00000099/model.safetensors"), &file), LS_OK);
+    assert_int_equal(ls_safetensors_open(tiny_path("names/checkpoints/step-00000099/model.safetensors"), &file), LS_OK);
     assert_int_equal(file.n_tensors, 8);
     for (int i = 0; i < 8; i++)
         assert_non_null(ls_safetensors_find(&file, names[i]));
@@ -106,8 +104,7 @@ static void test_names(void **state)
     assert_int_equal(tracked, 99);
     assert_string_equal(ls_safetensors_metadata(&file, "lockstep.input"), "1x8x8");
     ls_safetensors_release(&file);
-    assert_int_equal(
-        ls_safetensors_open(tiny_path("names/checkpoints/step-00000099/state.safetensors"), &file), LS_OK);
+    assert_int_equal(ls_safetensors_open(tiny_path("names/checkpoints/step-00000099/state.safetensors"), &file), LS_OK);
     assert_int_equal(file.n_tensors, 5);
     assert_non_null(ls_safetensors_find(&file, "conv1.weight.momentum"));
     ls_safetensors_release(&file);
@@ -118,10 +115,8 @@ static void test_keeps_newest_and_best(void **state)
     (void)state;
     for (uint64_t step = 10; step <= 60; step += 10)
         assert_int_equal(save("keep", step, step >= 20 ? 20 : 0, 2), LS_OK);
-    assert_true(exists("keep", "step-00000060") && exists("keep", "step-00000050") &&
-                exists("keep", "step-00000020"));
-    assert_false(exists("keep", "step-00000010") || exists("keep", "step-00000030") ||
-                 exists("keep", "step-00000040"));
+    assert_true(exists("keep", "step-00000060") && exists("keep", "step-00000050") && exists("keep", "step-00000020"));
+    assert_false(exists("keep", "step-00000010") || exists("keep", "step-00000030") || exists("keep", "step-00000040"));
     assert_true(exists("keep", "best/state.json"));
 }
 
@@ -177,8 +172,7 @@ static void test_leftovers(void **state)
     struct ls_state s;
     assert_int_equal(save("left", 10, 0, 3), LS_OK);
     assert_int_equal(ls_dir_make(tiny_path("left/checkpoints/step-00000020.tmp")), LS_OK);
-    assert_int_equal(ls_file_write(tiny_path("left/checkpoints/step-00000020.tmp/model.safetensors"), "x", 1),
-                     LS_OK);
+    assert_int_equal(ls_file_write(tiny_path("left/checkpoints/step-00000020.tmp/model.safetensors"), "x", 1), LS_OK);
     assert_string_equal(newest("left", &s), "step-00000010");
     assert_int_equal(save("left", 30, 0, 3), LS_OK);
     assert_false(exists("left", "step-00000020.tmp"));
@@ -274,8 +268,8 @@ static void test_foreign_weights(void **state)
     assert_int_equal(ls_weights_load(&trainer.engine, LS_WEIGHTS_MODEL, path), LS_BAD_INPUT);
 
     assert_int_equal(save("foreign", 1, 0, 1), LS_OK);
-    assert_int_equal(
-        ls_safetensors_open(tiny_path("foreign/checkpoints/step-00000001/model.safetensors"), &file), LS_OK);
+    assert_int_equal(ls_safetensors_open(tiny_path("foreign/checkpoints/step-00000001/model.safetensors"), &file),
+                     LS_OK);
     struct ls_st_tensor tensors[9];
     memcpy(tensors, file.tensors, 8 * sizeof *tensors);
     tensors[8] = small[0];
@@ -285,8 +279,8 @@ static void test_foreign_weights(void **state)
     assert_non_null(strstr(ls_log_last(), "extra"));
     for (int i = 0; i < 8; i++)
         if (strcmp(tensors[i].name, "fc.bias") == 0)
-            tensors[i] = (struct ls_st_tensor){
-                .name = "fc.bias", .type = LS_ST_F32, .rank = 1, .dim = five, .data = values};
+            tensors[i] =
+                (struct ls_st_tensor){.name = "fc.bias", .type = LS_ST_F32, .rank = 1, .dim = five, .data = values};
     assert_int_equal(ls_safetensors_write(path, NULL, 0, tensors, 8, NULL, NULL, NULL), LS_OK);
     assert_int_equal(ls_weights_load(&trainer.engine, LS_WEIGHTS_MODEL, path), LS_BAD_INPUT);
     assert_non_null(strstr(ls_log_last(), "fc.bias is 5, but the model has 4"));

@@ -75,7 +75,7 @@ struct fuse_case {
 static const struct fuse_case fuse_cases[] = {
     {"conv bn relu maxpool", bn_pool, "conv bn+relu+pool conv bn+relu6+pool dense softmax_xent"},
     {"residual blocks", residual,
-     "conv bn+relu conv bn+relu conv bn+residual+relu conv bn+relu conv conv bn bn+residual+relu "
+     "conv bn+relu conv bn+relu conv bn+residual+relu conv bn+relu conv avgpool conv bn bn+residual+relu "
      "adaptive_avgpool dense softmax_xent"},
     {"conv relu maxpool, dropout", plain,
      "conv maxpool+relu conv+relu dropout dense+relu dropout dense softmax_xent"},

@@ -37,8 +37,7 @@ static int remove_folder(void **state)
     return ls_dir_remove(folder) != LS_OK;
 }
 
-/* --- checksum
- * -------------------------------------------------------------------------------------------------------- */
+/* --- checksum ----------------------------------------------------------------------------------------- */
 
 /* Values of the reference implementation of XXH64, seed 0. */
 static void test_checksum(void **state)
@@ -66,8 +65,7 @@ static void test_checksum_in_pieces(void **state)
     }
 }
 
-/* --- round trip
- * ------------------------------------------------------------------------------------------------------ */
+/* --- round trip --------------------------------------------------------------------------------------- */
 
 static const float weights[6] = {1, -2, 3.5f, 0, 1e-30f, 6};
 static const int64_t tracked = 1234567890123;
@@ -92,8 +90,8 @@ static uint64_t write_example(void)
     };
     const struct ls_st_pair metadata[] = {{"format", "pt"}, {"text", "two\nlines"}};
     uint64_t sum;
-    assert_int_equal(
-        ls_safetensors_write(path, metadata, 2, tensors, 4, fill, (void *)(uintptr_t)weights, &sum), LS_OK);
+    assert_int_equal(ls_safetensors_write(path, metadata, 2, tensors, 4, fill, (void *)(uintptr_t)weights, &sum),
+                     LS_OK);
     return sum;
 }
 
@@ -152,8 +150,7 @@ static void test_conversions(void **state)
     ls_safetensors_release(&s);
 }
 
-/* --- malformed files
- * --------------------------------------------------------------------------------------------------- */
+/* --- malformed files ---------------------------------------------------------------------------------- */
 
 static enum ls_status parse(const char *header, size_t data_bytes)
 {
@@ -180,10 +177,8 @@ static void test_accepted(void **state)
     assert_int_equal(parse("{}      ", 0), LS_OK);
     assert_int_equal(parse("{\"__metadata__\":{}}", 0), LS_OK);
     assert_int_equal(parse("{" T("a", "F32", "[]", "0", "4") "}", 4), LS_OK);
-    assert_int_equal(parse("{" T("a", "F32", "[0]", "0", "0") "," T("b", "U8", "[2]", "0", "2") "}", 2),
-                     LS_OK);
-    assert_int_equal(parse("{" T("b", "U8", "[2]", "4", "6") "," T("a", "F32", "[1]", "0", "4") "}", 6),
-                     LS_OK);
+    assert_int_equal(parse("{" T("a", "F32", "[0]", "0", "0") "," T("b", "U8", "[2]", "0", "2") "}", 2), LS_OK);
+    assert_int_equal(parse("{" T("b", "U8", "[2]", "4", "6") "," T("a", "F32", "[1]", "0", "4") "}", 6), LS_OK);
 }
 
 static void test_refused(void **state)
@@ -225,8 +220,7 @@ static void test_refused(void **state)
         if (parse(cases[i].header, cases[i].data) != LS_BAD_INPUT)
             fail_msg("accepted: %s", cases[i].header);
         if (!strstr(ls_log_last(), cases[i].said) || strncmp(ls_log_last(), "file: ", 6) != 0)
-            fail_msg("%s: said \"%s\", expected \"file: ... %s\"", cases[i].header, ls_log_last(),
-                     cases[i].said);
+            fail_msg("%s: said \"%s\", expected \"file: ... %s\"", cases[i].header, ls_log_last(), cases[i].said);
     }
 }
 
@@ -310,16 +304,14 @@ static void test_full_disk(void **state)
     assert_non_null(strstr(ls_log_last(), "/nonexistent/x"));
 }
 
-/* --- the safetensors package
- * ---------------------------------------------------------------------------------------------- */
+/* --- the safetensors package -------------------------------------------------------------------------- */
 
 static const char *python(void)
 {
     static const char *const candidates[] = {"/opt/venv/bin/python", "python3"};
     for (int i = 0; i < 2; i++) {
         char command[128];
-        snprintf(command, sizeof command, "%s -c 'import numpy, safetensors.numpy' 2>/dev/null",
-                 candidates[i]);
+        snprintf(command, sizeof command, "%s -c 'import numpy, safetensors.numpy' 2>/dev/null", candidates[i]);
         if (system(command) == 0)
             return candidates[i];
     }

@@ -59,8 +59,7 @@ static void test_every(void **state)
 static void test_multistep(void **state)
 {
     (void)state;
-    struct ls_schedule s = made("multistep:30,60,80", "none", 90),
-                       other = made("multistep:1:0.25", "none", 90);
+    struct ls_schedule s = made("multistep:30,60,80", "none", 90), other = made("multistep:1:0.25", "none", 90);
     near(at_epoch(&s, 29), 1.6);
     near(at_epoch(&s, 30), 0.16);
     near(at_epoch(&s, 60), 0.016);

@@ -308,13 +308,13 @@ static dnnl_status_t make_desc(const struct dnn_spec *s, struct asked *a, enum d
 
 struct walk {
     dnnl_primitive_desc_iterator_t it;
+    union op_desc op; /* the iterator keeps a pointer to it */
 };
 static bool walk_begin(struct walk *w, const struct dnn *d, const struct dnn_spec *s, struct asked *a,
                        dnnl_primitive_attr_t attr, dnnl_primitive_desc_t hint)
 {
-    union op_desc op;
-    return make_desc(s, a, s->pass, &op) == dnnl_success &&
-           dnnl_primitive_desc_iterator_create(&w->it, &op, attr, d->engine, hint) == dnnl_success;
+    return make_desc(s, a, s->pass, &w->op) == dnnl_success &&
+           dnnl_primitive_desc_iterator_create(&w->it, &w->op, attr, d->engine, hint) == dnnl_success;
 }
 static dnnl_primitive_desc_t walk_take(struct walk *w)
 {
@@ -421,6 +421,15 @@ int dnn_list(const struct dnn *d, const struct dnn_spec *spec, struct dnn_pd *li
     dnnl_primitive_attr_destroy(attr);
     asked_release(&a);
     return count;
+}
+
+bool dnn_can_reorder(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to)
+{
+    dnnl_primitive_desc_t pd;
+    if (dnnl_reorder_primitive_desc_create(&pd, MD(from), d->engine, MD(to), d->engine, NULL) != dnnl_success)
+        return false;
+    dnnl_primitive_desc_destroy(pd);
+    return true;
 }
 
 enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to, struct dnn_pd *pd)

@@ -59,6 +59,8 @@ struct dnn_pd {
  * out unless nothing else exists. */
 int dnn_list(const struct dnn *d, const struct dnn_spec *spec, struct dnn_pd *list, int room);
 enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to, struct dnn_pd *pd);
+/* Is there one? The library lacks some. */
+bool dnn_can_reorder(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to);
 void dnn_pd_release(struct dnn_pd *pd);
 /* Layout of an argument (the DNNL_ARG_* number); unset when the primitive has none. */
 enum ls_status dnn_pd_md(const struct dnn_pd *pd, int arg, struct dnn_md *md);

@@ -128,6 +128,8 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         return place_as(p, wei, (const struct dnn_md *)entry->layout);
     struct dnn_spec s = *spec;
     struct dnn_md src = {0}, dst = {0}, chosen = {0};
+    if (s.pass == DNN_INFERENCE)
+        s.pass = DNN_FORWARD; /* inference may like packed weights that nothing else can read */
     struct choice c = {0};
     enum ls_status st = LS_OK;
     if (s.dtype == LS_BF16) {
@@ -140,7 +142,7 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         s.src_md = &src;
         s.dst_md = &dst;
     }
-    if (st == LS_OK && s.kind == DNN_DENSE && s.pass == DNN_FORWARD && s.dtype == spec->dtype) {
+    if (st == LS_OK && s.kind == DNN_DENSE && spec->pass == DNN_FORWARD && s.dtype == spec->dtype) {
         st = best_dense_layout(p, n->name, &s, &chosen);
     } else if (st == LS_OK) {
         st = tune_pick(p, n->name, &s, NULL, &c);
@@ -254,6 +256,44 @@ static int parameter_of(const struct ls_program *p, int grad)
     return LS_NONE;
 }
 
+/* Our own kernel for depthwise weights takes over where oneDNN has only reference code: it reads blocked maps and
+ * writes the layout that depthwise weights have there anyway. */
+static bool own_depthwise(const struct ls_program *p, const struct ls_node *n, const struct operands *o,
+                          const struct choice *c)
+{
+    char layout[48];
+    dnn_md_text(&p->places[o->wei].md, layout, sizeof layout);
+    return strstr(c->pd.name, "ref") && n->attr.groups == tensor_shape(p, o->src)->dim[1] &&
+           n->attr.groups == tensor_shape(p, o->dst)->dim[1] && p->places[o->src].blocked &&
+           strcmp(layout, p->k.block == 16 ? "Abcde16a" : "Abcde8a") == 0;
+}
+
+static enum ls_status run_bwd_weights(struct ls_program *p, int node, const struct ls_run *run)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_attr *a = &n->attr;
+    if (p->steps[node].prim.p)
+        return dnn_prim_run(&p->dnn, &p->steps[node].prim);
+    struct operands o = operands_of(n, DNN_BWD_WEIGHTS);
+    const struct ls_shape *wei = tensor_shape(p, o.wei);
+    struct ls_depthwise d = {.in = tensor_map(p, o.src, run),
+                             .out = tensor_map(p, o.dst, run),
+                             .kernel_h = wei->dim[2],
+                             .kernel_w = wei->dim[3],
+                             .stride_h = a->stride_h,
+                             .stride_w = a->stride_w,
+                             .pad_t = a->pad_t,
+                             .pad_l = a->pad_l,
+                             .dilation_h = a->dilation_h,
+                             .dilation_w = a->dilation_w,
+                             .x = tensor_data(p, o.src),
+                             .dy = tensor_data(p, o.dst),
+                             .dw = (float *)tensor_data(p, o.wei),
+                             .db = (float *)tensor_data(p, o.bias)};
+    p->k.depthwise_bwd_weights(&d);
+    return LS_OK;
+}
+
 static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
 {
     struct ls_node n = p->g->nodes[node];
@@ -268,6 +308,11 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
         LS_TRY(place_default(p, o.bias));
     spec_of(p, &n, &o, DNN_BWD_WEIGHTS, &spec);
     LS_TRY(tune_pick(p, n.name, &spec, &p->places[o.wei].md, &c));
+    if (own_depthwise(p, &n, &o, &c)) {
+        snprintf(p->steps[node].note, sizeof p->steps[node].note, "depthwise:%s", p->k.isa);
+        choice_release(&c);
+        return LS_OK;
+    }
     enum ls_status st = make_primitive(p, node, &c);
     if (st == LS_OK && !dnn_md_equal(&c.wei, &p->places[o.wei].md))
         st = insert_reorder_after(p, node, 0, &c.wei);
@@ -329,10 +374,10 @@ static void bind_reorder(struct ls_program *p, int node)
 const struct kernel ls_onednn_linear[] = {
     {&ls_op_conv, prepare_forward, bind_linear, run_linear},
     {&ls_op_conv_bwd_data, prepare_bwd_data, bind_linear, run_linear},
-    {&ls_op_conv_bwd_weights, prepare_bwd_weights, bind_linear, run_linear},
+    {&ls_op_conv_bwd_weights, prepare_bwd_weights, bind_linear, run_bwd_weights},
     {&ls_op_dense, prepare_forward, bind_linear, run_linear},
     {&ls_op_dense_bwd_data, prepare_bwd_data, bind_linear, run_linear},
-    {&ls_op_dense_bwd_weights, prepare_bwd_weights, bind_linear, run_linear},
+    {&ls_op_dense_bwd_weights, prepare_bwd_weights, bind_linear, run_bwd_weights},
     {&ls_op_reorder, prepare_reorder, bind_reorder, run_linear},
     {NULL, NULL, NULL, NULL},
 };

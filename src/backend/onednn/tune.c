@@ -1,7 +1,8 @@
 /* Choosing among oneDNN's implementations by measuring them: direct and Winograd convolutions differ by a factor of
  * two either way, depending on the shape and the processor. Choices are kept in a text file, one line each,
  *     machine | question | implementation | milliseconds
- * so that the next start asks nothing and a run can be repeated with the same kernels. */
+ * in two places: the user's cache, so that the next start asks nothing, and the run's record, so that a run that is
+ * resumed goes on with the very kernels (and so the very bits) it began with, whatever became of the cache. */
 #include "backend/onednn/program.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -18,6 +19,7 @@ enum { MAX_CANDIDATES = 10, MAX_LINE = 512 };
 struct answer {
     char question[320], name[64];
     double ms;
+    bool recorded; /* this run computes with it */
 };
 
 struct tuner {
@@ -46,7 +48,7 @@ static void machine_name(const struct ls_program *p, char *text, size_t room)
     snprintf(text, room, "%s, oneDNN %s, %s, %d threads", model, dnn_version(version), p->k.isa, p->options.threads);
 }
 
-static enum ls_status remember(struct tuner *t, const char *question, const char *name, double ms)
+static enum ls_status remember(struct tuner *t, const char *question, const char *name, double ms, bool recorded)
 {
     if (t->n_answers == t->answer_room) {
         int room = t->answer_room ? t->answer_room * 2 : 128;
@@ -60,11 +62,12 @@ static enum ls_status remember(struct tuner *t, const char *question, const char
     snprintf(a->question, sizeof a->question, "%s", question);
     snprintf(a->name, sizeof a->name, "%s", name);
     a->ms = ms;
+    a->recorded = recorded;
     return LS_OK;
 }
 
 /* Lines of other machines and lines that make no sense are passed over: the file is a cache, not an input. */
-static enum ls_status load(struct tuner *t, const char *path)
+static enum ls_status load(struct tuner *t, const char *path, bool record)
 {
     char *text = NULL;
     size_t size;
@@ -80,7 +83,7 @@ static enum ls_status load(struct tuner *t, const char *path)
         if (!ms)
             continue;
         *question++ = *name++ = *ms++ = 0;
-        if (strcmp(line, t->machine) == 0 && remember(t, question, name, strtod(ms, NULL)) != LS_OK)
+        if (strcmp(line, t->machine) == 0 && remember(t, question, name, strtod(ms, NULL), record) != LS_OK)
             break;
     }
     ls_free(text);
@@ -88,7 +91,7 @@ static enum ls_status load(struct tuner *t, const char *path)
 }
 
 /* The file as it is now, with this machine's lines replaced by what is known: written whole or not at all. */
-static enum ls_status save(const struct tuner *t, const char *path)
+static enum ls_status save(const struct tuner *t, const char *path, bool record)
 {
     char *old = NULL, line[MAX_LINE];
     size_t size = 0, mine = strlen(t->machine);
@@ -113,6 +116,8 @@ static enum ls_status save(const struct tuner *t, const char *path)
         at += length;
     }
     for (int i = 0; i < t->n_answers && st == LS_OK; i++) {
+        if (record && !t->answers[i].recorded)
+            continue;
         int n = snprintf(line, sizeof line, "%s|%s|%s|%.4f\n", t->machine, t->answers[i].question, t->answers[i].name,
                          t->answers[i].ms);
         st = ls_file_writer_put(&w, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
@@ -132,20 +137,22 @@ enum ls_status tune_open(struct ls_program *p)
     if (!p->tuner)
         return LS_FAILED;
     machine_name(p, p->tuner->machine, sizeof p->tuner->machine);
-    return load(p->tuner, p->options.cache);
+    LS_TRY(load(p->tuner, p->options.cache, false));
+    return load(p->tuner, p->options.record, true); /* later answers are found first */
 }
 
 enum ls_status tune_close(struct ls_program *p)
 {
     struct tuner *t = p->tuner;
     /* A cache that cannot be written costs time at the next start, nothing else. */
-    if (t->learned && p->options.cache && save(t, p->options.cache) != LS_OK)
+    if (t->learned && p->options.cache && save(t, p->options.cache, false) != LS_OK)
         ls_warn("the measured kernel choices could not be kept in %s", p->options.cache);
+    enum ls_status st = p->options.record ? save(t, p->options.record, true) : LS_OK;
     ls_region_unmap(t->region, t->region_bytes);
     ls_free(t->answers);
     ls_free(t);
     p->tuner = NULL;
-    return LS_OK;
+    return st;
 }
 
 void choice_release(struct choice *c)
@@ -167,13 +174,24 @@ static bool may_winograd(const struct dnn_spec *s)
            s->stride[1] == 1 && s->dilation[0] == 0 && s->dilation[1] == 0 && s->dtype == LS_F32;
 }
 
-static int add_candidates(struct ls_program *p, const struct dnn_spec *spec, struct choice *list, int count)
+/* Can the weights get from how they are stored to what the candidate reads (or back, for their gradient)? */
+static bool reachable(const struct ls_program *p, const struct dnn_spec *s, const struct dnn_md *fixed,
+                      const struct dnn_md *wei)
+{
+    if (!fixed || dnn_md_equal(fixed, wei))
+        return true;
+    return s->pass == DNN_BWD_WEIGHTS ? dnn_can_reorder(&p->dnn, wei, fixed) : dnn_can_reorder(&p->dnn, fixed, wei);
+}
+
+static int add_candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed,
+                          struct choice *list, int count)
 {
     struct dnn_pd pds[4];
     int found = dnn_list(&p->dnn, spec, pds, 4);
     for (int i = 0; i < found; i++) {
         struct choice c = {.pd = pds[i]};
-        bool fits = count < MAX_CANDIDATES && dnn_pd_md(&c.pd, weights_arg(spec), &c.wei) == LS_OK;
+        bool fits = count < MAX_CANDIDATES && dnn_pd_md(&c.pd, weights_arg(spec), &c.wei) == LS_OK &&
+                    reachable(p, spec, fixed, &c.wei);
         for (int k = 0; k < count && fits; k++)
             fits = strcmp(list[k].pd.name, c.pd.name) != 0 || !dnn_md_equal(&list[k].wei, &c.wei);
         if (fits)
@@ -210,10 +228,10 @@ static int candidates(struct ls_program *p, const struct dnn_spec *spec, const s
     for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {
         s.wei_md = free_layout ? NULL : fixed;
         s.winograd = false;
-        count = add_candidates(p, &s, list, count);
+        count = add_candidates(p, &s, fixed, list, count);
         if (may_winograd(spec)) {
             s.winograd = true;
-            count = add_candidates(p, &s, list, count);
+            count = add_candidates(p, &s, fixed, list, count);
         }
     }
     return drop_references(list, count);
@@ -343,6 +361,7 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
             if (strcmp(t->answers[a].name, name) == 0) {
                 best = i;
                 list[i].ms = t->answers[a].ms;
+                t->answers[a].recorded = true;
             }
         }
     if (best < 0 && count > 1 && p->options.tune) {
@@ -354,7 +373,7 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
         }
         if (st == LS_OK) {
             choice_name(&list[best], fixed, name);
-            st = remember(t, question, name, list[best].ms);
+            st = remember(t, question, name, list[best].ms, true);
             t->learned = true;
         }
     }

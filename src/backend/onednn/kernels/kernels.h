@@ -65,6 +65,14 @@ static inline size_t ls_bn_scratch(int64_t blocks)
     return (size_t)blocks * LS_BN_PARTS * 2 * 16 * sizeof(double);
 }
 
+/* A depthwise convolution; weights are [channel block][tap][B]. */
+struct ls_depthwise {
+    struct ls_map in, out;
+    int64_t kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l, dilation_h, dilation_w;
+    const void *x, *dy;
+    float *dw, *db; /* db may be NULL */
+};
+
 struct ls_sgd {
     float *w, *m; /* m NULL: no momentum */
     const float *g;
@@ -112,6 +120,7 @@ struct ls_kernels {
     /* (N, C, H, W) blocked <-> (N, C*H*W) rows. */
     void (*flatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
+    void (*depthwise_bwd_weights)(const struct ls_depthwise *);
     void (*softmax)(const struct ls_loss *);
     void (*softmax_bwd)(const struct ls_loss *);
     void (*l2)(const struct ls_loss *);

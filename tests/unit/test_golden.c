@@ -1,0 +1,392 @@
+/* One member of each model family against PyTorch: names, logits, loss, gradients, running statistics, evaluation, and
+ * ten steps of SGD. The expected values are double precision (tests/golden/make.py), so every difference is an error
+ * of this program. */
+#include "backend/backend.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "graph/ops.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "train/safetensors.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define FOLDER "tests/golden/"
+#define TOLERANCE 1e-4
+#define LOSS_TOLERANCE 1e-3
+
+/* As in make.py. */
+enum { SEED = 20, BATCH = 8, CLASSES = 10, STEPS = 10, SAMPLES = 256, IMAGE_STREAM = 1000000, MOST_PARAMS = 256 };
+
+struct session {
+    const struct ls_backend *backend;
+    struct ls_safetensors golden;
+    struct ls_graph train, eval;
+    struct ls_program *train_program, *eval_program;
+    struct ls_store *store;
+    void *arena;
+    size_t arena_bytes;
+    int end; /* nodes 0 .. end-1 of train are the pass, the rest updates */
+    int params[MOST_PARAMS], n_params;
+    float *images;
+    int32_t labels[BATCH];
+    struct ls_run run;
+    int wrong;
+};
+
+/* --- what is expected -------------------------------------------------------------------------------------- */
+
+/* The values under that name in the golden file. */
+static float *expected(const struct session *s, const char *name, int64_t *count)
+{
+    const struct ls_st_tensor *t = ls_safetensors_find(&s->golden, name);
+    if (!t)
+        fail_msg("the golden file has no %s; make.py makes it again", name);
+    float *values = ls_alloc((size_t)t->count, sizeof *values);
+    assert_non_null(values);
+    assert_int_equal(ls_safetensors_f32(t, name, values), LS_OK);
+    *count = (int64_t)t->count;
+    return values;
+}
+
+/* |found - want|, and |want|. */
+static double distance(const float *found, const float *want, int64_t n, double *size)
+{
+    double difference = 0, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference += ((double)found[i] - want[i]) * ((double)found[i] - want[i]);
+        sum += (double)want[i] * want[i];
+    }
+    *size = sqrt(sum);
+    return sqrt(difference);
+}
+
+/* Counts a tensor as wrong when |found - want| > tolerance * scale; not a number is wrong too. */
+static void judge(struct session *s, const char *what, double difference, double scale, double tolerance)
+{
+    if (difference <= tolerance * scale)
+        return;
+    if (s->wrong++ < 5)
+        print_error("%s: off by %.3g of its size, at most %.0e is right\n", what, difference / scale, tolerance);
+}
+
+static float *read_tensor(const struct session *s, const struct ls_graph *g, struct ls_program *p, int tensor,
+                          int64_t *count)
+{
+    *count = ls_shape_count(&g->tensors[tensor].shape);
+    float *values = ls_alloc((size_t)*count, sizeof *values);
+    assert_non_null(values);
+    assert_int_equal(s->backend->read(p, tensor, values), LS_OK);
+    return values;
+}
+
+/* Keep every (n / SAMPLES)-th element, as make.py does; how many are left. */
+static int64_t pick_strided(float *values, int64_t n)
+{
+    int64_t count = n < SAMPLES ? n : SAMPLES;
+    for (int64_t i = 0; i < count; i++)
+        values[i] = values[i * n / count];
+    return count;
+}
+
+/* A whole tensor, or its strided elements, against an entry of the file. */
+static void compare(struct session *s, const struct ls_graph *g, struct ls_program *p, int tensor, const char *name)
+{
+    int64_t n, want_n;
+    double size;
+    float *found = read_tensor(s, g, p, tensor, &n), *want = expected(s, name, &want_n);
+    n = pick_strided(found, n);
+    assert_int_equal(n, want_n);
+    double difference = distance(found, want, n, &size);
+    judge(s, name, difference, size, TOLERANCE);
+    ls_free(found);
+    ls_free(want);
+}
+
+/* --- a model on a backend ---------------------------------------------------------------------------------- */
+
+static void build(struct session *s, const char *model, bool training, struct ls_graph *g)
+{
+    struct ls_model_request request = {
+        .model = model, .training = training, .dtype = LS_F32, .loss = "xent", .dropout = 0};
+    int64_t c, h, w;
+    assert_int_equal(
+        sscanf(ls_safetensors_metadata(&s->golden, "input"), "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &c, &h, &w), 3);
+    request.size = (struct ls_model_size){BATCH, c, h, w, CLASSES};
+    assert_int_equal(ls_model_build(&request, g), LS_OK);
+    assert_int_equal(ls_graph_fuse(g), LS_OK);
+    if (!training)
+        return;
+    struct ls_optim sgd = {.name = "sgd", .momentum = 0.9f, .weight_decay = 1e-4f, .decay_all = true};
+    assert_int_equal(ls_graph_backward(g), LS_OK);
+    assert_int_equal(ls_optim_update(g, &sgd), LS_OK);
+}
+
+/* Both programs, fused and tuned, in one arena. */
+static void prepare(struct session *s)
+{
+    struct ls_backend_options options = {.threads = 2, .reuse = true, .keep_grads = true, .tune = true};
+    s->store = ls_store_new();
+    assert_non_null(s->store);
+    assert_int_equal(s->backend->prepare(&options, &s->train, s->store, &s->train_program), LS_OK);
+    assert_int_equal(s->backend->prepare(&options, &s->eval, s->store, &s->eval_program), LS_OK);
+    size_t train = s->backend->arena_bytes(s->train_program), eval = s->backend->arena_bytes(s->eval_program);
+    s->arena_bytes = train > eval ? train : eval;
+    assert_int_equal(ls_region_map(s->arena_bytes, &s->arena), LS_OK);
+    assert_int_equal(s->backend->bind(s->train_program, s->arena), LS_OK);
+    assert_int_equal(s->backend->bind(s->eval_program, s->arena), LS_OK);
+    for (s->end = s->train.n_nodes; s->end > 0 && s->train.nodes[s->end - 1].phase == LS_UPDATE;)
+        s->end--;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* Number k of parameter_ranges in make.py. */
+static void param_range(const struct session *s, int k, float *low, float *high)
+{
+    const struct ls_tensor *t = &s->train.tensors[s->params[k]],
+                           *previous = &s->train.tensors[s->params[k ? k - 1 : 0]];
+    if (t->shape.rank > 1) {
+        *high = (float)sqrt(6.0 / (double)(ls_shape_count(&t->shape) / t->shape.dim[0]));
+        *low = -*high;
+    } else if (ends_with(t->name, ".bn3.weight")) {
+        *low = 0.1f, *high = 0.3f;
+    } else if (ends_with(t->name, ".weight")) {
+        *low = 0.75f, *high = 1.25f;
+    } else {
+        bool bn = previous->shape.rank == 1;
+        *low = bn ? 0.5f : -0.1f, *high = bn ? 1.5f : 0.1f;
+    }
+}
+
+static void fill_params(struct session *s)
+{
+    assert_int_equal(ls_program_init_params(s->backend, s->train_program, &s->train, 1), LS_OK);
+    for (int k = 0; k < s->n_params; k++) {
+        const struct ls_tensor *t = &s->train.tensors[s->params[k]];
+        int64_t n = ls_shape_count(&t->shape);
+        float low, high, *values = ls_alloc((size_t)n, sizeof *values);
+        assert_non_null(values);
+        param_range(s, k, &low, &high);
+        ls_random_fill_uniform(SEED, (uint64_t)k, low, high, n, values);
+        assert_int_equal(s->backend->write(s->train_program, s->params[k], values), LS_OK);
+        ls_free(values);
+    }
+}
+
+static void open_session(struct session *s, const char *model, const char *backend)
+{
+    char path[128];
+    *s = (struct session){.backend = ls_backend_find(backend)};
+    assert_non_null(s->backend);
+    snprintf(path, sizeof path, FOLDER "%s.safetensors", model);
+    assert_int_equal(ls_safetensors_open(path, &s->golden), LS_OK);
+    build(s, model, true, &s->train);
+    build(s, model, false, &s->eval);
+    for (int t = 0; t < s->train.n_tensors; t++)
+        if (s->train.tensors[t].role == LS_ROLE_PARAM) {
+            assert_true(s->n_params < MOST_PARAMS);
+            s->params[s->n_params++] = t;
+        }
+    prepare(s);
+    fill_params(s);
+    s->images = ls_alloc((size_t)ls_shape_count(&s->train.tensors[s->train.input].shape), sizeof *s->images);
+    assert_non_null(s->images);
+    s->run = (struct ls_run){.seed = 1,
+                             .valid = BATCH,
+                             .grad_scale = 1.0f / BATCH,
+                             .stat_weight = 1,
+                             .lr = strtof(ls_safetensors_metadata(&s->golden, "lr"), NULL)};
+}
+
+static void close_session(struct session *s)
+{
+    s->backend->release(s->train_program);
+    s->backend->release(s->eval_program);
+    ls_store_free(s->store);
+    ls_region_unmap(s->arena, s->arena_bytes);
+    ls_graph_release(&s->train);
+    ls_graph_release(&s->eval);
+    ls_safetensors_release(&s->golden);
+    ls_free(s->images);
+}
+
+/* --- running ----------------------------------------------------------------------------------------------- */
+
+static void load_batch(struct session *s, int step, const struct ls_graph *g, struct ls_program *p)
+{
+    ls_random_fill_uniform(SEED, (uint64_t)(IMAGE_STREAM + step), -1.75f, 1.75f,
+                           ls_shape_count(&g->tensors[g->input].shape), s->images);
+    for (int i = 0; i < BATCH; i++)
+        s->labels[i] = (3 * i + step) % CLASSES;
+    assert_int_equal(s->backend->input(p, g->input, s->images), LS_OK);
+    assert_int_equal(s->backend->input(p, g->label, s->labels), LS_OK);
+}
+
+/* Forward and backward of the step's batch; the mean loss. */
+static double run_pass(struct session *s, int step)
+{
+    float loss[BATCH];
+    double mean = 0;
+    load_batch(s, step, &s->train, s->train_program);
+    s->run.step = (uint64_t)step;
+    assert_int_equal(s->backend->run(s->train_program, 0, s->end, &s->run), LS_OK);
+    assert_int_equal(s->backend->read(s->train_program, s->train.loss, loss), LS_OK);
+    for (int i = 0; i < BATCH; i++)
+        mean += (double)loss[i] / BATCH;
+    return mean;
+}
+
+static void run_update(struct session *s)
+{
+    assert_int_equal(s->backend->run(s->train_program, s->end, s->train.n_nodes, &s->run), LS_OK);
+}
+
+/* --- comparing --------------------------------------------------------------------------------------------- */
+
+static void check_names(struct session *s)
+{
+    char *listing = ls_strdup(ls_safetensors_metadata(&s->golden, "parameters")), *rest = listing;
+    assert_non_null(listing);
+    for (int k = 0; k < s->n_params; k++) {
+        const struct ls_tensor *t = &s->train.tensors[s->params[k]];
+        const char *line = strsep(&rest, "\n");
+        char found[512], shape[64];
+        snprintf(found, sizeof found, "%s %s", t->name, ls_shape_text(&t->shape, shape));
+        assert_non_null(line);
+        assert_string_equal(found, line);
+    }
+    assert_null(rest);
+    ls_free(listing);
+}
+
+/* A bias in front of BN has no effect, so its gradient is zero but for rounding: the file has 1e-16 there. Such a
+ * tensor is measured against the gradient of the weight it belongs to, whose rounding it shares. */
+static void check_gradients(struct session *s)
+{
+    int64_t n_norms;
+    float *norms = expected(s, "norms", &n_norms);
+    assert_int_equal(n_norms, s->n_params);
+    for (int k = 0; k < s->n_params; k++) {
+        const struct ls_tensor *t = &s->train.tensors[s->params[k]];
+        int64_t n, want_n;
+        double size, all;
+        char name[300];
+        snprintf(name, sizeof name, "grad/%s", t->name);
+        float *found = read_tensor(s, &s->train, s->train_program, t->grad, &n), *want = expected(s, name, &want_n);
+        bool zero = k > 0 && norms[k] < 1e-9f * norms[k - 1];
+        (void)distance(found, found, n, &all);
+        n = pick_strided(found, n);
+        assert_int_equal(n, want_n);
+        double difference = distance(found, want, n, &size);
+        judge(s, name, difference, zero ? (double)norms[k - 1] : size, TOLERANCE);
+        judge(s, name, fabs(all - (double)norms[k]), (double)norms[zero ? k - 1 : k], TOLERANCE);
+        ls_free(found);
+        ls_free(want);
+    }
+    ls_free(norms);
+}
+
+static void check_statistics(struct session *s)
+{
+    char name[300];
+    for (int t = 0; t < s->train.n_tensors; t++) {
+        const char *tensor = s->train.tensors[t].name;
+        if (s->train.tensors[t].role != LS_ROLE_STATE ||
+            !(ends_with(tensor, ".running_mean") || ends_with(tensor, ".running_var")))
+            continue;
+        snprintf(name, sizeof name, "stat/%s", tensor);
+        compare(s, &s->train, s->train_program, t, name);
+    }
+}
+
+static void check_eval(struct session *s)
+{
+    load_batch(s, 0, &s->eval, s->eval_program);
+    assert_int_equal(s->backend->run(s->eval_program, 0, s->eval.n_nodes, &s->run), LS_OK);
+    compare(s, &s->eval, s->eval_program, s->eval.logits, "eval");
+}
+
+static void follow(const char *model, const char *backend, int steps)
+{
+    struct session s;
+    int64_t n;
+    open_session(&s, model, backend);
+    check_names(&s);
+    float *losses = expected(&s, "losses", &n);
+    assert_true(steps <= n);
+    for (int step = 0; step < steps; step++) {
+        char what[64];
+        double loss = run_pass(&s, step);
+        snprintf(what, sizeof what, "%s on %s: loss of step %d", model, backend, step);
+        judge(&s, what, fabs(loss - (double)losses[step]), (double)losses[step], step ? LOSS_TOLERANCE : TOLERANCE);
+        if (step == 0) {
+            compare(&s, &s.train, s.train_program, s.train.logits, "logits");
+            check_gradients(&s);
+        }
+        run_update(&s);
+        if (step == 0) {
+            check_statistics(&s);
+            check_eval(&s);
+        }
+    }
+    int wrong = s.wrong;
+    ls_free(losses);
+    close_session(&s);
+    if (wrong)
+        fail_msg("%s on %s: %d tensors differ from PyTorch's", model, backend, wrong);
+}
+
+struct golden_case {
+    const char *model, *backend;
+    int steps;
+};
+
+static void follows_pytorch(void **state)
+{
+    const struct golden_case *c = *state;
+    follow(c->model, c->backend, c->steps);
+}
+
+int main(void)
+{
+    /* The naive backend takes part where it is quick enough: every op of the families in one step, ten where small. */
+    static struct golden_case cases[] = {
+        {"mlp", "ref", STEPS},
+        {"lenet", "ref", STEPS},
+        {"convnet", "ref", 1},
+        {"alexnet-cntk", "ref", 1},
+        {"mobilenet_v2", "ref", 1},
+        {"mlp", "onednn", STEPS},
+        {"lenet", "onednn", STEPS},
+        {"convnet", "onednn", STEPS},
+        {"vgg11-cifar", "onednn", STEPS},
+        {"alexnet", "onednn", STEPS},
+        {"alexnet-cntk", "onednn", STEPS},
+        {"vgg11", "onednn", STEPS},
+        {"vgg11_bn", "onednn", STEPS},
+        {"resnet18", "onednn", STEPS},
+        {"resnet50", "onednn", STEPS},
+        {"mobilenet_v2", "onednn", STEPS},
+    };
+    enum { CASES = sizeof cases / sizeof *cases };
+    static char names[CASES][64];
+    struct CMUnitTest tests[CASES];
+    for (int i = 0; i < CASES; i++) {
+        snprintf(names[i], sizeof names[i], "%s on %s follows PyTorch", cases[i].model, cases[i].backend);
+        tests[i] = (struct CMUnitTest){.name = names[i], .test_func = follows_pytorch, .initial_state = &cases[i]};
+    }
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

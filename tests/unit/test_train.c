@@ -1,0 +1,523 @@
+/* Training from options to weights: learning, replicas, resuming, stopping, diverging. */
+#include "train_tiny.h"
+
+#include "graph/ops.h"
+#include "optim/optim.h"
+#include "train/evaluate.h"
+#include "train/interrupt.h"
+#include "train/weights.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <signal.h>
+
+static const char *backend_name = "ref";
+
+static struct ls_options run_options(const char *run)
+{
+    struct ls_options o = tiny_options(run);
+    tiny_set(&o.backend, backend_name);
+    return o;
+}
+
+/* --- the tree of replicas ----------------------------------------------------------------------------- */
+
+/* Every pass of every replica has a gradient of its own, of sizes far apart, so that the order of additions
+ * shows. */
+static float pass_gradient(int replica, int pass, int k)
+{
+    static const float sizes[] = {1.0f, 1e-7f, 3.3e4f, -1.0f, 0.7e-3f, 2.9f, -3.3e4f};
+    return sizes[(replica * 3 + pass * 5 + k) % 7] * (1.0f + 0.01f * (float)replica);
+}
+
+struct fake {
+    float gradient[3];
+    int order[64], n;
+    int passes;
+};
+
+static enum ls_status fake_pass(void *context, int replica, int pass, struct ls_totals *totals)
+{
+    struct fake *f = context;
+    f->order[f->n++] = replica * f->passes + pass;
+    for (int k = 0; k < 3; k++)
+        f->gradient[k] = pass_gradient(replica, pass, k);
+    totals->samples++;
+    totals->top1 += replica;
+    return LS_OK;
+}
+
+/* R1, R2 word by word. */
+static float expected(int replicas, int passes, int v, int s, int k)
+{
+    if (s < replicas) {
+        float left = expected(replicas, passes, v, 2 * s, k);
+        return v + s < replicas ? left + expected(replicas, passes, v + s, 2 * s, k) : left;
+    }
+    float sum = pass_gradient(v, 0, k);
+    for (int pass = 1; pass < passes; pass++)
+        sum = sum + pass_gradient(v, pass, k);
+    return sum;
+}
+
+static void test_tree(void **state)
+{
+    (void)state;
+    for (int replicas = 1; replicas <= 9; replicas++)
+        for (int passes = 1; passes <= 3; passes++) {
+            struct fake f = {.passes = passes};
+            struct ls_grad_range ranges[2] = {{f.gradient, 1}, {f.gradient + 1, 2}};
+            struct ls_replicas r;
+            struct ls_totals totals;
+            assert_int_equal(ls_replicas_init(&r, replicas, passes, ranges, 2), LS_OK);
+            assert_int_equal(ls_replicas_run(&r, fake_pass, &f, &totals), LS_OK);
+            assert_int_equal(f.n, replicas * passes);
+            assert_memory_equal(f.order, r.order, (size_t)f.n * sizeof *f.order);
+            assert_int_equal(totals.samples, replicas * passes);
+            assert_int_equal(totals.top1, passes * replicas * (replicas - 1) / 2);
+            for (int k = 0; k < 3; k++)
+                assert_true(f.gradient[k] == expected(replicas, passes, 0, 1, k));
+            /* R4 */
+            int depth = (int)ceil(log2(replicas)) + (passes > 1);
+            assert_int_equal(r.levels, depth);
+            ls_replicas_release(&r);
+        }
+}
+
+/* Level 1 adds (v, v+V/2), level 2 (v, v+V/4). */
+static void test_tree_of_four(void **state)
+{
+    (void)state;
+    for (int k = 0; k < 3; k++) {
+        float g[4];
+        for (int v = 0; v < 4; v++)
+            g[v] = pass_gradient(v, 0, k);
+        assert_true(expected(4, 1, 0, 1, k) == (g[0] + g[2]) + (g[1] + g[3]));
+    }
+}
+
+/* --- where updates stand ------------------------------------------------------------------------------ */
+
+static void test_interleave(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("unused");
+    struct ls_engine e;
+    struct ls_model_size size = {.batch = 4, .channels = 1, .height = 8, .width = 8, .classes = 4};
+    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_OK);
+    const struct ls_graph *g = &e.train.graph;
+    int updates = 0, last_backward = 0, before_last = 0;
+    assert_int_equal(e.train.end, g->n_nodes);
+    for (int i = 0; i < g->n_nodes; i++)
+        last_backward = g->nodes[i].phase != LS_UPDATE ? i : last_backward;
+    for (int u = 0; u < g->n_nodes; u++) {
+        if (g->nodes[u].phase != LS_UPDATE)
+            continue;
+        updates++;
+        before_last += u < last_backward;
+        /* nothing after an update reads what it changed, or writes what it read */
+        for (int i = u + 1; i < g->n_nodes; i++)
+            for (int k = 0; k < LS_MAX_IN && g->nodes[i].phase != LS_UPDATE; k++)
+                assert_true(g->nodes[i].in[k] == LS_NONE || g->nodes[i].in[k] != g->nodes[u].in[0]);
+    }
+    assert_int_equal(updates, 6); /* five parameters and one BN */
+    assert_true(before_last >= 3);
+    ls_engine_close(&e);
+
+    o.accumulate = 2;
+    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_OK);
+    for (int i = 0; i < e.train.graph.n_nodes; i++)
+        assert_true((e.train.graph.nodes[i].phase == LS_UPDATE) == (i >= e.train.end));
+    ls_engine_close(&e);
+    ls_options_release(&o);
+}
+
+static void test_decay_and_momentum(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("unused");
+    struct ls_engine e;
+    struct ls_model_size size = {.batch = 4, .channels = 1, .height = 8, .width = 8, .classes = 4};
+    o.decay_all = false;
+    tiny_set(&o.optimizer, "lars");
+    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_OK);
+    int lars = 0, sgd = 0;
+    for (int i = 0; i < e.train.graph.n_nodes; i++) {
+        const struct ls_node *n = &e.train.graph.nodes[i];
+        lars += n->op == &ls_op_lars;
+        sgd += n->op == &ls_op_sgd;
+        if (n->op == &ls_op_sgd)
+            assert_true(n->attr.weight_decay == 0);
+        if (n->op == &ls_op_lars)
+            assert_true(n->attr.weight_decay == (float)o.weight_decay);
+    }
+    assert_int_equal(lars, 2);
+    assert_int_equal(sgd, 3);
+    ls_engine_close(&e);
+    tiny_set(&o.optimizer, "adagrad");
+    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_USAGE);
+    assert_non_null(strstr(ls_log_last(), "sgd, lars"));
+    ls_options_release(&o);
+}
+
+/* --- learning ----------------------------------------------------------------------------------------- */
+
+static void test_learns(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("learn");
+    struct ls_trainer t;
+    o.epochs = 8;
+    assert_int_equal(ls_trainer_open(&t, &o), LS_OK);
+    assert_int_equal(ls_trainer_run(&t), LS_OK);
+    assert_int_equal(t.state.step, 8 * TINY_STEPS);
+    assert_int_equal(t.last_eval.samples, 22);
+    assert_true(t.last_eval.top1 > 0.8);
+    assert_true(t.last_eval.top5 == 1.0);
+    assert_true(t.state.best_top1 >= t.last_eval.top1);
+    ls_trainer_close(&t);
+    assert_true(ls_file_exists(tiny_path("learn/config.yaml")));
+    assert_true(ls_file_exists(tiny_path("learn/log.txt")));
+    assert_true(ls_file_exists(tiny_path("learn/checkpoints/best/model.safetensors")));
+    assert_int_equal(tiny_train(&o), LS_USAGE); /* not over what is there */
+    assert_non_null(strstr(ls_log_last(), "--resume"));
+    ls_options_release(&o);
+}
+
+/* Each test sample counts once, whatever the batch. */
+static void test_evaluation_is_exact(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = {24, 22, 7, 1};
+    struct ls_report r[4];
+    for (int i = 0; i < 4; i++) {
+        struct ls_options o = run_options("unused");
+        struct ls_task task;
+        struct ls_engine e;
+        struct ls_stepper s;
+        struct ls_console console;
+        o.batch = batches[i];
+        assert_int_equal(ls_task_open(&task, &o, false, true, NULL), LS_OK);
+        assert_int_equal(ls_engine_open(&e, &o, &task.size, LS_ENGINE_EVAL), LS_OK);
+        assert_int_equal(ls_weights_load(&e, LS_WEIGHTS_MODEL, tiny_path("learn/checkpoints/best/model.safetensors")),
+                         LS_OK);
+        assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, 1), LS_OK);
+        ls_console_begin(&console, &o, 0);
+        assert_int_equal(ls_evaluate(&s, &task, &o, &console, &r[i]), LS_OK);
+        ls_stepper_release(&s);
+        ls_engine_close(&e);
+        ls_task_close(&task);
+        ls_options_release(&o);
+        assert_int_equal(r[i].samples, 22);
+        assert_true(r[i].top1 == r[0].top1 && r[i].top5 == r[0].top5);
+        assert_true(fabs(r[i].loss - r[0].loss) < 1e-5);
+    }
+}
+
+/* --- replicas and accumulation ------------------------------------------------------------------------ */
+
+static void read_bias(const struct ls_trainer *t, float values[4])
+{
+    const struct ls_net *net = ls_engine_net(&t->engine);
+    assert_int_equal(t->engine.backend->read(net->program, ls_graph_find(&net->graph, "fc.bias"), values), LS_OK);
+}
+
+/* Without BN and dropout, dealing the batch out changes nothing but rounding: the mean is over samples, also
+ * in the uneven last step. */
+static void test_replicas_mean_over_samples(void **state)
+{
+    (void)state;
+    static const int64_t parts[][2] = {{1, 1}, {2, 1}, {4, 1}, {3, 1}, {1, 3}, {2, 2}, {8, 3}};
+    float whole[4], bias[4];
+    for (int i = 0; i < 7; i++) {
+        char run[32];
+        struct ls_trainer t;
+        snprintf(run, sizeof run, "parts-%d", i);
+        struct ls_options o = run_options(run);
+        tiny_set(&o.model, tiny_path("plain.yaml"));
+        o.replicas = parts[i][0];
+        o.accumulate = parts[i][1];
+        o.epochs = 2;
+        assert_int_equal(ls_trainer_open(&t, &o), LS_OK);
+        assert_int_equal(ls_trainer_run(&t), LS_OK);
+        read_bias(&t, i == 0 ? whole : bias);
+        for (int k = 0; i > 0 && k < 4; k++)
+            assert_true(fabsf(bias[k] - whole[k]) < 1e-5f);
+        ls_trainer_close(&t);
+        ls_options_release(&o);
+    }
+}
+
+static void test_batch_must_divide(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("five");
+    o.replicas = 5;
+    assert_int_equal(tiny_train(&o), LS_USAGE);
+    assert_non_null(strstr(ls_log_last(), "multiple of 5, such as 25"));
+    assert_false(ls_file_exists(tiny_path("five")));
+    ls_options_release(&o);
+}
+
+/* --- stopping and going on ---------------------------------------------------------------------------- */
+
+static void stop_at(void *context, uint64_t step)
+{
+    if (step == *(const uint64_t *)context)
+        raise(SIGTERM);
+}
+
+static enum ls_status train_until(const struct ls_options *o, uint64_t step)
+{
+    struct ls_trainer t;
+    LS_TRY(ls_trainer_open(&t, o));
+    t.on_step = stop_at;
+    t.context = &step;
+    enum ls_status st = ls_trainer_run(&t);
+    assert_true(st != LS_INTERRUPTED || t.state.step == step);
+    ls_trainer_close(&t);
+    return st;
+}
+
+/* metrics.jsonl without what a clock measured. */
+static char *story(const char *run)
+{
+    char path[256], line[2048];
+    char *text = NULL;
+    size_t size;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", tiny_path(run));
+    FILE *in = fopen(path, "r"), *out = open_memstream(&text, &size);
+    assert_non_null(in);
+    while (fgets(line, sizeof line, in)) {
+        json_t *object = json_loads(line, 0, NULL);
+        assert_non_null(object);
+        static const char *const clocks[] = {"samples_per_s", "seconds", "input_share", "compute_share",
+                                             "update_share"};
+        for (int i = 0; i < 5; i++)
+            json_object_del(object, clocks[i]);
+        json_dumpf(object, out, JSON_SORT_KEYS);
+        fputc('\n', out);
+        json_decref(object);
+    }
+    fclose(in);
+    fclose(out);
+    return text;
+}
+
+static void expect_same_run(const char *a, const char *b, int step)
+{
+    char x[128], y[128];
+    static const char *const files[] = {"model.safetensors", "state.safetensors"};
+    for (int i = 0; i < 2; i++) {
+        snprintf(x, sizeof x, "%s/checkpoints/step-%08d/%s", a, step, files[i]);
+        snprintf(y, sizeof y, "%s/checkpoints/step-%08d/%s", b, step, files[i]);
+        assert_true(tiny_same(x, y));
+    }
+    char *told = story(a), *again = story(b);
+    assert_string_equal(told, again);
+    free(told);
+    free(again);
+}
+
+/* K4: stopped in the middle of an epoch, at its end before the evaluation, and right after the first step. */
+static void resume_equals(int64_t replicas, int64_t accumulate)
+{
+    static const uint64_t stops[] = {7, TINY_STEPS, 1, 3 * TINY_STEPS};
+    struct ls_options whole = run_options("whole");
+    whole.replicas = replicas;
+    whole.accumulate = accumulate;
+    assert_int_equal(tiny_train(&whole), LS_OK);
+    for (int i = 0; i < 4; i++) {
+        struct ls_options o = run_options("stopped");
+        o.replicas = replicas;
+        o.accumulate = accumulate;
+        assert_int_equal(train_until(&o, stops[i]), LS_INTERRUPTED);
+        tiny_set(&o.resume, "auto");
+        assert_int_equal(tiny_train(&o), LS_OK);
+        expect_same_run("whole", "stopped", 3 * TINY_STEPS);
+        ls_options_release(&o);
+        assert_int_equal(ls_dir_remove(tiny_path("stopped")), LS_OK);
+    }
+    ls_options_release(&whole);
+    assert_int_equal(ls_dir_remove(tiny_path("whole")), LS_OK);
+}
+
+static void test_resume(void **state)
+{
+    (void)state;
+    resume_equals(1, 1);
+    resume_equals(4, 2);
+    resume_equals(3, 1);
+}
+
+static void test_resume_onednn(void **state)
+{
+    (void)state;
+    if (!ls_backend_find("onednn")) {
+        print_message("built without onednn\n");
+        skip();
+    }
+    backend_name = "onednn";
+    resume_equals(1, 1);
+    resume_equals(4, 2);
+    backend_name = "ref";
+}
+
+/* What came after the checkpoint is told again, not twice: here the process was killed after step 9, saved
+ * at 6. */
+static void test_resume_after_crash(void **state)
+{
+    (void)state;
+    struct ls_options whole = run_options("calm"), o = run_options("crashed");
+    whole.checkpoint_every = o.checkpoint_every = 6;
+    assert_int_equal(tiny_train(&whole), LS_OK);
+    assert_int_equal(train_until(&o, 9), LS_INTERRUPTED);
+    assert_int_equal(ls_dir_remove(tiny_path("crashed/checkpoints/step-00000009")), LS_OK);
+    tiny_set(&o.resume, "auto");
+    assert_int_equal(tiny_train(&o), LS_OK);
+    expect_same_run("calm", "crashed", 3 * TINY_STEPS);
+    ls_options_release(&whole);
+    ls_options_release(&o);
+}
+
+static void test_resume_refuses_another_run(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("calm");
+    tiny_set(&o.resume, "auto");
+    o.batch = 12;
+    assert_int_equal(tiny_train(&o), LS_USAGE);
+    assert_non_null(strstr(ls_log_last(), "--batch 12"));
+    o.batch = 24;
+    o.seed = 9;
+    assert_int_equal(tiny_train(&o), LS_USAGE);
+    tiny_set(&o.resume, tiny_path("nowhere"));
+    assert_int_equal(tiny_train(&o), LS_BAD_INPUT);
+    ls_options_release(&o);
+}
+
+static void test_complete_run_again(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("calm");
+    char *before = story("calm");
+    o.checkpoint_every = 6;
+    tiny_set(&o.resume, "auto");
+    assert_int_equal(tiny_train(&o), LS_OK);
+    char *after = story("calm");
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+    ls_options_release(&o);
+}
+
+static void test_init(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("init");
+    tiny_set(&o.init, tiny_path("calm/checkpoints/step-00000015/model.safetensors"));
+    o.steps = 1;
+    o.lr = o.weight_decay = 0;
+    assert_int_equal(tiny_train(&o), LS_OK);
+    float a[4], b[4];
+    struct ls_safetensors x, y;
+    assert_int_equal(ls_safetensors_open(o.init, &x), LS_OK);
+    assert_int_equal(ls_safetensors_open(tiny_path("init/checkpoints/step-00000001/model.safetensors"), &y), LS_OK);
+    assert_int_equal(ls_safetensors_f32(ls_safetensors_find(&x, "fc.bias"), "x", a), LS_OK);
+    assert_int_equal(ls_safetensors_f32(ls_safetensors_find(&y, "fc.bias"), "y", b), LS_OK);
+    assert_memory_equal(a, b, sizeof a);
+    ls_safetensors_release(&x);
+    ls_safetensors_release(&y);
+    ls_options_release(&o);
+}
+
+/* --- going wrong -------------------------------------------------------------------------------------- */
+
+static void test_diverged(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("diverged");
+    o.lr = 1e30;
+    o.checkpoint_every = 1;
+    assert_int_equal(tiny_train(&o), LS_DIVERGED);
+    assert_non_null(strstr(ls_log_last(), "finite") ? ls_log_last() : strstr(ls_log_last(), "--lr"));
+    assert_false(ls_file_exists(tiny_path("diverged/checkpoints/step-00000005")));
+    o.checkpoint_every = 0;
+    tiny_set(&o.run, tiny_path("diverged-2"));
+    assert_int_equal(tiny_train(&o), LS_DIVERGED);
+    assert_non_null(strstr(ls_log_last(), "diverged"));
+    assert_non_null(strstr(ls_log_last(), "step "));
+    ls_options_release(&o);
+}
+
+static void test_run_directory_in_the_way(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("file/run");
+    assert_int_equal(ls_file_write(tiny_path("file"), "x", 1), LS_OK);
+    assert_int_equal(tiny_train(&o), LS_FAILED);
+    assert_non_null(strstr(ls_log_last(), "file"));
+    ls_options_release(&o);
+}
+
+/* --- nothing is allocated in a step ------------------------------------------------------------------- */
+
+struct allocations {
+    uint64_t first, last;
+};
+
+static void count_allocations(void *context, uint64_t step)
+{
+    struct allocations *a = context;
+    if (step == 1)
+        a->first = ls_memory_calls();
+    a->last = ls_memory_calls();
+}
+
+static void test_nothing_allocated(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ref", "onednn"};
+    for (int i = 0; i < 2; i++)
+        for (int64_t replicas = 1; replicas <= 4 && ls_backend_find(names[i]); replicas += 3) {
+            char run[32];
+            struct allocations a = {0};
+            struct ls_trainer t;
+            snprintf(run, sizeof run, "lean-%d-%d", i, (int)replicas);
+            struct ls_options o = run_options(run);
+            tiny_set(&o.backend, names[i]);
+            o.replicas = replicas;
+            o.steps = TINY_STEPS - 1;
+            assert_int_equal(ls_trainer_open(&t, &o), LS_OK);
+            t.on_step = count_allocations;
+            t.context = &a;
+            assert_int_equal(ls_trainer_run(&t), LS_OK);
+            assert_int_equal(a.first, a.last);
+            ls_trainer_close(&t);
+            ls_options_release(&o);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_tree),
+        cmocka_unit_test(test_tree_of_four),
+        cmocka_unit_test(test_interleave),
+        cmocka_unit_test(test_decay_and_momentum),
+        cmocka_unit_test(test_learns),
+        cmocka_unit_test(test_evaluation_is_exact),
+        cmocka_unit_test(test_replicas_mean_over_samples),
+        cmocka_unit_test(test_batch_must_divide),
+        cmocka_unit_test(test_resume),
+        cmocka_unit_test(test_resume_onednn),
+        cmocka_unit_test(test_resume_after_crash),
+        cmocka_unit_test(test_resume_refuses_another_run),
+        cmocka_unit_test(test_complete_run_again),
+        cmocka_unit_test(test_init),
+        cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_run_directory_in_the_way),
+        cmocka_unit_test(test_nothing_allocated),
+    };
+    return cmocka_run_group_tests(tests, tiny_begin, tiny_end);
+}
