@@ -20,7 +20,7 @@ struct ls_backend_options {
     bool keep_grads;      /* gradients of parameters stay readable after the pass (replicas, tests) */
     bool tune;            /* measure candidate kernels where the cache has no answer */
     const char *cache;    /* file of measured choices, NULL: none */
-    const char *record;   /* file of the choices this run computes with: binding when there, and kept complete; NULL */
+    const char *record;   /* file of the choices a run began with, which are binding; NULL: none */
     bool verbose;
 };
 
@@ -50,6 +50,8 @@ struct ls_backend {
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
+    /* The kernels chosen where there was a choice, as lines that a later prepare takes as its record; "" when none. */
+    const char *(*choices)(const struct ls_program *p);
     /* One line a node for `lockstep plan`: kernel, layouts, offset; text ends without a newline. */
     void (*describe)(const struct ls_program *p, int node, char *text, size_t room);
 };

@@ -258,7 +258,7 @@ static enum ls_status setup(struct bench *b)
     bool from_data = ls_options_given(b->o, "data");
     LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
-    LS_TRY(ls_engine_open(&b->engine, b->o, &b->task.size, LS_ENGINE_TRAIN));
+    LS_TRY(ls_engine_open(&b->engine, b->o, &b->task.size, NULL, LS_ENGINE_TRAIN));
     LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){next_slot, b}, b->o->seed));
     LS_TRY(make_slots(b));
     if (from_data)

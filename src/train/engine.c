@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "train/engine.h"
 #include "backend/store.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "model/model.h"
 #include "optim/optim.h"
@@ -59,7 +60,8 @@ static enum ls_status build(const struct ls_options *o, const struct ls_model_si
     return ls_graph_fuse(g);
 }
 
-static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, struct ls_net *net, bool keep_grads)
+static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const char *record, struct ls_net *net,
+                              bool keep_grads)
 {
     char *cache = plan_cache(o);
     struct ls_backend_options options = {
@@ -68,6 +70,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, s
         .keep_grads = keep_grads,
         .tune = o->tune,
         .cache = cache,
+        .record = record,
         .verbose = false,
     };
     enum ls_status st = e->backend->prepare(&options, &net->graph, e->store, &net->program);
@@ -80,7 +83,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, s
     return LS_OK;
 }
 
-static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o)
+static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const char *record)
 {
     bool one_pass = e->replicas * e->passes == 1;
     struct ls_net *net = &e->train;
@@ -96,16 +99,16 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
     LS_TRY(build(o, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, &optim));
-    LS_TRY(prepare(e, o, net, !one_pass));
+    LS_TRY(prepare(e, o, record, net, !one_pass));
     while (!one_pass && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
     return LS_OK;
 }
 
-static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o)
+static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const char *record)
 {
     LS_TRY(build(o, &e->size, false, &e->eval.graph));
-    return prepare(e, o, &e->eval, false);
+    return prepare(e, o, record, &e->eval, false);
 }
 
 static enum ls_status bind_arena(struct ls_engine *e)
@@ -124,7 +127,7 @@ const struct ls_net *ls_engine_net(const struct ls_engine *e)
 }
 
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, const struct ls_model_size *size,
-                              unsigned uses)
+                              const char *record, unsigned uses)
 {
     enum ls_status st = LS_OK;
     *e = (struct ls_engine){.size = *size, .replicas = 1, .passes = 1};
@@ -145,10 +148,10 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, c
     if (uses & LS_ENGINE_TRAIN) {
         e->replicas = (int)o->replicas;
         e->passes = (int)o->accumulate;
-        LS_TRY_GOTO(failed, make_train(e, o));
+        LS_TRY_GOTO(failed, make_train(e, o, record));
     }
     if (uses & LS_ENGINE_EVAL)
-        LS_TRY_GOTO(failed, make_eval(e, o));
+        LS_TRY_GOTO(failed, make_eval(e, o, record));
     LS_TRY_GOTO(failed, bind_arena(e));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
@@ -173,6 +176,15 @@ void ls_engine_close(struct ls_engine *e)
     ls_region_unmap(e->arena, e->arena_bytes);
     ls_store_free(e->store);
     *e = (struct ls_engine){0};
+}
+
+enum ls_status ls_engine_record(const struct ls_engine *e, const char *path)
+{
+    const struct ls_program *train = e->train.program, *eval = e->eval.program;
+    char *text = ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
+    enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : LS_FAILED;
+    ls_free(text);
+    return st;
 }
 
 enum ls_status ls_engine_gradients(const struct ls_engine *e, struct ls_grad_range **ranges, int *n)

@@ -31,11 +31,13 @@ int ls_engine_cores(void);
 /* Samples of one pass: batch / (replicas * accumulate); LS_USAGE when the batch cannot be dealt evenly. */
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch);
 
-/* size->batch is that of one pass. uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads
+/* size->batch is that of one pass. record: the file with the kernels a resumed run began with, or NULL. uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads
  * labels beyond evaluation's, and replicas and accumulation do not matter. Parameters get their start values
  * from o->seed. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, const struct ls_model_size *size,
-                              unsigned uses);
+                              const char *record, unsigned uses);
+/* Write that file. */
+enum ls_status ls_engine_record(const struct ls_engine *e, const char *path);
 void ls_engine_close(struct ls_engine *e);
 
 /* The net that holds the parameters: train where there is one. */

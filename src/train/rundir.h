@@ -1,4 +1,4 @@
-/* The run directory: config.yaml, log.txt, metrics.jsonl, checkpoints/. */
+/* The run directory: config.yaml, plan.txt, log.txt, metrics.jsonl, checkpoints/. */
 #ifndef LS_TRAIN_RUNDIR_H
 #define LS_TRAIN_RUNDIR_H
 

@@ -106,10 +106,23 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
     return t->o->init ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
+/* A resumed run computes with the kernels it began with. */
+static enum ls_status open_engine(struct ls_trainer *t)
+{
+    unsigned uses = LS_ENGINE_TRAIN | (t->o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u);
+    char *plan = t->resumed ? ls_format("%s/plan.txt", t->run) : NULL;
+    enum ls_status st = ls_engine_open(&t->engine, t->o, &t->task.size, plan, uses);
+    ls_free(plan);
+    return st;
+}
+
 static enum ls_status open_files(struct ls_trainer *t)
 {
     char *log = ls_format("%s/log.txt", t->run), *metrics = ls_format("%s/metrics.jsonl", t->run);
-    enum ls_status st = log && metrics ? LS_OK : LS_FAILED;
+    char *plan = ls_format("%s/plan.txt", t->run);
+    enum ls_status st = log && metrics && plan ? LS_OK : LS_FAILED;
+    if (st == LS_OK)
+        st = ls_engine_record(&t->engine, plan);
     if (st == LS_OK)
         st = ls_rundir_config(t->run, t->o);
     if (st == LS_OK)
@@ -118,6 +131,7 @@ static enum ls_status open_files(struct ls_trainer *t)
         st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1);
     ls_free(log);
     ls_free(metrics);
+    ls_free(plan);
     return st;
 }
 
@@ -169,8 +183,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o)
     LS_TRY_GOTO(failed, decide_length(t));
     LS_TRY_GOTO(failed, find_run(t));
     describe_model(t);
-    LS_TRY_GOTO(failed, ls_engine_open(&t->engine, o, &t->task.size,
-                                       LS_ENGINE_TRAIN | (o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u)));
+    LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o->seed));
     LS_TRY_GOTO(failed, open_run(t));
     LS_TRY_GOTO(failed, open_loader(t));

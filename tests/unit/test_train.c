@@ -104,7 +104,7 @@ static void test_interleave(void **state)
     struct ls_options o = run_options("unused");
     struct ls_engine e;
     struct ls_model_size size = {.batch = 4, .channels = 1, .height = 8, .width = 8, .classes = 4};
-    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     const struct ls_graph *g = &e.train.graph;
     int updates = 0, last_backward = 0, before_last = 0;
     assert_int_equal(e.train.end, g->n_nodes);
@@ -125,7 +125,7 @@ static void test_interleave(void **state)
     ls_engine_close(&e);
 
     o.accumulate = 2;
-    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     for (int i = 0; i < e.train.graph.n_nodes; i++)
         assert_true((e.train.graph.nodes[i].phase == LS_UPDATE) == (i >= e.train.end));
     ls_engine_close(&e);
@@ -140,7 +140,7 @@ static void test_decay_and_momentum(void **state)
     struct ls_model_size size = {.batch = 4, .channels = 1, .height = 8, .width = 8, .classes = 4};
     o.decay_all = false;
     tiny_set(&o.optimizer, "lars");
-    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     int lars = 0, sgd = 0;
     for (int i = 0; i < e.train.graph.n_nodes; i++) {
         const struct ls_node *n = &e.train.graph.nodes[i];
@@ -155,7 +155,7 @@ static void test_decay_and_momentum(void **state)
     assert_int_equal(sgd, 3);
     ls_engine_close(&e);
     tiny_set(&o.optimizer, "adagrad");
-    assert_int_equal(ls_engine_open(&e, &o, &size, LS_ENGINE_TRAIN), LS_USAGE);
+    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_USAGE);
     assert_non_null(strstr(ls_log_last(), "sgd, lars"));
     ls_options_release(&o);
 }
@@ -198,7 +198,7 @@ static void test_evaluation_is_exact(void **state)
         struct ls_console console;
         o.batch = batches[i];
         assert_int_equal(ls_task_open(&task, &o, false, true, NULL), LS_OK);
-        assert_int_equal(ls_engine_open(&e, &o, &task.size, LS_ENGINE_EVAL), LS_OK);
+        assert_int_equal(ls_engine_open(&e, &o, &task.size, NULL, LS_ENGINE_EVAL), LS_OK);
         assert_int_equal(ls_weights_load(&e, LS_WEIGHTS_MODEL, tiny_path("learn/checkpoints/best/model.safetensors")),
                          LS_OK);
         assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, 1), LS_OK);

@@ -266,6 +266,7 @@ static void release(struct ls_program *p)
     ls_free(p->places);
     ls_free(p->steps);
     ls_free(p->spans);
+    ls_free(p->choices);
     dnn_close(&p->dnn);
     ls_free(p);
 }
@@ -403,6 +404,11 @@ static void *memory(const struct ls_program *p, int tensor, size_t *bytes)
     return p->places[tensor].data;
 }
 
+static const char *choices(const struct ls_program *p)
+{
+    return p->choices;
+}
+
 static void describe(const struct ls_program *p, int node, char *text, size_t room)
 {
     const struct ls_node *n = &p->g->nodes[node];
@@ -430,5 +436,6 @@ const struct ls_backend ls_backend_onednn = {
     .write = write_tensor,
     .input = input,
     .memory = memory,
+    .choices = choices,
     .describe = describe,
 };

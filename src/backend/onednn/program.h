@@ -57,6 +57,7 @@ struct ls_program {
     int n_spans;
     size_t arena_bytes;
     struct tuner *tuner; /* while preparing; owned */
+    char *choices;       /* owned */
 };
 
 static inline char *tensor_data(const struct ls_program *p, int tensor)
@@ -92,7 +93,7 @@ struct choice {
 enum ls_status tune_open(struct ls_program *p);
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec, const struct dnn_md *fixed,
                          struct choice *choice);
-/* Keep what was measured; free all. */
+/* Keep what was measured and what was chosen; free all. */
 enum ls_status tune_close(struct ls_program *p);
 void choice_release(struct choice *c);
 

@@ -1,8 +1,8 @@
 /* Choosing among oneDNN's implementations by measuring them: direct and Winograd convolutions differ by a factor of
  * two either way, depending on the shape and the processor. Choices are kept in a text file, one line each,
  *     machine | question | implementation | milliseconds
- * in two places: the user's cache, so that the next start asks nothing, and the run's record, so that a run that is
- * resumed goes on with the very kernels (and so the very bits) it began with, whatever became of the cache. */
+ * in the user's cache, so that the next start asks nothing. The ones a program uses are also kept by its run, and a run
+ * that is resumed goes on with the very kernels (and so the very bits) it began with, whatever became of the cache. */
 #include "backend/onednn/program.h"
 #include "base/clock.h"
 #include "base/file.h"
@@ -14,12 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 10, MAX_LINE = 512 };
+enum { MAX_CANDIDATES = 10, MAX_LINE = 640 };
 
 struct answer {
     char question[320], name[64];
     double ms;
-    bool recorded; /* this run computes with it */
+    bool recorded; /* the program, or the run it belongs to, computes with it */
 };
 
 struct tuner {
@@ -90,8 +90,28 @@ static enum ls_status load(struct tuner *t, const char *path, bool record)
     return LS_OK;
 }
 
+static size_t answer_line(const struct tuner *t, const struct answer *a, char line[MAX_LINE])
+{
+    int n = snprintf(line, MAX_LINE, "%s|%s|%s|%.4f\n", t->machine, a->question, a->name, a->ms);
+    return (size_t)n < MAX_LINE ? (size_t)n : MAX_LINE - 1;
+}
+
+/* What this program computes with, for ls_backend.choices. */
+static enum ls_status keep_choices(struct ls_program *p)
+{
+    const struct tuner *t = p->tuner;
+    size_t used = 0;
+    p->choices = ls_alloc((size_t)t->n_answers + 1, MAX_LINE);
+    if (!p->choices)
+        return LS_FAILED;
+    for (int i = 0; i < t->n_answers; i++)
+        if (t->answers[i].recorded)
+            used += answer_line(t, &t->answers[i], p->choices + used);
+    return LS_OK;
+}
+
 /* The file as it is now, with this machine's lines replaced by what is known: written whole or not at all. */
-static enum ls_status save(const struct tuner *t, const char *path, bool record)
+static enum ls_status save(const struct tuner *t, const char *path)
 {
     char *old = NULL, line[MAX_LINE];
     size_t size = 0, mine = strlen(t->machine);
@@ -116,11 +136,8 @@ static enum ls_status save(const struct tuner *t, const char *path, bool record)
         at += length;
     }
     for (int i = 0; i < t->n_answers && st == LS_OK; i++) {
-        if (record && !t->answers[i].recorded)
-            continue;
-        int n = snprintf(line, sizeof line, "%s|%s|%s|%.4f\n", t->machine, t->answers[i].question, t->answers[i].name,
-                         t->answers[i].ms);
-        st = ls_file_writer_put(&w, line, (size_t)n < sizeof line ? (size_t)n : sizeof line - 1);
+        size_t length = answer_line(t, &t->answers[i], line);
+        st = ls_file_writer_put(&w, line, length);
     }
     if (st == LS_OK)
         st = ls_file_writer_commit(&w);
@@ -145,9 +162,9 @@ enum ls_status tune_close(struct ls_program *p)
 {
     struct tuner *t = p->tuner;
     /* A cache that cannot be written costs time at the next start, nothing else. */
-    if (t->learned && p->options.cache && save(t, p->options.cache, false) != LS_OK)
+    if (t->learned && p->options.cache && save(t, p->options.cache) != LS_OK)
         ls_warn("the measured kernel choices could not be kept in %s", p->options.cache);
-    enum ls_status st = p->options.record ? save(t, p->options.record, true) : LS_OK;
+    enum ls_status st = keep_choices(p);
     ls_region_unmap(t->region, t->region_bytes);
     ls_free(t->answers);
     ls_free(t);

@@ -268,6 +268,12 @@ void *ls_ref_out_data(const struct ls_ref_call *call, int slot)
     return call->n->out[slot] == LS_NONE ? NULL : call->data[call->n->out[slot]];
 }
 
+static const char *choices(const struct ls_program *p)
+{
+    (void)p;
+    return "";
+}
+
 const struct ls_backend ls_backend_ref = {
     .name = "ref",
     .summary = "naive C, one thread: the values every other backend is tested against",
@@ -280,5 +286,6 @@ const struct ls_backend ls_backend_ref = {
     .write = ref_write,
     .input = ref_input,
     .memory = ref_memory,
+    .choices = choices,
     .describe = ref_describe,
 };
