@@ -1,5 +1,6 @@
 #include "cmd/cmd.h"
 
+#include "base/nearest.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -40,7 +41,7 @@ static enum ls_status unknown_command(const char *name)
     int n = 0;
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         known[n++] = info->name;
-    const char *near = ls_nearest(name, known, n);
+    const char *near = ls_nearest_word(name, known, n);
     if (near)
         return ls_fail(LS_USAGE, "unknown command '%s'; did you mean %s?", name, near);
     return ls_fail(LS_USAGE, "unknown command '%s'; `lockstep --help` lists them", name);

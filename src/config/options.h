@@ -105,7 +105,5 @@ void ls_options_completion(FILE *out);
 
 /* "3x64x64" -> three positive numbers. what: the option's name for the error. */
 enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, int64_t *h, int64_t *w);
-/* The closest of `known` (n entries) to `word` by edit distance, NULL when none is near. */
-const char *ls_nearest(const char *word, const char *const *known, int n);
 
 #endif

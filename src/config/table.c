@@ -1,3 +1,4 @@
+#include "base/nearest.h"
 #include "config/table.h"
 
 #include <ctype.h>
@@ -186,5 +187,5 @@ const char *ls_option_nearest(const char *word, unsigned commands)
     for (int i = 0; i < ls_option_count; i++)
         if (ls_option_table[i].commands & commands)
             known[n++] = ls_option_table[i].name;
-    return ls_nearest(word, known, n);
+    return ls_nearest_word(word, known, n);
 }

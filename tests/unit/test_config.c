@@ -1,4 +1,5 @@
 /* Options from the command line, the environment and YAML; their errors; the effective configuration. */
+#include "base/nearest.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -469,15 +470,15 @@ static void nearest_words(void **state)
 {
     (void)state;
     const char *const known[] = {"train", "eval", "predict", "bench", "resnet18", "resnet101", "vgg16", "lr"};
-    assert_string_equal(ls_nearest("trian", known, 8), "train");
-    assert_string_equal(ls_nearest("TRAIN", known, 8), "train");
-    assert_string_equal(ls_nearest("resnet81", known, 8), "resnet18");
-    assert_string_equal(ls_nearest("pred", known, 8), "predict");
-    assert_string_equal(ls_nearest("l", known, 8), "lr");
-    assert_null(ls_nearest("xyzzy", known, 8));
-    assert_null(ls_nearest("", known, 8));
-    assert_null(ls_nearest("a word that is far longer than anything that could be meant by it", known, 8));
-    assert_null(ls_nearest("train", known, 0));
+    assert_string_equal(ls_nearest_word("trian", known, 8), "train");
+    assert_string_equal(ls_nearest_word("TRAIN", known, 8), "train");
+    assert_string_equal(ls_nearest_word("resnet81", known, 8), "resnet18");
+    assert_string_equal(ls_nearest_word("pred", known, 8), "predict");
+    assert_string_equal(ls_nearest_word("l", known, 8), "lr");
+    assert_null(ls_nearest_word("xyzzy", known, 8));
+    assert_null(ls_nearest_word("", known, 8));
+    assert_null(ls_nearest_word("a word that is far longer than anything that could be meant by it", known, 8));
+    assert_null(ls_nearest_word("train", known, 0));
 }
 
 int main(void)

@@ -195,26 +195,17 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
     return LS_OK;
 }
 
-static enum ls_status prepare_forward(struct ls_program *p, int node)
+/* Pick the implementation of a pass that reads the weights (input 1 of the node), with a reorder before it when it
+ * wants them in another layout or type. */
+static enum ls_status choose(struct ls_program *p, int node, int wei, const struct dnn_spec *spec)
 {
-    struct ls_node n = p->g->nodes[node];
-    enum dnn_pass pass = pass_of(p, n.op);
-    struct dnn_spec spec;
     struct choice c = {0};
-    LS_TRY(place_default(p, n.out[0]));
-    LS_TRY(match_input(p, &node, &n.in[0]));
-    p->g->nodes[node].in[0] = n.in[0];
-    struct operands o = operands_of(&n, pass);
-    if (o.bias != LS_NONE)
-        LS_TRY(place_default(p, o.bias));
-    spec_of(p, &n, &o, pass, &spec);
-    LS_TRY(place_weights(p, &n, o.wei, &spec));
-    bool cast = p->g->act_dtype != LS_F32;
-    LS_TRY(tune_pick(p, n.name, &spec, cast ? NULL : &p->places[o.wei].md, &c));
     enum ls_status st = LS_OK;
-    if (!dnn_md_equal(&c.wei, &p->places[o.wei].md)) {
+    const struct dnn_md *stored = &p->places[wei].md;
+    LS_TRY(tune_pick(p, p->g->nodes[node].name, spec, p->g->act_dtype == LS_F32 ? stored : NULL, &c));
+    if (!dnn_md_equal(&c.wei, stored)) {
         int copy;
-        st = insert_reorder_before(p, &node, o.wei, &c.wei, &copy);
+        st = insert_reorder_before(p, &node, wei, &c.wei, &copy);
         if (st == LS_OK)
             p->g->nodes[node].in[1] = copy;
     }
@@ -224,27 +215,30 @@ static enum ls_status prepare_forward(struct ls_program *p, int node)
     return st;
 }
 
+static enum ls_status prepare_forward(struct ls_program *p, int node)
+{
+    struct ls_node n = p->g->nodes[node];
+    enum dnn_pass pass = pass_of(p, n.op);
+    struct dnn_spec spec;
+    LS_TRY(place_default(p, n.out[0]));
+    LS_TRY(match_input(p, &node, &n.in[0]));
+    p->g->nodes[node].in[0] = n.in[0];
+    struct operands o = operands_of(&n, pass);
+    if (o.bias != LS_NONE)
+        LS_TRY(place_default(p, o.bias));
+    spec_of(p, &n, &o, pass, &spec);
+    LS_TRY(place_weights(p, &n, o.wei, &spec));
+    return choose(p, node, o.wei, &spec);
+}
+
 static enum ls_status prepare_bwd_data(struct ls_program *p, int node)
 {
     struct ls_node n = p->g->nodes[node];
     struct operands o = operands_of(&n, DNN_BWD_DATA);
     struct dnn_spec spec;
-    struct choice c = {0};
     LS_TRY(place_default(p, o.src));
     spec_of(p, &n, &o, DNN_BWD_DATA, &spec);
-    bool cast = p->g->act_dtype != LS_F32;
-    LS_TRY(tune_pick(p, n.name, &spec, cast ? NULL : &p->places[o.wei].md, &c));
-    enum ls_status st = LS_OK;
-    if (!dnn_md_equal(&c.wei, &p->places[o.wei].md)) {
-        int copy;
-        st = insert_reorder_before(p, &node, o.wei, &c.wei, &copy);
-        if (st == LS_OK)
-            p->g->nodes[node].in[1] = copy;
-    }
-    if (st == LS_OK)
-        st = make_primitive(p, node, &c);
-    choice_release(&c);
-    return st;
+    return choose(p, node, o.wei, &spec);
 }
 
 /* The parameter whose gradient this is. */
