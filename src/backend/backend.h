@@ -32,6 +32,8 @@ struct ls_program;
 
 struct ls_backend {
     const char *name, *summary;
+    /* Can activations be of this type on this machine? NULL: yes; else why not, and what to do. */
+    const char *(*refuses)(enum ls_dtype dtype);
     /* Kernels chosen, memory planned, arena not yet there. The graph stays owned by the caller and must outlive
      * the program; prepare may append reorder nodes and tensors to it. */
     enum ls_status (*prepare)(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,

@@ -30,6 +30,10 @@ void ls_store_free(struct ls_store *s)
 {
     if (!s)
         return;
+    for (int b = 0; b < BUCKETS; b++)
+        for (struct ls_store_entry *e = s->buckets[b]; e; e = e->next)
+            if (e->layout_release)
+                e->layout_release(e->layout);
     for (struct chunk *c = s->chunks; c; c = c->next)
         ls_region_unmap(c->memory, c->size);
     ls_arena_release(&s->records);

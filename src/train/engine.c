@@ -73,7 +73,9 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
         .record = record,
         .verbose = false,
     };
-    enum ls_status st = e->backend->prepare(&options, &net->graph, e->store, &net->program);
+    const char *why_not = e->backend->refuses(net->graph.act_dtype);
+    enum ls_status st = why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not)
+                                : e->backend->prepare(&options, &net->graph, e->store, &net->program);
     ls_free(cache);
     if (st != LS_OK)
         return st;

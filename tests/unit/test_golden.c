@@ -24,7 +24,7 @@
 #define LOSS_TOLERANCE 1e-3
 
 /* As in make.py. */
-enum { SEED = 20, BATCH = 8, CLASSES = 10, STEPS = 10, SAMPLES = 256, IMAGE_STREAM = 1000000, MOST_PARAMS = 256 };
+enum { BATCH = 8, CLASSES = 10, STEPS = 10, SAMPLES = 256, IMAGE_STREAM = 1000000, MOST_PARAMS = 256 };
 
 struct session {
     const struct ls_backend *backend;
@@ -39,6 +39,7 @@ struct session {
     float *images;
     int32_t labels[BATCH];
     struct ls_run run;
+    uint64_t seed;
     int wrong;
 };
 
@@ -88,22 +89,22 @@ static float *read_tensor(const struct session *s, const struct ls_graph *g, str
     return values;
 }
 
-/* Keep every (n / SAMPLES)-th element, as make.py does; how many are left. */
-static int64_t pick_strided(float *values, int64_t n)
+/* Keep one element of each of SAMPLES equal stretches, as make.py does; how many are left. */
+static int64_t pick_samples(float *values, int64_t n)
 {
     int64_t count = n < SAMPLES ? n : SAMPLES;
     for (int64_t i = 0; i < count; i++)
-        values[i] = values[i * n / count];
+        values[i] = values[i * n / count + i * 7919 % (n / count)];
     return count;
 }
 
-/* A whole tensor, or its strided elements, against an entry of the file. */
+/* A tensor, or its samples, against an entry of the file. */
 static void compare(struct session *s, const struct ls_graph *g, struct ls_program *p, int tensor, const char *name)
 {
     int64_t n, want_n;
     double size;
     float *found = read_tensor(s, g, p, tensor, &n), *want = expected(s, name, &want_n);
-    n = pick_strided(found, n);
+    n = pick_samples(found, n);
     assert_int_equal(n, want_n);
     double difference = distance(found, want, n, &size);
     judge(s, name, difference, size, TOLERANCE);
@@ -153,34 +154,32 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Number k of parameter_ranges in make.py. */
-static void param_range(const struct session *s, int k, float *low, float *high)
+/* Parameter number k as parameter_values in make.py has it. */
+static void make_values(const struct session *s, int k, int64_t n, float *values)
 {
-    const struct ls_tensor *t = &s->train.tensors[s->params[k]],
-                           *previous = &s->train.tensors[s->params[k ? k - 1 : 0]];
+    const struct ls_tensor *t = &s->train.tensors[s->params[k]];
+    float low = -0.1f, high = 0.1f;
     if (t->shape.rank > 1) {
-        *high = (float)sqrt(6.0 / (double)(ls_shape_count(&t->shape) / t->shape.dim[0]));
-        *low = -*high;
+        high = (float)sqrt(6.0 / (double)(n / t->shape.dim[0]));
+        low = -high;
     } else if (ends_with(t->name, ".bn3.weight")) {
-        *low = 0.1f, *high = 0.3f;
+        low = 0.1f, high = 0.3f;
     } else if (ends_with(t->name, ".weight")) {
-        *low = 0.75f, *high = 1.25f;
-    } else {
-        bool bn = previous->shape.rank == 1;
-        *low = bn ? 0.5f : -0.1f, *high = bn ? 1.5f : 0.1f;
+        low = 0.75f, high = 1.25f;
+    } else if (s->train.tensors[s->params[k - 1]].shape.rank == 1) {
+        low = 0.5f, high = 1.5f;
     }
+    ls_random_fill_uniform(s->seed, (uint64_t)k, low, high, n, values);
 }
 
 static void fill_params(struct session *s)
 {
     assert_int_equal(ls_program_init_params(s->backend, s->train_program, &s->train, 1), LS_OK);
     for (int k = 0; k < s->n_params; k++) {
-        const struct ls_tensor *t = &s->train.tensors[s->params[k]];
-        int64_t n = ls_shape_count(&t->shape);
-        float low, high, *values = ls_alloc((size_t)n, sizeof *values);
+        int64_t n = ls_shape_count(&s->train.tensors[s->params[k]].shape);
+        float *values = ls_alloc((size_t)n, sizeof *values);
         assert_non_null(values);
-        param_range(s, k, &low, &high);
-        ls_random_fill_uniform(SEED, (uint64_t)k, low, high, n, values);
+        make_values(s, k, n, values);
         assert_int_equal(s->backend->write(s->train_program, s->params[k], values), LS_OK);
         ls_free(values);
     }
@@ -193,6 +192,7 @@ static void open_session(struct session *s, const char *model, const char *backe
     assert_non_null(s->backend);
     snprintf(path, sizeof path, FOLDER "%s.safetensors", model);
     assert_int_equal(ls_safetensors_open(path, &s->golden), LS_OK);
+    s->seed = strtoull(ls_safetensors_metadata(&s->golden, "seed"), NULL, 10);
     build(s, model, true, &s->train);
     build(s, model, false, &s->eval);
     for (int t = 0; t < s->train.n_tensors; t++)
@@ -227,7 +227,7 @@ static void close_session(struct session *s)
 
 static void load_batch(struct session *s, int step, const struct ls_graph *g, struct ls_program *p)
 {
-    ls_random_fill_uniform(SEED, (uint64_t)(IMAGE_STREAM + step), -1.75f, 1.75f,
+    ls_random_fill_uniform(s->seed, (uint64_t)(IMAGE_STREAM + step), -1.75f, 1.75f,
                            ls_shape_count(&g->tensors[g->input].shape), s->images);
     for (int i = 0; i < BATCH; i++)
         s->labels[i] = (3 * i + step) % CLASSES;
@@ -288,7 +288,7 @@ static void check_gradients(struct session *s)
         float *found = read_tensor(s, &s->train, s->train_program, t->grad, &n), *want = expected(s, name, &want_n);
         bool zero = k > 0 && norms[k] < 1e-9f * norms[k - 1];
         (void)distance(found, found, n, &all);
-        n = pick_strided(found, n);
+        n = pick_samples(found, n);
         assert_int_equal(n, want_n);
         double difference = distance(found, want, n, &size);
         judge(s, name, difference, zero ? (double)norms[k - 1] : size, TOLERANCE);

@@ -133,7 +133,7 @@ static void compare_case(const struct op_case *c, enum ls_dtype dtype,
     const struct ls_backend *onednn = ls_backend_find("onednn");
     struct session a, b;
     bool same = true;
-    if (!onednn)
+    if (!onednn || onednn->refuses(dtype))
         skip();
     open_case(&a, c, ls_backend_find("ref"), dtype, &apart);
     open_case(&b, c, onednn, dtype, options);

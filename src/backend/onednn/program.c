@@ -51,6 +51,11 @@ static bool in_store(const struct ls_tensor *t)
     return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
 }
 
+static void release_layout(void *layout)
+{
+    dnn_md_release(layout);
+}
+
 enum ls_status place_as(struct ls_program *p, int tensor, const struct dnn_md *md)
 {
     LS_TRY(ensure_places(p));
@@ -70,6 +75,7 @@ enum ls_status place_as(struct ls_program *p, int tensor, const struct dnn_md *m
         _Static_assert(sizeof *kept <= LS_STORE_LAYOUT, "a layout fits its place in the store");
         LS_TRY(dnn_md_copy(kept, md));
         entry->layout_bytes = sizeof *kept;
+        entry->layout_release = release_layout;
     }
     place->data = entry->memory;
     return LS_OK;
@@ -271,6 +277,13 @@ static void release(struct ls_program *p)
     ls_free(p);
 }
 
+static const char *refuses(enum ls_dtype dtype)
+{
+    if (dtype == LS_BF16 && dnn_isa())
+        return "oneDNN computes in bf16 only with AVX-512, which this processor lacks; use --dtype f32";
+    return NULL;
+}
+
 static enum ls_status prepare(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
                               struct ls_program **program)
 {
@@ -427,6 +440,7 @@ static void describe(const struct ls_program *p, int node, char *text, size_t ro
 const struct ls_backend ls_backend_onednn = {
     .name = "onednn",
     .summary = "CPU: oneDNN and Lockstep's own vector kernels",
+    .refuses = refuses,
     .prepare = prepare,
     .release = release,
     .arena_bytes = arena_bytes,

@@ -268,6 +268,13 @@ void *ls_ref_out_data(const struct ls_ref_call *call, int slot)
     return call->n->out[slot] == LS_NONE ? NULL : call->data[call->n->out[slot]];
 }
 
+/* bf16 graphs are computed in f32. */
+static const char *refuses(enum ls_dtype dtype)
+{
+    (void)dtype;
+    return NULL;
+}
+
 static const char *choices(const struct ls_program *p)
 {
     (void)p;
@@ -277,6 +284,7 @@ static const char *choices(const struct ls_program *p)
 const struct ls_backend ls_backend_ref = {
     .name = "ref",
     .summary = "naive C, one thread: the values every other backend is tested against",
+    .refuses = refuses,
     .prepare = ref_prepare,
     .release = ref_release,
     .arena_bytes = ref_arena_bytes,
