@@ -2,6 +2,7 @@
 #include "base/log.h"
 
 #include <cpuid.h>
+#include <omp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -543,10 +544,15 @@ void dnn_guard_amx(void)
         return;
     int status = 1;
     pid_t child = fork();
-    if (child == 0)
+    if (child == 0) {
+        omp_set_num_threads(1); /* a forked child has none of its parent's threads to wait for */
+        alarm(20);
         _exit(try_bf16());
+    }
     if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return;
-    dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16);
-    ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");
+    if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success)
+        ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");
+    else
+        ls_warn("this machine advertises AMX and faults on it; set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16");
 }

@@ -32,7 +32,8 @@ const char *dnn_version(char text[32]);
 /* The kernels' instruction set that goes with what oneDNN uses here (its block size must be ours); NULL: any. */
 const char *dnn_isa(void);
 /* Some virtual machines advertise AMX and fault on it: try it in a child process and, when that dies, keep oneDNN
- * from using it. Call before the first primitive; only bf16 ever uses AMX. */
+ * from using it. Call before anything else of this header: oneDNN settles its instruction set at the first call. Only
+ * bf16 ever uses AMX. */
 void dnn_guard_amx(void);
 
 /* A convolution or dense layer in one of its three passes. */

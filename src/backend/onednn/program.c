@@ -277,8 +277,11 @@ static void release(struct ls_program *p)
     ls_free(p);
 }
 
+/* Asked before anything else, so that the guard comes before oneDNN settles on AMX. */
 static const char *refuses(enum ls_dtype dtype)
 {
+    if (dtype == LS_BF16)
+        dnn_guard_amx();
     if (dtype == LS_BF16 && dnn_isa())
         return "oneDNN computes in bf16 only with AVX-512, which this processor lacks; use --dtype f32";
     return NULL;
@@ -295,8 +298,11 @@ static enum ls_status prepare(const struct ls_backend_options *options, struct l
     p->g = g;
     p->store = store;
     omp_set_num_threads(options->threads);
-    if (g->act_dtype == LS_BF16)
-        dnn_guard_amx();
+    const char *why_not = refuses(g->act_dtype);
+    if (why_not) {
+        st = ls_fail(LS_USAGE, "%s", why_not);
+        goto release_program;
+    }
     if (!ls_kernels_pick(g->act_dtype, dnn_isa(), &p->k)) {
         st = ls_fail(LS_FAILED, "no kernels for this processor were built");
         goto release_program;

@@ -262,21 +262,27 @@ INLINE vf gradient(enum ls_act act, enum form form, const struct source *s, stru
     return pass_back(act, test, dz);
 }
 
+/* One pixel's share of the sums over dz and dz * (x - mean). */
+INLINE void pixel_sums(enum ls_act act, enum form form, const struct source *s, struct affine f, vf mean, int64_t i,
+                       E *dres, vf *sum, vf *product)
+{
+    vf x = load(s->x + i * B), dz = gradient(act, form, s, f, i, x);
+    if (dres)
+        store(dres + i * B, dz);
+    *sum += dz;
+    *product += dz * (x - mean);
+}
+
 INLINE void plane_sums(enum ls_act act, enum form form, const struct source *s, struct affine f, vf mean, int64_t area,
                        E *dres, struct sums *t)
 {
-    for (int64_t i = 0; i < area; i++) {
-        vf x = load(s->x + i * B), dz = gradient(act, form, s, f, i, x);
-        if (dres)
-            store(dres + i * B, dz);
-        if (i & 1) {
-            t->a1 += dz;
-            t->b1 += dz * (x - mean);
-        } else {
-            t->a0 += dz;
-            t->b0 += dz * (x - mean);
-        }
+    int64_t i = 0;
+    for (; i + 1 < area; i += 2) {
+        pixel_sums(act, form, s, f, mean, i, dres, &t->a0, &t->b0);
+        pixel_sums(act, form, s, f, mean, i + 1, dres, &t->a1, &t->b1);
     }
+    if (i < area)
+        pixel_sums(act, form, s, f, mean, i, dres, &t->a0, &t->b0);
 }
 
 INLINE void pooled_sums(enum ls_act act, const struct ls_map *m, const struct source *s, struct affine f, vf mean,
