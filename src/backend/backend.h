@@ -15,12 +15,12 @@ struct ls_run {
 };
 
 struct ls_backend_options {
-    int threads;          /* >= 1 */
-    bool reuse;           /* place activations by liveness (off: each has its own room) */
-    bool keep_grads;      /* gradients of parameters stay readable after the pass (replicas, tests) */
-    bool tune;            /* measure candidate kernels where the cache has no answer */
-    const char *cache;    /* file of measured choices, NULL: none */
-    const char *record;   /* file of the choices a run began with, which are binding; NULL: none */
+    int threads;        /* >= 1 */
+    bool reuse;         /* place activations by liveness (off: each has its own room) */
+    bool keep_grads;    /* gradients of parameters stay readable after the pass (replicas, tests) */
+    bool tune;          /* measure candidate kernels where the cache has no answer */
+    const char *cache;  /* file of measured choices, NULL: none */
+    const char *record; /* file of the choices a run began with, which are binding; NULL: none */
     bool verbose;
 };
 

@@ -13,17 +13,17 @@ enum ls_status {
 };
 
 /* The one check that returns and the one that jumps: status lands in the variable `st` of the function. */
-#define LS_TRY(call)                                                                                        \
-    do {                                                                                                    \
-        enum ls_status try_status_ = (call);                                                                \
-        if (try_status_ != LS_OK)                                                                           \
-            return try_status_;                                                                             \
+#define LS_TRY(call)                         \
+    do {                                     \
+        enum ls_status try_status_ = (call); \
+        if (try_status_ != LS_OK)            \
+            return try_status_;              \
     } while (0)
-#define LS_TRY_GOTO(label, call)                                                                            \
-    do {                                                                                                    \
-        st = (call);                                                                                        \
-        if (st != LS_OK)                                                                                    \
-            goto label;                                                                                     \
+#define LS_TRY_GOTO(label, call) \
+    do {                         \
+        st = (call);             \
+        if (st != LS_OK)         \
+            goto label;          \
     } while (0)
 
 #endif

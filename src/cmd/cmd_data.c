@@ -170,8 +170,7 @@ static double mean_of(const struct tally *t, int c)
 
 static double deviation_of(const struct tally *t, int c)
 {
-    double mean = mean_of(t, c),
-           squares = t->pixels ? (double)t->squares[c] / (double)t->pixels / (255.0 * 255) : 0;
+    double mean = mean_of(t, c), squares = t->pixels ? (double)t->squares[c] / (double)t->pixels / (255.0 * 255) : 0;
     return squares > mean * mean ? sqrt(squares - mean * mean) : 0;
 }
 
@@ -195,15 +194,14 @@ static json_t *json_part(const struct part *p)
     for (int64_t b = 0; b < p->n_broken; b++) {
         char where[512];
         ls_dataset_where(p->set, p->broken[b].sample, where, sizeof where);
-        json_array_append_new(broken, json_pack("{sI ss* ss*}", "sample", (json_int_t)p->broken[b].sample,
-                                                "where", where, "error", p->broken[b].why));
+        json_array_append_new(broken, json_pack("{sI ss* ss*}", "sample", (json_int_t)p->broken[b].sample, "where",
+                                                where, "error", p->broken[b].why));
     }
-    return json_pack(
-        "{sI sI sI so so so si si si si so}", "count", (json_int_t)info->count, "smallest_class",
-        (json_int_t)p->class_counts[p->smallest], "largest_class", (json_int_t)p->class_counts[p->largest],
-        "class_counts", counts, "mean", json_figures(t, (int)info->channels, mean_of), "deviation",
-        json_figures(t, (int)info->channels, deviation_of), "min_height", t->min_height, "max_height",
-        t->max_height, "min_width", t->min_width, "max_width", t->max_width, "broken", broken);
+    return json_pack("{sI sI sI so so so si si si si so}", "count", (json_int_t)info->count, "smallest_class",
+                     (json_int_t)p->class_counts[p->smallest], "largest_class", (json_int_t)p->class_counts[p->largest],
+                     "class_counts", counts, "mean", json_figures(t, (int)info->channels, mean_of), "deviation",
+                     json_figures(t, (int)info->channels, deviation_of), "min_height", t->min_height, "max_height",
+                     t->max_height, "min_width", t->min_width, "max_width", t->max_width, "broken", broken);
 }
 
 static json_t *json_names(const struct ls_dataset_info *info)
@@ -251,8 +249,8 @@ static const char *size_text(const struct tally *t, char text[64])
     return text;
 }
 
-static const char *figures_text(const struct tally *t, int channels,
-                                double (*figure)(const struct tally *, int), char text[64])
+static const char *figures_text(const struct tally *t, int channels, double (*figure)(const struct tally *, int),
+                                char text[64])
 {
     int used = 0;
     text[0] = 0;
@@ -263,16 +261,14 @@ static const char *figures_text(const struct tally *t, int channels,
 
 static enum ls_status print_parts(const struct part *parts, int n)
 {
-    static const char *const headings[] = {"part", "samples",   "a class", "size",
-                                           "mean", "deviation", "broken"};
+    static const char *const headings[] = {"part", "samples", "a class", "size", "mean", "deviation", "broken"};
     struct ls_table t;
     ls_table_init(&t, "lrrlllr", headings);
     for (int p = 0; p < n; p++) {
         if (!parts[p].set)
             continue;
         const struct ls_dataset_info *info = ls_dataset_info(parts[p].set);
-        int64_t fewest = parts[p].class_counts[parts[p].smallest],
-                most = parts[p].class_counts[parts[p].largest];
+        int64_t fewest = parts[p].class_counts[parts[p].smallest], most = parts[p].class_counts[parts[p].largest];
         char text[64];
         ls_table_row(&t);
         ls_table_cell(&t, "%s", parts[p].name);
@@ -293,8 +289,7 @@ static enum ls_status print_parts(const struct part *parts, int n)
 
 static enum ls_status print_classes(const struct ls_dataset_info *info, const struct part *parts)
 {
-    static const char *const named[] = {"class", "name", "train", "test"}, *const bare[] = {"class", "train",
-                                                                                            "test"};
+    static const char *const named[] = {"class", "name", "train", "test"}, *const bare[] = {"class", "train", "test"};
     struct ls_table t;
     ls_table_init(&t, info->class_names ? "rlrr" : "rrr", info->class_names ? named : bare);
     for (int64_t c = 0; c < info->classes; c++) {
@@ -323,8 +318,7 @@ static enum ls_status print_text(const char *spec, const struct part *parts)
     if (info->classes <= LISTED_CLASSES) {
         ls_say("%s", "");
         LS_TRY(print_classes(info, parts));
-    } else if (info->class_names &&
-               train->class_counts[train->smallest] < train->class_counts[train->largest]) {
+    } else if (info->class_names && train->class_counts[train->smallest] < train->class_counts[train->largest]) {
         ls_say("fewest: %s (%" PRId64 "), most: %s (%" PRId64 ")", info->class_names[train->smallest],
                train->class_counts[train->smallest], info->class_names[train->largest],
                train->class_counts[train->largest]);

@@ -74,8 +74,7 @@ static const char *layer_op(const struct ls_node *n)
     return n->op == &ls_op_act ? ls_act_name(n->attr.act) : n->op->name;
 }
 
-/* --- JSON --------------------------------------------------------------------------------------------------
- */
+/* --- JSON ---------------------------------------------------------------------------------------------------- */
 
 static enum ls_status print_json(json_t *value)
 {
@@ -95,8 +94,8 @@ static json_t *describe(const char *name, const struct ls_graph *g)
     json_int_t parameters = ls_graph_parameters(g, &tensors);
     return json_pack("{s:s, s:s, s:I, s:I, s:i, s:I}", "name", name, "input",
                      sample_shape(&g->tensors[g->input].shape, text), "classes",
-                     (json_int_t)g->tensors[g->logits].shape.dim[1], "parameters", parameters, "tensors",
-                     tensors, "macs", (json_int_t)ls_graph_macs(g));
+                     (json_int_t)g->tensors[g->logits].shape.dim[1], "parameters", parameters, "tensors", tensors,
+                     "macs", (json_int_t)ls_graph_macs(g));
 }
 
 static json_t *describe_layers(const struct ls_graph *g)
@@ -106,16 +105,15 @@ static json_t *describe_layers(const struct ls_graph *g)
         const struct ls_node *n = &g->nodes[i];
         char text[64];
         if (n->op->layer)
-            json_array_append_new(
-                layers, json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", n->name, "op", layer_op(n), "output",
-                                  sample_shape(&g->tensors[n->out[0]].shape, text), "parameters",
-                                  (json_int_t)layer_parameters(g, n), "macs", (json_int_t)layer_macs(g, n)));
+            json_array_append_new(layers,
+                                  json_pack("{s:s, s:s, s:s, s:I, s:I}", "name", n->name, "op", layer_op(n), "output",
+                                            sample_shape(&g->tensors[n->out[0]].shape, text), "parameters",
+                                            (json_int_t)layer_parameters(g, n), "macs", (json_int_t)layer_macs(g, n)));
     }
     return layers;
 }
 
-/* --- the list ----------------------------------------------------------------------------------------------
- */
+/* --- the list ------------------------------------------------------------------------------------------------ */
 
 static void list_row(struct ls_table *t, const struct ls_model *m, const struct ls_graph *g)
 {
@@ -135,8 +133,7 @@ static void list_row(struct ls_table *t, const struct ls_model *m, const struct 
 /* Every model at the size it is made for, or at the one asked for. */
 static enum ls_status list_models(const struct ls_options *o, const struct ls_model_size *size)
 {
-    static const char *const headings[] = {"model", "parameters", "tensors", "MACs",
-                                           "input", "classes",    "summary"};
+    static const char *const headings[] = {"model", "parameters", "tensors", "MACs", "input", "classes", "summary"};
     struct ls_table table;
     json_t *array = json_array();
     enum ls_status st = LS_OK;
@@ -159,8 +156,7 @@ static enum ls_status list_models(const struct ls_options *o, const struct ls_mo
     return st;
 }
 
-/* --- one model ---------------------------------------------------------------------------------------------
- */
+/* --- one model ----------------------------------------------------------------------------------------------- */
 
 static enum ls_status show_layers(const char *name, const struct ls_graph *g)
 {
@@ -197,15 +193,12 @@ static enum ls_status show_json(const char *name, const struct ls_graph *g)
     return print_json(model);
 }
 
-static enum ls_status show_model(const struct ls_options *o, const char *name,
-                                 const struct ls_model_size *size)
+static enum ls_status show_model(const struct ls_options *o, const char *name, const struct ls_model_size *size)
 {
     struct ls_graph g;
     enum ls_status st = build(name, size, &g);
     if (st == LS_OK)
-        st = o->yaml   ? ls_model_write_yaml(&g, name, stdout)
-             : o->json ? show_json(name, &g)
-                       : show_layers(name, &g);
+        st = o->yaml ? ls_model_write_yaml(&g, name, stdout) : o->json ? show_json(name, &g) : show_layers(name, &g);
     ls_graph_release(&g);
     return st;
 }
@@ -218,7 +211,6 @@ enum ls_status ls_cmd_models(struct ls_options *o)
     if (o->n_args == 0)
         return list_models(o, &size);
     if (o->n_args != 2 || strcmp(o->args[0], "show") != 0)
-        return ls_fail(LS_USAGE,
-                       "models takes nothing or `show NAME`, such as `lockstep models show resnet50`");
+        return ls_fail(LS_USAGE, "models takes nothing or `show NAME`, such as `lockstep models show resnet50`");
     return show_model(o, o->args[1], &size);
 }

@@ -115,8 +115,7 @@ static void man_option(const struct ls_option *option, FILE *out)
     note(option, right);
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         if (option->commands & info->command)
-            used += (size_t)snprintf(commands + used, sizeof commands - used, "%s%s", used ? ", " : "",
-                                     info->name);
+            used += (size_t)snprintf(commands + used, sizeof commands - used, "%s%s", used ? ", " : "", info->name);
     fprintf(out, ".TP\n.B ");
     roff(left, out);
     fprintf(out, "\n%s", negation(option));
@@ -142,21 +141,18 @@ void ls_options_man(const char *version, FILE *out)
         group = ls_option_table[i].group;
         man_option(&ls_option_table[i], out);
     }
-    fprintf(out,
-            ".SH FILES\nEvery option may stand in a YAML file as\n.BR \"batch: 64\" .\n"
-            ".SH ENVIRONMENT\nEvery option may be a variable such as\n.BR LOCKSTEP_BATCH=64 .\n"
-            "The command line wins over the environment, the environment over the file.\n"
-            ".B NO_COLOR\nturns colours off.\n"
-            ".SH EXIT STATUS\n0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost,\n"
-            "5 training diverged, 75 stopped after saving; run again with\n.B \\-\\-resume\nto go on.\n");
+    fprintf(out, ".SH FILES\nEvery option may stand in a YAML file as\n.BR \"batch: 64\" .\n"
+                 ".SH ENVIRONMENT\nEvery option may be a variable such as\n.BR LOCKSTEP_BATCH=64 .\n"
+                 "The command line wins over the environment, the environment over the file.\n"
+                 ".B NO_COLOR\nturns colours off.\n"
+                 ".SH EXIT STATUS\n0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost,\n"
+                 "5 training diverged, 75 stopped after saving; run again with\n.B \\-\\-resume\nto go on.\n");
 }
 
 void ls_options_completion(FILE *out)
 {
-    fprintf(
-        out,
-        "_lockstep() {\n    local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-        "    COMPREPLY=()\n    case $last in\n");
+    fprintf(out, "_lockstep() {\n    local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} words=\n"
+                 "    COMPREPLY=()\n    case $last in\n");
     for (int i = 0; i < ls_option_count; i++)
         if (ls_option_table[i].choices)
             fprintf(out, "    --%s) words='%s' ;;\n", ls_option_table[i].name, ls_option_table[i].choices);

@@ -73,8 +73,7 @@ static enum ls_status not_for_command(enum ls_command command, const struct ls_o
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         if (option->commands & info->command)
             used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", info->name);
-    return ls_fail(LS_USAGE, "%s takes no --%s; it is an option of %s", info_of(command)->name, option->name,
-                   list);
+    return ls_fail(LS_USAGE, "%s takes no --%s; it is an option of %s", info_of(command)->name, option->name, list);
 }
 
 /* The word at *i, and for options whose value stands apart the next one too. */
@@ -121,10 +120,9 @@ static enum ls_status take_argument(struct words *w, enum ls_command command, co
     else if (command & with_arguments)
         w->arguments[w->n_arguments++] = word;
     else
-        return ls_fail(
-            LS_USAGE,
-            "%s: '%s' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml",
-            info_of(command)->name, word);
+        return ls_fail(LS_USAGE,
+                       "%s: '%s' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml",
+                       info_of(command)->name, word);
     return LS_OK;
 }
 
@@ -256,8 +254,7 @@ static enum ls_status set_all(struct ls_options *o, const struct words *w)
     return set_words(o, w);
 }
 
-enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv,
-                                bool *help)
+enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help)
 {
     enum ls_status st = LS_FAILED;
     struct words w = {0};

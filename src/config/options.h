@@ -27,11 +27,11 @@ struct ls_options {
     double lr, momentum, weight_decay, trust, label_smoothing;
     bool lr_per_256;          /* --lr is per 256 samples: the linear scaling rule */
     bool nesterov, decay_all; /* decay_all=false: no weight decay on BN and biases */
-    char *schedule; /* constant | every:N[:FACTOR] | multistep:30,60,80[:FACTOR] | exponential:GAMMA |
+    char *schedule;           /* constant | every:N[:FACTOR] | multistep:30,60,80[:FACTOR] | exponential:GAMMA |
                        cosine[:MIN] */
-    char *warmup;   /* none | stepping:EPOCHS | gradual:EPOCHS | iterations:N */
-    double dropout; /* -1: as the model says */
-    char *augment;  /* auto | none | list: crop:4,flip | rrc:224,flip ... */
+    char *warmup;             /* none | stepping:EPOCHS | gradual:EPOCHS | iterations:N */
+    double dropout;           /* -1: as the model says */
+    char *augment;            /* auto | none | list: crop:4,flip | rrc:224,flip ... */
     bool shuffle;
     uint64_t seed;
     /* machine */
@@ -85,8 +85,7 @@ extern const struct ls_command_info ls_commands[];
  * arguments are for eval, predict, models and data only. A file or variable may set options of other
  * commands, the command line may not. --help prints the command's help and returns LS_OK with *help = true.
  * Unknown options name the nearest known one. On failure *o is released. */
-enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv,
-                                bool *help);
+enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help);
 void ls_options_release(struct ls_options *o);
 /* Every default, nothing given. */
 enum ls_status ls_options_default(struct ls_options *o);

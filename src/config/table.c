@@ -18,8 +18,7 @@ enum {
 
 const struct ls_command_info ls_commands[] = {
     {LS_CMD_TRAIN, "train", "[FILE.yaml] [options]", "train a model; writes a run directory"},
-    {LS_CMD_EVAL, "eval", "[FILE.yaml] [RUN | CHECKPOINT] [options]",
-     "measure loss and accuracy of a trained model"},
+    {LS_CMD_EVAL, "eval", "[FILE.yaml] [RUN | CHECKPOINT] [options]", "measure loss and accuracy of a trained model"},
     {LS_CMD_PREDICT, "predict", "[options] IMAGE...", "name the five likeliest classes of image files"},
     {LS_CMD_BENCH, "bench", "[FILE.yaml] [options]", "measure the speed of training steps"},
     {LS_CMD_MODELS, "models", "[show NAME] [options]", "list the built-in models, or show one"},

@@ -41,8 +41,7 @@ const struct ls_option *ls_option_find(const char *name);
 const char *ls_option_nearest(const char *word, unsigned commands);
 
 /* Check text and set the option from it. where: "--batch", "LOCKSTEP_BATCH", "run.yaml:12: batch". */
-enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where,
-                             const char *text);
+enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where, const char *text);
 /* The value as text that ls_option_set takes back; NULL: not set. Made in `room` unless the option is a text.
  */
 const char *ls_option_get(const struct ls_options *o, const struct ls_option *option, char room[32]);
@@ -53,7 +52,6 @@ static inline uint64_t ls_option_bit(const struct ls_option *option)
 }
 
 /* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay. */
-enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
-                               uint64_t keep);
+enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size, uint64_t keep);
 
 #endif

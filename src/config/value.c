@@ -93,8 +93,7 @@ enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, in
     return LS_OK;
 }
 
-static enum ls_status check_range(const struct ls_option *option, const char *where, const char *text,
-                                  double value)
+static enum ls_status check_range(const struct ls_option *option, const char *where, const char *text, double value)
 {
     bool fits = value >= option->low && (option->below ? value < option->high : value <= option->high);
     if (fits || value == strtod(option->missing, NULL))
@@ -118,8 +117,7 @@ static enum ls_status check_choice(const struct ls_option *option, const char *w
     return ls_fail(LS_USAGE, "%s: '%.*s' is not one of %s", where, (int)length, text, list);
 }
 
-static enum ls_status set_whole(const struct ls_option *option, const char *where, const char *text,
-                                int64_t *value)
+static enum ls_status set_whole(const struct ls_option *option, const char *where, const char *text, int64_t *value)
 {
     int64_t n = 0;
     LS_TRY(parse_whole(where, text, &n));
@@ -128,8 +126,7 @@ static enum ls_status set_whole(const struct ls_option *option, const char *wher
     return LS_OK;
 }
 
-static enum ls_status set_real(const struct ls_option *option, const char *where, const char *text,
-                               double *value)
+static enum ls_status set_real(const struct ls_option *option, const char *where, const char *text, double *value)
 {
     double x = 0;
     LS_TRY(parse_real(where, text, &x));
@@ -148,8 +145,7 @@ static enum ls_status set_text(char **value, const char *text)
     return LS_OK;
 }
 
-enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where,
-                             const char *text)
+enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where, const char *text)
 {
     void *value = field(o, option);
     int64_t c, h, w;

@@ -66,8 +66,7 @@ static enum ls_status find_key(struct reader *r, const yaml_event_t *key, const 
 {
     unsigned line = line_of(key);
     if (key->type != YAML_SCALAR_EVENT)
-        return ls_fail(LS_USAGE, "%s:%u: expected the name of an option, found %s", r->name, line,
-                       kind_of(key));
+        return ls_fail(LS_USAGE, "%s:%u: expected the name of an option, found %s", r->name, line, kind_of(key));
     const char *name = (const char *)key->data.scalar.value;
     const struct ls_option *found = has_zero(key) ? NULL : ls_option_find(name);
     if (!found) {
@@ -78,8 +77,7 @@ static enum ls_status find_key(struct reader *r, const yaml_event_t *key, const 
     }
     unsigned *first = &r->first_line[found - ls_option_table];
     if (*first)
-        return ls_fail(LS_USAGE, "%s:%u: %s stands here a second time (first in line %u)", r->name, line,
-                       name, *first);
+        return ls_fail(LS_USAGE, "%s:%u: %s stands here a second time (first in line %u)", r->name, line, name, *first);
     *first = line;
     *option = found;
     return LS_OK;
@@ -131,8 +129,8 @@ static enum ls_status open_map(struct reader *r, bool *empty)
         *empty = type == YAML_STREAM_END_EVENT || (type == YAML_SCALAR_EVENT && is_null(&event));
         bool found = *empty || type == YAML_MAPPING_START_EVENT;
         if (!found && type != YAML_STREAM_START_EVENT && type != YAML_DOCUMENT_START_EVENT)
-            st = ls_fail(LS_USAGE, "%s:%u: expected lines such as `batch: 64`, found %s", r->name,
-                         line_of(&event), kind_of(&event));
+            st = ls_fail(LS_USAGE, "%s:%u: expected lines such as `batch: 64`, found %s", r->name, line_of(&event),
+                         kind_of(&event));
         yaml_event_delete(&event);
         if (found || st != LS_OK)
             return st;
@@ -149,8 +147,7 @@ static enum ls_status close_document(struct reader *r)
         unsigned line = line_of(&event);
         yaml_event_delete(&event);
         if (more)
-            return ls_fail(LS_USAGE, "%s:%u: a second document starts here; a configuration is one", r->name,
-                           line);
+            return ls_fail(LS_USAGE, "%s:%u: a second document starts here; a configuration is one", r->name, line);
         if (end)
             return LS_OK;
     }
@@ -167,8 +164,7 @@ static enum ls_status read_document(struct reader *r)
     return close_document(r);
 }
 
-enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
-                               uint64_t keep)
+enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size, uint64_t keep)
 {
     struct reader r = {.name = name, .o = o, .keep = keep};
     if (!yaml_parser_initialize(&r.parser))
@@ -255,8 +251,7 @@ enum ls_status ls_options_write(const struct ls_options *o, enum ls_command comm
         char room[32];
         const char *text = ls_option_get(o, option, room);
         if (text && !is_yaml_text(text))
-            return ls_fail(LS_FAILED, "--%s: '%s' cannot be written as YAML; use a name in UTF-8",
-                           option->name, text);
+            return ls_fail(LS_FAILED, "--%s: '%s' cannot be written as YAML; use a name in UTF-8", option->name, text);
         int used = fprintf(out, text ? "%s: " : "# %s:", option->name);
         if (text)
             used += write_value(text, out);

@@ -62,8 +62,8 @@ struct ls_box ls_view_box(const struct ls_view *view, int height, int width)
 
 /* One row of one plane: outputs x0 .. x1-1 come from the image, the rest is padding. `pixel` is the source of
  * x0, `step` bytes lead to that of x0+1. */
-static void fill_plane_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width,
-                           const float *table, float *out)
+static void fill_plane_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float *table,
+                           float *out)
 {
     for (int x = 0; x < x0; x++)
         out[x] = table[0];
@@ -161,8 +161,8 @@ static enum ls_status apply_random_resized(const struct ls_augment *a, const str
     return LS_OK;
 }
 
-enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
-                                uint64_t epoch, uint64_t sample, struct ls_image *scratch, float *planes)
+enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
+                                uint64_t sample, struct ls_image *scratch, float *planes)
 {
     uint32_t r[4] = {0};
     if (a->flip || a->crop_pad >= 0)

@@ -35,8 +35,8 @@ static enum ls_status number(const struct list *list, const char *word, int leas
     errno = 0;
     long v = strtol(colon + 1, &end, 10);
     if (end == colon + 1 || *end || errno || v < least || v > MAX_SIZE)
-        return ls_fail(LS_USAGE, "--augment %s: '%s': expected a number from %d to %d after the colon",
-                       list->text, word, least, MAX_SIZE);
+        return ls_fail(LS_USAGE, "--augment %s: '%s': expected a number from %d to %d after the colon", list->text,
+                       word, least, MAX_SIZE);
     *value = (int)v;
     return LS_OK;
 }
@@ -65,10 +65,9 @@ static enum ls_status parse_word(struct list *list, const char *word, struct ls_
         return number(list, word, 1, list->size, &list->size);
     }
     const char *near = ls_nearest_word(name, known, 5);
-    return ls_fail(
-        LS_USAGE,
-        "--augment %s: '%s' is not known%s%s%s; there are crop:PAD flip rrc[:SIZE] resize:SIZE center",
-        list->text, word, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return ls_fail(LS_USAGE,
+                   "--augment %s: '%s' is not known%s%s%s; there are crop:PAD flip rrc[:SIZE] resize:SIZE center",
+                   list->text, word, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
 static enum ls_status parse_list(struct list *list, struct ls_augment *a)
@@ -129,16 +128,15 @@ static enum ls_status set_size(const struct list *list, const struct ls_dataset_
     a->height = height ? height : list->size ? list->size : info->height ? info->height : DEFAULT_SIZE;
     a->width = width ? width : list->size ? list->size : info->width ? info->width : DEFAULT_SIZE;
     if (a->channels != 1 && a->channels != 3)
-        return ls_fail(LS_USAGE, "--input %lldx%lldx%lld: images have 1 or 3 channels",
-                       (long long)a->channels, (long long)a->height, (long long)a->width);
+        return ls_fail(LS_USAGE, "--input %lldx%lldx%lld: images have 1 or 3 channels", (long long)a->channels,
+                       (long long)a->height, (long long)a->width);
     if (a->height < 1 || a->width < 1 || a->height > MAX_SIZE || a->width > MAX_SIZE)
         return ls_fail(LS_USAGE, "--input %lldx%lldx%lld: sides of 1 to %d pixels can be made from images",
                        (long long)a->channels, (long long)a->height, (long long)a->width, MAX_SIZE);
     if (list->size && (a->height != list->size || a->width != list->size))
-        return ls_fail(LS_USAGE,
-                       "--augment %s: size %d, but the model's input is %lldx%lld: give --input %lldx%dx%d",
-                       list->text, list->size, (long long)a->height, (long long)a->width,
-                       (long long)a->channels, list->size, list->size);
+        return ls_fail(LS_USAGE, "--augment %s: size %d, but the model's input is %lldx%lld: give --input %lldx%dx%d",
+                       list->text, list->size, (long long)a->height, (long long)a->width, (long long)a->channels,
+                       list->size, list->size);
     return LS_OK;
 }
 
@@ -162,8 +160,8 @@ static void set_table(const struct ls_dataset_info *info, struct ls_augment *a)
             a->table[c][v] = ((float)v / 255.0f - a->mean[c]) / a->deviation[c];
 }
 
-enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info,
-                                int64_t channels, int64_t height, int64_t width, struct ls_augment *a)
+enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info, int64_t channels,
+                                int64_t height, int64_t width, struct ls_augment *a)
 {
     struct ls_augment made = {.crop_pad = -1};
     struct list list = {.text = text};
@@ -174,8 +172,7 @@ enum ls_status ls_augment_parse(const char *text, bool training, const struct ls
     if (automatic)
         choose(training, info, &made);
     if (made.crop_pad >= made.height || made.crop_pad >= made.width)
-        return ls_fail(LS_USAGE,
-                       "--augment %s: padding by %d needs images larger than that; they are %lldx%lld", text,
+        return ls_fail(LS_USAGE, "--augment %s: padding by %d needs images larger than that; they are %lldx%lld", text,
                        made.crop_pad, (long long)made.height, (long long)made.width);
     if (!training)
         calm(info, automatic, &made);

@@ -47,8 +47,8 @@ enum ls_status ls_ppm_decode(const uint8_t *bytes, size_t size, struct ls_image 
     LS_TRY(ls_image_check_size(image, height, width));
     size_t samples = (size_t)channels * (size_t)height * (size_t)width, wide = most > 255 ? 2 : 1;
     if ((size_t)(c.end - c.at) < samples * wide)
-        return ls_image_refuse(image, "truncated PPM: %zu bytes of pixels, expected %zu",
-                               (size_t)(c.end - c.at), samples * wide);
+        return ls_image_refuse(image, "truncated PPM: %zu bytes of pixels, expected %zu", (size_t)(c.end - c.at),
+                               samples * wide);
     LS_TRY(ls_image_reserve(image, channels, (int)height, (int)width));
     if (most == 255) {
         memcpy(image->pixels, c.at, samples);
@@ -103,9 +103,9 @@ static enum ls_status read_header(const uint8_t *b, size_t size, struct bmp *bmp
                   little_endian(b + 54, 4) == 0xff0000 && little_endian(b + 58, 4) == 0xff00 &&
                   little_endian(b + 62, 4) == 0xff;
     if (bmp->header_bytes < 40 || !(plain || fields))
-        return ls_image_refuse(
-            image, "a BMP of %d bits and compression %d: only uncompressed 8, 24 and 32 bits are read",
-            (int)bmp->bits, (int)bmp->compression);
+        return ls_image_refuse(image,
+                               "a BMP of %d bits and compression %d: only uncompressed 8, 24 and 32 bits are read",
+                               (int)bmp->bits, (int)bmp->compression);
     return LS_OK;
 }
 
@@ -127,11 +127,9 @@ enum ls_status ls_bmp_decode(const uint8_t *bytes, size_t size, struct ls_image 
     LS_TRY(read_header(bytes, size, &bmp, image));
     LS_TRY(ls_image_check_size(image, bmp.height, bmp.width));
     if (bmp.bits == 8) {
-        int64_t colours = bmp.colours > 0 && bmp.colours < 256 ? bmp.colours : 256,
-                at = 14 + bmp.header_bytes;
+        int64_t colours = bmp.colours > 0 && bmp.colours < 256 ? bmp.colours : 256, at = 14 + bmp.header_bytes;
         if (at + 4 * colours > (int64_t)size)
-            return ls_image_refuse(image, "truncated BMP: the palette of %d colours goes beyond the end",
-                                   (int)colours);
+            return ls_image_refuse(image, "truncated BMP: the palette of %d colours goes beyond the end", (int)colours);
         memcpy(palette, bytes + at, (size_t)colours * 4);
     }
     int64_t row = (bmp.width * bmp.bits / 8 + 3) / 4 * 4;

@@ -29,8 +29,8 @@ static enum ls_status promised_size(const uint8_t *bytes, size_t size, const cha
     const uint8_t *tail = bytes + size - 4;
     size_t length = tail[0] | (size_t)tail[1] << 8 | (size_t)tail[2] << 16 | (size_t)tail[3] << 24;
     if (length / GZIP_GAIN > size)
-        return ls_fail(LS_BAD_INPUT, "%s: corrupt or truncated gzip file: %zu bytes cannot hold %zu", name,
-                       size, length);
+        return ls_fail(LS_BAD_INPUT, "%s: corrupt or truncated gzip file: %zu bytes cannot hold %zu", name, size,
+                       length);
     *promised = length;
     return LS_OK;
 }
@@ -41,8 +41,7 @@ enum ls_status ls_blob_gunzip(const uint8_t *bytes, size_t size, const char *nam
     struct ls_blob out = {0};
     z_stream z = {0};
     if (size > UINT_MAX)
-        return ls_fail(LS_BAD_INPUT, "%s: %zu bytes of gzip are too many: unpack it with gunzip first", name,
-                       size);
+        return ls_fail(LS_BAD_INPUT, "%s: %zu bytes of gzip are too many: unpack it with gunzip first", name, size);
     LS_TRY(promised_size(bytes, size, name, &length));
     LS_TRY(ls_region_map(length, (void **)&out.bytes));
     out.size = length;
@@ -78,8 +77,8 @@ static enum ls_status read_all(int fd, const char *path, struct ls_blob *blob)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return ls_fail(LS_BAD_INPUT, "%s: cannot be read beyond byte %zu of %zu: %s", path, done,
-                           blob->size, n < 0 ? strerror(errno) : "it became shorter");
+            return ls_fail(LS_BAD_INPUT, "%s: cannot be read beyond byte %zu of %zu: %s", path, done, blob->size,
+                           n < 0 ? strerror(errno) : "it became shorter");
         done += (size_t)n;
     }
     return LS_OK;

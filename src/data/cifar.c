@@ -31,21 +31,21 @@ static size_t record_bytes(const struct ls_cifar_kind *kind)
     return (size_t)kind->label_bytes + LS_CIFAR_PIXELS;
 }
 
-enum ls_status ls_cifar_parse(const uint8_t *bytes, size_t size, const char *name,
-                              const struct ls_cifar_kind *kind, int64_t *records)
+enum ls_status ls_cifar_parse(const uint8_t *bytes, size_t size, const char *name, const struct ls_cifar_kind *kind,
+                              int64_t *records)
 {
     size_t record = record_bytes(kind), whole = size / record;
     if (size == 0)
         return ls_fail(LS_BAD_INPUT, "%s: the file is empty", name);
     if (size % record)
         return ls_fail(LS_BAD_INPUT,
-                       "%s: truncated or too long: %zu bytes are %zu records of %zu bytes and %zu bytes more",
-                       name, size, whole, record, size % record);
+                       "%s: truncated or too long: %zu bytes are %zu records of %zu bytes and %zu bytes more", name,
+                       size, whole, record, size % record);
     for (size_t r = 0; r < whole; r++) {
         size_t at = r * record + (size_t)kind->label_bytes - 1;
         if (bytes[at] >= kind->classes)
-            return ls_fail(LS_BAD_INPUT, "%s: label %d at byte %zu (record %zu), expected 0 to %d", name,
-                           bytes[at], at, r, kind->classes - 1);
+            return ls_fail(LS_BAD_INPUT, "%s: label %d at byte %zu (record %zu), expected 0 to %d", name, bytes[at], at,
+                           r, kind->classes - 1);
     }
     *records = (int64_t)whole;
     return LS_OK;
@@ -63,8 +63,8 @@ static const uint8_t *find(const struct cifar *c, int64_t i, int *file, int64_t 
     return c->file[f].blob.bytes + (size_t)(i - start) * record_bytes(c->kind);
 }
 
-static enum ls_status read_record(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                                  struct ls_image *image, int32_t *label)
+static enum ls_status read_record(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                                  int32_t *label)
 {
     const struct cifar *c = (const struct cifar *)set;
     int file;
@@ -131,8 +131,7 @@ static enum ls_status add_file(struct cifar *c, const char *folder, const char *
 static enum ls_status load_names(struct cifar *c, const char *folder)
 {
     char path[PATH_MAX];
-    if (snprintf(path, sizeof path, "%s/%s", folder, c->kind->names_file) >= (int)sizeof path ||
-        !ls_file_exists(path))
+    if (snprintf(path, sizeof path, "%s/%s", folder, c->kind->names_file) >= (int)sizeof path || !ls_file_exists(path))
         return LS_OK;
     LS_TRY(ls_lines_load(path, &c->names));
     if (c->names.count != c->kind->classes)
@@ -199,8 +198,8 @@ const struct ls_cifar_kind ls_cifar10 = {
     .classes = 10,
     .train_records = 10000,
     .test_records = 10000,
-    .train_files = (const char *const[]){"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
-                                         "data_batch_4.bin", "data_batch_5.bin", NULL},
+    .train_files = (const char *const[]){"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
+                                         "data_batch_5.bin", NULL},
     .test_file = "test_batch.bin",
     .names_file = "batches.meta.txt",
     .mean = {0.4914f, 0.4822f, 0.4465f},

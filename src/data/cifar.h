@@ -20,7 +20,7 @@ extern const struct ls_cifar_kind ls_cifar10, ls_cifar100;
 #define LS_CIFAR_PIXELS (3 * LS_CIFAR_SIDE * LS_CIFAR_SIDE)
 
 /* Check one file: whole records, each label in range. *records: how many there are. */
-enum ls_status ls_cifar_parse(const uint8_t *bytes, size_t size, const char *name,
-                              const struct ls_cifar_kind *kind, int64_t *records);
+enum ls_status ls_cifar_parse(const uint8_t *bytes, size_t size, const char *name, const struct ls_cifar_kind *kind,
+                              int64_t *records);
 
 #endif

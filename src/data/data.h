@@ -16,8 +16,8 @@ struct ls_dataset_info {
     int64_t channels, height, width; /* of stored images; height = width = 0: they differ (image folders) */
     int64_t classes;
     const char *const *class_names; /* classes entries, or NULL; borrowed from the data set */
-    const char *format;          /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
-    float mean[4], deviation[4]; /* for normalising, of values in 0..1, per channel; both parts alike */
+    const char *format;             /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
+    float mean[4], deviation[4];    /* for normalising, of values in 0..1, per channel; both parts alike */
 };
 
 /* A decoded image: 8-bit, interleaved rows (HWC), channels 1 or 3. It is also a thread's scratch for reading:
@@ -57,8 +57,8 @@ struct ls_dataset_ops {
     enum ls_status (*open)(const char *spec, const char *part, struct ls_dataset **set);
     void (*close)(struct ls_dataset *set);
     /* Decode sample i. Thread-safe: all scratch is in the image. Says no error: image->why has it. */
-    enum ls_status (*read)(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                           struct ls_image *image, int32_t *label);
+    enum ls_status (*read)(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                           int32_t *label);
     /* The label alone, without decoding. */
     int32_t (*label)(const struct ls_dataset *set, int64_t i);
     /* Path or description of sample i for messages. */
@@ -70,11 +70,10 @@ extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NUL
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
 void ls_dataset_close(struct ls_dataset *set);
 const struct ls_dataset_info *ls_dataset_info(const struct ls_dataset *set);
-enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image,
-                               int32_t *label);
+enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image, int32_t *label);
 /* The same with a view, and without saying the error: the cause is in image->why. */
-enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                              struct ls_image *image, int32_t *label);
+enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                              int32_t *label);
 int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i);
 void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 
@@ -103,11 +102,11 @@ struct ls_augment {
  * folders, none on MNIST and synthetic; for evaluation (training = false) resize:SIZE*8/7,center on folders,
  * else nothing. Any other text is for training: evaluation keeps its resize and center and leaves out what is
  * random. Out size: c, h, w given; h = w = 0: the list's SIZE, else the data set's, else 224. */
-enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info,
-                                int64_t channels, int64_t height, int64_t width, struct ls_augment *a);
+enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info, int64_t channels,
+                                int64_t height, int64_t width, struct ls_augment *a);
 /* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
-enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
-                                uint64_t epoch, uint64_t sample, struct ls_image *scratch, float *planes);
+enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
+                                uint64_t sample, struct ls_image *scratch, float *planes);
 /* What ls_augment_apply will look at. The augmentation stays borrowed by the view. */
 struct ls_view ls_augment_view(const struct ls_augment *a, uint64_t seed, uint64_t epoch, uint64_t sample);
 /* The part of a height x width image that is seen. */

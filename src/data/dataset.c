@@ -17,11 +17,10 @@ enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dat
         return LS_OK;
     }
     if (ls_file_exists(spec))
-        return ls_fail(
-            LS_BAD_INPUT,
-            "%s: no known data set: expected a folder with IDX files, CIFAR .bin files, or a folder of "
-            "images for each class",
-            spec);
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: no known data set: expected a folder with IDX files, CIFAR .bin files, or a folder of "
+                       "images for each class",
+                       spec);
     return ls_fail(LS_BAD_INPUT,
                    "%s: no such folder, and no data set of that name: --data takes mnist, "
                    "synthetic:CxHxW:CLASSES or a path",
@@ -39,8 +38,8 @@ const struct ls_dataset_info *ls_dataset_info(const struct ls_dataset *set)
     return &set->info;
 }
 
-enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                              struct ls_image *image, int32_t *label)
+enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                              int32_t *label)
 {
     image->cropped = false;
     if (i < 0 || i >= set->info.count)
@@ -48,8 +47,7 @@ enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls
     return set->ops->read(set, i, view, image, label);
 }
 
-enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image,
-                               int32_t *label)
+enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image, int32_t *label)
 {
     struct ls_view view = {.min_side = min_side};
     enum ls_status st = ls_dataset_try(set, i, &view, image, label);

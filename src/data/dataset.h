@@ -14,8 +14,7 @@ struct ls_dataset {
 #define LS_IMAGE_MAX_PIXELS ((int64_t)178956970)
 
 /* Put the cause into image->why; gives LS_BAD_INPUT back. */
-enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Is a size out of a file within the limits? */
 enum ls_status ls_image_check_size(struct ls_image *image, int64_t height, int64_t width);
 enum ls_status ls_image_reserve_side(struct ls_image *image, size_t bytes);
@@ -27,12 +26,10 @@ static inline uint8_t ls_luma(const uint8_t *rgb)
 }
 
 /* Read a file into image->side and decode it from there. */
-enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels,
-                             struct ls_image *image);
+enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image);
 
 /* One decoder a file kind. Each gives 1 or 3 channels, whichever the file has. */
-enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view,
-                              struct ls_image *image);
+enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, struct ls_image *image);
 enum ls_status ls_png_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 enum ls_status ls_ppm_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 enum ls_status ls_bmp_decode(const uint8_t *bytes, size_t size, struct ls_image *image);

@@ -95,8 +95,7 @@ static bool is_folder(const char *path, const struct dirent *e)
 }
 
 /* Sort what lies in path into folders and image files; either list may be NULL. */
-static enum ls_status list_folder(struct ls_files *f, const char *path, struct list *folders,
-                                  struct list *images)
+static enum ls_status list_folder(struct ls_files *f, const char *path, struct list *folders, struct list *images)
 {
     static const char *const read_here[] = {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", NULL};
     static const char *const others[] = {"webp", "gif", "tif", "tiff", "jp2", "heic", "avif", NULL};
@@ -177,14 +176,14 @@ void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
         .deviation = {0.229f, 0.224f, 0.225f},
     };
     if (f->other)
-        ls_warn("%s: %lld image files are left out, only JPEG, PNG, PPM and BMP are read (the first: %s)",
-                path, (long long)f->other, f->other_name ? f->other_name : "");
+        ls_warn("%s: %lld image files are left out, only JPEG, PNG, PPM and BMP are read (the first: %s)", path,
+                (long long)f->other, f->other_name ? f->other_name : "");
 }
 
 /* --- reading ------------------------------------------------------------------------------------------ */
 
-enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                             struct ls_image *image, int32_t *label)
+enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                             int32_t *label)
 {
     const struct ls_file_entry *e = &((struct ls_files *)set)->entry[i];
     char path[PATH_MAX];

@@ -27,13 +27,12 @@ enum ls_status ls_files_add(struct ls_files *files, const char *folder, const ch
 /* Every image file under folder and its folders, in sorted order; *added: how many there were. */
 enum ls_status ls_files_add_tree(struct ls_files *files, const char *folder, int32_t label, int64_t *added);
 /* The sorted names of the folders in path, in the arena; hidden ones are left out. */
-enum ls_status ls_files_folders(struct ls_files *files, const char *path, const char ***names,
-                                int64_t *count);
+enum ls_status ls_files_folders(struct ls_files *files, const char *path, const char ***names, int64_t *count);
 /* Set the facts that all such sets share, and say what was left out. */
 void ls_files_describe(struct ls_files *files, const char *path, int64_t classes);
 
-enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                             struct ls_image *image, int32_t *label);
+enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                             int32_t *label);
 int32_t ls_files_label(const struct ls_dataset *set, int64_t i);
 void ls_files_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 

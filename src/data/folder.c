@@ -21,8 +21,7 @@ static bool recognise(const char *spec)
 }
 
 /* Where the classes are defined, and where the part's images lie. */
-static enum ls_status find_part(const char *spec, const char *part, char classes[PATH_MAX],
-                                char images[PATH_MAX])
+static enum ls_status find_part(const char *spec, const char *part, char classes[PATH_MAX], char images[PATH_MAX])
 {
     bool test = strcmp(part, "test") == 0;
     if (!join(classes, spec, "train")) {
@@ -36,11 +35,10 @@ static enum ls_status find_part(const char *spec, const char *part, char classes
     if (!test)
         memcpy(images, classes, PATH_MAX);
     else if (!join(images, spec, "val") && !join(images, spec, "test") && !join(images, spec, "validation"))
-        return ls_fail(
-            LS_BAD_INPUT,
-            "%s: there is a train folder but no val or test folder: give other images with --eval-data, or "
-            "train without evaluation",
-            spec);
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: there is a train folder but no val or test folder: give other images with --eval-data, or "
+                       "train without evaluation",
+                       spec);
     return LS_OK;
 }
 
@@ -49,8 +47,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static enum ls_status add_classes(struct ls_files *f, const char *classes_in, int64_t classes,
-                                  const char *images)
+static enum ls_status add_classes(struct ls_files *f, const char *classes_in, int64_t classes, const char *images)
 {
     const char **found;
     int64_t count, added;
@@ -68,8 +65,7 @@ static enum ls_status add_classes(struct ls_files *f, const char *classes_in, in
         else
             st = ls_files_add_tree(f, folder, (int32_t)(known - f->class_names), &added);
         if (st == LS_OK && added == 0)
-            st = ls_fail(LS_BAD_INPUT, "%s: the class is empty: no jpg, jpeg, png, ppm or bmp file in it",
-                         folder);
+            st = ls_fail(LS_BAD_INPUT, "%s: the class is empty: no jpg, jpeg, png, ppm or bmp file in it", folder);
     }
     ls_free(found);
     return st;

@@ -20,8 +20,7 @@ enum ls_status ls_idx_parse(const uint8_t *bytes, size_t size, const char *name,
 {
     size_t head = 4 + 4 * (size_t)rank;
     if (size < head)
-        return ls_fail(LS_BAD_INPUT, "%s: %zu bytes are too few for the %zu of an IDX header", name, size,
-                       head);
+        return ls_fail(LS_BAD_INPUT, "%s: %zu bytes are too few for the %zu of an IDX header", name, size, head);
     uint32_t magic = big_endian(bytes), expected = IDX_UNSIGNED_BYTES << 8 | (uint32_t)rank;
     if (magic != expected)
         return ls_fail(LS_BAD_INPUT,
@@ -35,8 +34,8 @@ enum ls_status ls_idx_parse(const uint8_t *bytes, size_t size, const char *name,
         if (dim == 0)
             return ls_fail(LS_BAD_INPUT, "%s: dimension %d (at byte %d) is 0", name, d + 1, 4 + 4 * d);
         if (d > 0 && dim > LS_IMAGE_MAX_SIDE)
-            return ls_fail(LS_BAD_INPUT, "%s: dimension %d (at byte %d) is %" PRIu32 ", more than %d", name,
-                           d + 1, 4 + 4 * d, dim, LS_IMAGE_MAX_SIDE);
+            return ls_fail(LS_BAD_INPUT, "%s: dimension %d (at byte %d) is %" PRIu32 ", more than %d", name, d + 1,
+                           4 + 4 * d, dim, LS_IMAGE_MAX_SIDE);
         parsed.dims[d] = dim;
         total *= dim; /* at most 2^32 * 2^16 * 2^16 */
         if (total > (uint64_t)INT64_MAX)
@@ -83,8 +82,8 @@ void ls_idx_describe(struct ls_idx_set *set, int64_t count, int64_t height, int6
     };
 }
 
-enum ls_status ls_idx_read(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                           struct ls_image *image, int32_t *label)
+enum ls_status ls_idx_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                           int32_t *label)
 {
     struct ls_idx_set *s = (struct ls_idx_set *)set;
     int height = (int)set->info.height, width = (int)set->info.width;
@@ -122,8 +121,7 @@ static bool find(const char *folder, const char *part, const char *what, char pa
     static const char *const ends[] = {"-ubyte", "-ubyte.gz"};
     for (const char *join = "-."; *join; join++)
         for (int e = 0; e < 2; e++) {
-            int n =
-                snprintf(path, PATH_MAX, "%s/%s-%.6s%c%s%s", folder, part, what, *join, what + 7, ends[e]);
+            int n = snprintf(path, PATH_MAX, "%s/%s-%.6s%c%s%s", folder, part, what, *join, what + 7, ends[e]);
             if (n < PATH_MAX && ls_file_exists(path))
                 return true;
         }
@@ -137,12 +135,11 @@ static bool find(const char *folder, const char *part, const char *what, char pa
 static bool recognise(const char *spec)
 {
     char path[PATH_MAX];
-    return find(spec, "train", IMAGES, path) || find(spec, "t10k", IMAGES, path) ||
-           find(spec, "train", LABELS, path);
+    return find(spec, "train", IMAGES, path) || find(spec, "t10k", IMAGES, path) || find(spec, "train", LABELS, path);
 }
 
-static enum ls_status load(const char *folder, const char *part, const char *what, int rank,
-                           struct ls_blob *blob, struct ls_idx *idx, char path[PATH_MAX])
+static enum ls_status load(const char *folder, const char *part, const char *what, int rank, struct ls_blob *blob,
+                           struct ls_idx *idx, char path[PATH_MAX])
 {
     if (!find(folder, part, what, path))
         return ls_fail(LS_BAD_INPUT, "%s: missing, and so is %s.gz", path, path);
@@ -152,8 +149,8 @@ static enum ls_status load(const char *folder, const char *part, const char *wha
 
 /* The test part may lack the highest class; the training labels, where they are, decide how many there are.
  */
-static enum ls_status count_classes(const char *folder, const struct ls_idx *labels, const char *path,
-                                    bool test, int64_t *classes)
+static enum ls_status count_classes(const char *folder, const struct ls_idx *labels, const char *path, bool test,
+                                    int64_t *classes)
 {
     struct ls_blob blob = {0};
     struct ls_idx train;
@@ -165,8 +162,7 @@ static enum ls_status count_classes(const char *folder, const struct ls_idx *lab
         st = ls_idx_count_classes(&train, train_path, classes);
     for (int64_t i = 0; st == LS_OK && i < labels->dims[0]; i++)
         if (labels->values[i] >= *classes)
-            st = ls_fail(LS_BAD_INPUT,
-                         "%s: label %d at byte %" PRId64 ", but the training part has only 0 to %" PRId64,
+            st = ls_fail(LS_BAD_INPUT, "%s: label %d at byte %" PRId64 ", but the training part has only 0 to %" PRId64,
                          path, labels->values[i], i + 8, *classes - 1);
     ls_blob_release(&blob);
     return st;
@@ -186,8 +182,8 @@ static enum ls_status open_folder(const char *spec, const char *part, struct ls_
     LS_TRY_GOTO(close_set, load(spec, name, IMAGES, 3, &set->images, &images, images_path));
     LS_TRY_GOTO(close_set, load(spec, name, LABELS, 1, &set->labels, &labels, labels_path));
     if (images.dims[0] != labels.dims[0]) {
-        st = ls_fail(LS_BAD_INPUT, "%s: %" PRId64 " images, but %s has %" PRId64 " labels", images_path,
-                     images.dims[0], labels_path, labels.dims[0]);
+        st = ls_fail(LS_BAD_INPUT, "%s: %" PRId64 " images, but %s has %" PRId64 " labels", images_path, images.dims[0],
+                     labels_path, labels.dims[0]);
         goto close_set;
     }
     LS_TRY_GOTO(close_set, count_classes(spec, &labels, labels_path, test, &classes));

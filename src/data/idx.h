@@ -14,8 +14,7 @@ struct ls_idx {
 
 /* Check the whole file: magic number, `rank` dimensions, and the length they ask for, neither more nor less.
  */
-enum ls_status ls_idx_parse(const uint8_t *bytes, size_t size, const char *name, int rank,
-                            struct ls_idx *idx);
+enum ls_status ls_idx_parse(const uint8_t *bytes, size_t size, const char *name, int rank, struct ls_idx *idx);
 /* The largest label + 1. A label that no sample has makes the file suspect and is an error, except 0: some
  * sets count from 1. */
 enum ls_status ls_idx_count_classes(const struct ls_idx *labels, const char *name, int64_t *classes);
@@ -28,8 +27,8 @@ struct ls_idx_set {
     const uint8_t *pixels, *label; /* borrowed from the blobs */
 };
 void ls_idx_describe(struct ls_idx_set *set, int64_t count, int64_t height, int64_t width, int64_t classes);
-enum ls_status ls_idx_read(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                           struct ls_image *image, int32_t *label);
+enum ls_status ls_idx_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                           int32_t *label);
 int32_t ls_idx_label(const struct ls_dataset *set, int64_t i);
 void ls_idx_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 void ls_idx_close(struct ls_dataset *set);

@@ -55,8 +55,7 @@ enum ls_status ls_image_check_size(struct ls_image *image, int64_t height, int64
     if (height < 1 || width < 1)
         return ls_image_refuse(image, "a size of %" PRId64 " x %" PRId64 " pixels", width, height);
     if (height > LS_IMAGE_MAX_SIDE || width > LS_IMAGE_MAX_SIDE || height * width > LS_IMAGE_MAX_PIXELS)
-        return ls_image_refuse(image,
-                               "%" PRId64 " x %" PRId64 " pixels are more than the %" PRId64 " that are read",
+        return ls_image_refuse(image, "%" PRId64 " x %" PRId64 " pixels are more than the %" PRId64 " that are read",
                                width, height, LS_IMAGE_MAX_PIXELS);
     return LS_OK;
 }
@@ -154,8 +153,7 @@ static enum ls_status slurp(const char *path, struct ls_image *image, size_t *si
     return st;
 }
 
-enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels,
-                             struct ls_image *image)
+enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image)
 {
     size_t size = 0;
     LS_TRY(slurp(path, image, &size));

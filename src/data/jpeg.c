@@ -91,8 +91,8 @@ static void read_rows(struct reader *r, const struct ls_box *part)
         width = (JDIMENSION)part->width;
         jpeg_crop_scanline(jpeg, &first, &width);
     }
-    JSAMPARRAY buffer = jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE,
-                                                width * (JDIMENSION)jpeg->output_components, 1);
+    JSAMPARRAY buffer =
+        jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE, width * (JDIMENSION)jpeg->output_components, 1);
     if (part->top > 0)
         jpeg_skip_scanlines(jpeg, (JDIMENSION)part->top);
     size_t skip = ((size_t)part->left - first) * (size_t)jpeg->output_components;
@@ -134,8 +134,7 @@ static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size
     jpeg->scale_denom = 8;
     jpeg_start_decompress(jpeg);
     struct ls_box part = scaled_box(&box, jpeg);
-    LS_TRY(
-        ls_image_reserve(r->image, jpeg->out_color_space == JCS_GRAYSCALE ? 1 : 3, part.height, part.width));
+    LS_TRY(ls_image_reserve(r->image, jpeg->out_color_space == JCS_GRAYSCALE ? 1 : 3, part.height, part.width));
     read_rows(r, &part);
     r->image->cropped = view && view->random_resized;
     if (jpeg->output_scanline == jpeg->output_height)
@@ -143,8 +142,7 @@ static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size
     return LS_OK;
 }
 
-enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view,
-                              struct ls_image *image)
+enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, struct ls_image *image)
 {
     struct reader r = {.image = image};
     r.jpeg.err = jpeg_std_error(&r.error);

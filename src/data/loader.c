@@ -128,8 +128,8 @@ static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int
     *sample = ls_sampler_at(&l->sampler, slot->epoch, slot->position + i);
     struct ls_view view = ls_augment_view(&l->o.augment, l->o.seed, slot->epoch, (uint64_t)*sample);
     LS_TRY(ls_dataset_try(l->o.set, *sample, &view, &w->image, &slot->labels[i]));
-    enum ls_status st = ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, (uint64_t)*sample,
-                                         &w->scratch, planes);
+    enum ls_status st =
+        ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, (uint64_t)*sample, &w->scratch, planes);
     if (st != LS_OK)
         memcpy(w->image.why, w->scratch.why, sizeof w->image.why);
     return st;
@@ -239,16 +239,14 @@ static enum ls_status check(const struct ls_loader_options *o)
 {
     int64_t count = ls_dataset_info(o->set)->count;
     if (o->batch < 1 || o->parts < 1 || o->threads < 1 || o->ring < 2)
-        return ls_fail(LS_USAGE,
-                       "a loader needs batch, parts, threads >= 1 and a ring >= 2, not %" PRId64 ", %" PRId64
-                       ", %d, %d",
-                       o->batch, o->parts, o->threads, o->ring);
+        return ls_fail(
+            LS_USAGE, "a loader needs batch, parts, threads >= 1 and a ring >= 2, not %" PRId64 ", %" PRId64 ", %d, %d",
+            o->batch, o->parts, o->threads, o->ring);
     if (o->epoch_samples < 0 || o->epoch_samples > count)
-        return ls_fail(LS_USAGE, "an epoch of %" PRId64 " samples, but the data set has %" PRId64,
-                       o->epoch_samples, count);
+        return ls_fail(LS_USAGE, "an epoch of %" PRId64 " samples, but the data set has %" PRId64, o->epoch_samples,
+                       count);
     if (o->batch > INT64_MAX / o->parts)
-        return ls_fail(LS_USAGE, "%" PRId64 " slices of %" PRId64 " samples are too many", o->parts,
-                       o->batch);
+        return ls_fail(LS_USAGE, "%" PRId64 " slices of %" PRId64 " samples are too many", o->parts, o->batch);
     if (o->position < 0)
         return ls_fail(LS_USAGE, "an epoch cannot begin at sample %" PRId64, o->position);
     return LS_OK;
@@ -260,10 +258,9 @@ static enum ls_status place_slots(struct ls_loader *l)
     size_t bytes, ring = (size_t)l->o.ring, batch = (size_t)l->o.batch;
     const struct ls_augment *a = &l->o.augment;
     l->values = a->channels * a->height * a->width;
-    if (__builtin_mul_overflow((size_t)l->values * sizeof(float), batch, &bytes) ||
-        bytes > SIZE_MAX / ring / 2)
-        return ls_fail(LS_USAGE, "batches of %" PRId64 " images of %" PRId64 " values are too large",
-                       l->o.batch, l->values);
+    if (__builtin_mul_overflow((size_t)l->values * sizeof(float), batch, &bytes) || bytes > SIZE_MAX / ring / 2)
+        return ls_fail(LS_USAGE, "batches of %" PRId64 " images of %" PRId64 " values are too large", l->o.batch,
+                       l->values);
     bytes = (bytes + 4095) / 4096 * 4096;
     l->places = ls_alloc(ring, sizeof *l->places);
     l->labels = ls_alloc(ring * batch, sizeof *l->labels);

@@ -49,8 +49,7 @@ static void *unpack(void *argument)
     if (m->unpacked != LS_OK)
         return NULL;
     if (images.dims[0] != m->idx.base.info.count || images.dims[1] != SIDE || images.dims[2] != SIDE)
-        m->unpacked =
-            ls_fail(LS_BAD_INPUT, "%s: the program was built from other files than MNIST's", m->idx.name);
+        m->unpacked = ls_fail(LS_BAD_INPUT, "%s: the program was built from other files than MNIST's", m->idx.name);
     m->idx.pixels = images.values;
     return NULL;
 }
@@ -90,8 +89,7 @@ static enum ls_status open_embedded(const char *spec, const char *part, struct l
         st = LS_FAILED;
         goto close_set;
     }
-    LS_TRY_GOTO(close_set,
-                ls_blob_gunzip(packed, (size_t)(packed_end - packed), m->idx.name, &m->idx.labels));
+    LS_TRY_GOTO(close_set, ls_blob_gunzip(packed, (size_t)(packed_end - packed), m->idx.name, &m->idx.labels));
     LS_TRY_GOTO(close_set, ls_idx_parse(m->idx.labels.bytes, m->idx.labels.size, m->idx.name, 1, &labels));
     m->idx.label = labels.values;
     ls_idx_describe(&m->idx, labels.dims[0], SIDE, SIDE, CLASSES);

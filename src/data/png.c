@@ -53,8 +53,7 @@ static enum ls_status decode(struct reader *r)
     png_set_chunk_malloc_max(r->png, MAX_CHUNK_BYTES);
     png_set_read_fn(r->png, r, take);
     png_read_info(r->png, r->info);
-    int passes =
-        png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_NONE ? 1 : PNG_INTERLACE_ADAM7_PASSES;
+    int passes = png_get_interlace_type(r->png, r->info) == PNG_INTERLACE_NONE ? 1 : PNG_INTERLACE_ADAM7_PASSES;
     set_colours(r->png, r->info);
     int channels = png_get_channels(r->png, r->info);
     size_t row = png_get_rowbytes(r->png, r->info);

@@ -48,8 +48,7 @@ static void weights_fill(struct weights *w, int in, int out, int first, int coun
             sum += distance < 1 ? 1 - distance : 0;
         }
         for (int k = from; k < to; k++) {
-            double distance = fabs((k + 0.5 - centre) / reach),
-                   share = distance < 1 ? (1 - distance) / sum : 0;
+            double distance = fabs((k + 0.5 - centre) / reach), share = distance < 1 ? (1 - distance) / sum : 0;
             weight[k - from] = (int)(share * (1 << PRECISION) + 0.5);
         }
         w->start[i] = from;
@@ -93,8 +92,7 @@ static void scale_row1(const uint8_t *row, const struct weights *w, int count, u
 }
 
 /* One output row from `length` rows that lie `stride` bytes apart. */
-static void blend_rows(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes,
-                       uint8_t *out)
+static void blend_rows(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
 {
     enum { BLOCK = 256 };
     for (size_t at = 0; at < bytes; at += BLOCK) {
@@ -120,8 +118,7 @@ enum ls_status ls_image_resize(const struct ls_image *from, const struct ls_box 
 {
     struct weights across, down;
     int taps_x = taps_for(box->width, width), taps_y = taps_for(box->height, height);
-    size_t across_bytes = weights_bytes(taps_x, window->width),
-           down_bytes = weights_bytes(taps_y, window->height);
+    size_t across_bytes = weights_bytes(taps_x, window->width), down_bytes = weights_bytes(taps_y, window->height);
     size_t row_bytes = (size_t)from->channels * (size_t)window->width;
     size_t from_bytes = (size_t)from->channels * (size_t)from->width;
 

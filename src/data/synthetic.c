@@ -98,8 +98,8 @@ static int32_t label_of(const struct ls_dataset *set, int64_t i)
     return (int32_t)(i % set->info.classes);
 }
 
-static enum ls_status read_sample(struct ls_dataset *set, int64_t i, const struct ls_view *view,
-                                  struct ls_image *image, int32_t *label)
+static enum ls_status read_sample(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
+                                  int32_t *label)
 {
     const struct synthetic *s = (const struct synthetic *)set;
     int channels = (int)set->info.channels, height = (int)set->info.height, width = (int)set->info.width;

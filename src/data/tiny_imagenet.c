@@ -104,8 +104,8 @@ static enum ls_status add_annotated(struct ls_files *f, const char *spec, const 
         int32_t c = wnid ? find(wnids, wnid) : -1;
         if (c < 0 || strchr(name, '/'))
             st = ls_fail(LS_BAD_INPUT,
-                         "%s: line %d: expected a file name, a tab and a class of wnids.txt, found '%s' '%s'",
-                         path, i + 1, name, wnid ? wnid : "");
+                         "%s: line %d: expected a file name, a tab and a class of wnids.txt, found '%s' '%s'", path,
+                         i + 1, name, wnid ? wnid : "");
         else if (!(name = ls_arena_strdup(&f->arena, name)))
             st = LS_FAILED;
         else

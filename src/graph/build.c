@@ -18,8 +18,8 @@ static bool shape_is_sane(const struct ls_shape *s)
     return true;
 }
 
-enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const struct ls_model_size *size,
-                              bool training, enum ls_dtype act_dtype)
+enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const struct ls_model_size *size, bool training,
+                              enum ls_dtype act_dtype)
 {
     struct ls_shape image = ls_shape_make(4, size->batch, size->channels, size->height, size->width);
     char text[64];
@@ -28,12 +28,10 @@ enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const stru
     g->training = training;
     g->act_dtype = act_dtype;
     if (!shape_is_sane(&image))
-        return b->status = ls_fail(LS_USAGE,
-                                   "a batch of %s images (samples x channels x height x width) is impossible",
+        return b->status = ls_fail(LS_USAGE, "a batch of %s images (samples x channels x height x width) is impossible",
                                    ls_shape_text(&image, text));
     if (size->classes < 1)
-        return b->status = ls_fail(LS_USAGE, "%lld classes: a classifier needs at least one",
-                                   (long long)size->classes);
+        return b->status = ls_fail(LS_USAGE, "%lld classes: a classifier needs at least one", (long long)size->classes);
     g->input = ls_graph_tensor(g, "images", LS_ROLE_INPUT, LS_F32, image);
     g->label = ls_graph_tensor(g, "labels", LS_ROLE_INPUT, LS_I32, ls_shape_make(1, size->batch, 0, 0, 0));
     return b->status = g->input == LS_NONE || g->label == LS_NONE ? LS_FAILED : LS_OK;
@@ -47,9 +45,9 @@ enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_o
     const struct ls_shape *shape = &g->tensors[logits].shape;
     char text[64];
     if (shape->rank != 2 || shape->dim[1] != b->classes)
-        return b->status = ls_fail(
-                   LS_BAD_INPUT, "the last layer gives %s where %lldx%lld (samples x classes) is needed",
-                   ls_shape_text(shape, text), (long long)shape->dim[0], (long long)b->classes);
+        return b->status =
+                   ls_fail(LS_BAD_INPUT, "the last layer gives %s where %lldx%lld (samples x classes) is needed",
+                           ls_shape_text(shape, text), (long long)shape->dim[0], (long long)b->classes);
     g->logits = logits;
     if (!loss)
         return LS_OK;
@@ -63,8 +61,7 @@ enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_o
     return LS_OK;
 }
 
-/* --- parameters --------------------------------------------------------------------------------------------
- */
+/* --- parameters ---------------------------------------------------------------------------------------------- */
 
 void ls_scheme_init(enum ls_scheme scheme, const struct ls_shape *weight_shape, struct ls_init *weight,
                     struct ls_init *bias)
@@ -98,8 +95,7 @@ static enum ls_status add_param(struct ls_graph *g, const char *layer, const cha
     char name[LS_LAYER_NAME + 32], text[64];
     snprintf(name, sizeof name, "%s.%s", layer, part);
     if (!shape_is_sane(&shape))
-        return ls_fail(LS_BAD_INPUT, "layer %s: a %s of %s is impossible", layer, part,
-                       ls_shape_text(&shape, text));
+        return ls_fail(LS_BAD_INPUT, "layer %s: a %s of %s is impossible", layer, part, ls_shape_text(&shape, text));
     if (ls_graph_find(g, name) != LS_NONE)
         return ls_fail(LS_BAD_INPUT, "layer %s: something else is named %s already", layer, name);
     int t = ls_graph_tensor(g, name, role, LS_F32, shape);
@@ -111,37 +107,32 @@ static enum ls_status add_param(struct ls_graph *g, const char *layer, const cha
     return LS_OK;
 }
 
-static enum ls_status add_weight(struct ls_graph *g, const char *layer, enum ls_scheme scheme,
-                                 struct ls_shape shape, bool with_bias, int *in, int *n)
+static enum ls_status add_weight(struct ls_graph *g, const char *layer, enum ls_scheme scheme, struct ls_shape shape,
+                                 bool with_bias, int *in, int *n)
 {
     struct ls_init weight, bias;
     ls_scheme_init(scheme, &shape, &weight, &bias);
     LS_TRY(add_param(g, layer, "weight", LS_ROLE_PARAM, shape, weight, in, n));
     if (with_bias)
-        LS_TRY(
-            add_param(g, layer, "bias", LS_ROLE_PARAM, ls_shape_make(1, shape.dim[0], 0, 0, 0), bias, in, n));
+        LS_TRY(add_param(g, layer, "bias", LS_ROLE_PARAM, ls_shape_make(1, shape.dim[0], 0, 0, 0), bias, in, n));
     return LS_OK;
 }
 
-static enum ls_status conv_params(struct ls_build *b, const char *layer, const struct ls_attr *attr, int *in,
-                                  int *n)
+static enum ls_status conv_params(struct ls_build *b, const char *layer, const struct ls_attr *attr, int *in, int *n)
 {
     struct ls_shape x = b->g->tensors[in[0]].shape;
     char text[64];
     if (x.rank != 4)
-        return ls_fail(LS_BAD_INPUT,
-                       "layer %s: conv reads images (samples x channels x height x width), not %s", layer,
+        return ls_fail(LS_BAD_INPUT, "layer %s: conv reads images (samples x channels x height x width), not %s", layer,
                        ls_shape_text(&x, text));
     if (attr->groups < 1 || x.dim[1] % attr->groups || attr->out % attr->groups)
-        return ls_fail(LS_BAD_INPUT,
-                       "layer %s: %lld groups do not divide %lld input and %lld output channels", layer,
+        return ls_fail(LS_BAD_INPUT, "layer %s: %lld groups do not divide %lld input and %lld output channels", layer,
                        (long long)attr->groups, (long long)x.dim[1], (long long)attr->out);
     struct ls_shape w = ls_shape_make(4, attr->out, x.dim[1] / attr->groups, attr->kernel_h, attr->kernel_w);
     return add_weight(b->g, layer, b->conv_scheme, w, attr->bias, in, n);
 }
 
-static enum ls_status dense_params(struct ls_build *b, const char *layer, const struct ls_attr *attr, int *in,
-                                   int *n)
+static enum ls_status dense_params(struct ls_build *b, const char *layer, const struct ls_attr *attr, int *in, int *n)
 {
     struct ls_shape x = b->g->tensors[in[0]].shape;
     struct ls_shape w = ls_shape_make(2, attr->out, ls_shape_count(&x) / x.dim[0], 0, 0);
@@ -160,8 +151,8 @@ static enum ls_status bn_params(struct ls_build *b, const char *layer, int *in, 
                  {"running_var", LS_ROLE_STATE, 1}};
     struct ls_shape c = ls_shape_make(1, b->g->tensors[in[0]].shape.dim[1], 0, 0, 0);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        LS_TRY(add_param(b->g, layer, parts[i].part, parts[i].role, c,
-                         (struct ls_init){LS_INIT_CONST, parts[i].start}, in, n));
+        LS_TRY(add_param(b->g, layer, parts[i].part, parts[i].role, c, (struct ls_init){LS_INIT_CONST, parts[i].start},
+                         in, n));
     return LS_OK;
 }
 
@@ -176,8 +167,7 @@ void ls_build_init(struct ls_build *b, const char *param, enum ls_init_kind kind
         b->g->tensors[t].init = (struct ls_init){kind, value};
 }
 
-/* --- layers ------------------------------------------------------------------------------------------------
- */
+/* --- layers -------------------------------------------------------------------------------------------------- */
 
 static enum ls_status check_layer(const struct ls_build *b, const char *name, const int *in, int n_in)
 {
@@ -196,8 +186,8 @@ static enum ls_status check_layer(const struct ls_build *b, const char *name, co
     return LS_OK;
 }
 
-static enum ls_status append_layer(struct ls_build *b, const struct ls_op *op, const char *name,
-                                   struct ls_attr attr, const int *in, int n_in, int *y)
+static enum ls_status append_layer(struct ls_build *b, const struct ls_op *op, const char *name, struct ls_attr attr,
+                                   const int *in, int n_in, int *y)
 {
     struct ls_graph *g = b->g;
     bool has_params = op == &ls_op_conv || op == &ls_op_dense || op == &ls_op_bn;
@@ -257,8 +247,7 @@ const char *ls_build_name(struct ls_build *b, const char *format, ...)
     return "";
 }
 
-/* --- attributes --------------------------------------------------------------------------------------------
- */
+/* --- attributes ---------------------------------------------------------------------------------------------- */
 
 double ls_attr_get(const struct ls_attr *attr, const struct ls_attr_key *key, int field)
 {
@@ -314,14 +303,12 @@ void ls_attr_same_padding(struct ls_attr *attr, int64_t height, int64_t width)
 {
     int64_t reach_h = attr->dilation_h > 1 ? (attr->kernel_h - 1) * attr->dilation_h + 1 : attr->kernel_h;
     int64_t reach_w = attr->dilation_w > 1 ? (attr->kernel_w - 1) * attr->dilation_w + 1 : attr->kernel_w;
-    int64_t total_h = same_total(height, reach_h, attr->stride_h),
-            total_w = same_total(width, reach_w, attr->stride_w);
+    int64_t total_h = same_total(height, reach_h, attr->stride_h), total_w = same_total(width, reach_w, attr->stride_w);
     attr->pad_t = total_h / 2, attr->pad_b = total_h - attr->pad_t;
     attr->pad_l = total_w / 2, attr->pad_r = total_w - attr->pad_l;
 }
 
-/* --- short hands -------------------------------------------------------------------------------------------
- */
+/* --- short hands --------------------------------------------------------------------------------------------- */
 
 static void set_window(struct ls_attr *attr, int64_t kernel, int64_t stride, int64_t pad)
 {
@@ -330,8 +317,8 @@ static void set_window(struct ls_attr *attr, int64_t kernel, int64_t stride, int
     attr->pad_t = attr->pad_l = attr->pad_b = attr->pad_r = pad;
 }
 
-int ls_conv(struct ls_build *b, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
-            int64_t pad, int64_t groups, bool bias)
+int ls_conv(struct ls_build *b, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
+            int64_t groups, bool bias)
 {
     struct ls_attr attr = ls_attr_default(&ls_op_conv);
     set_window(&attr, kernel, stride, pad);
@@ -372,8 +359,8 @@ int ls_relu6(struct ls_build *b, const char *name, int x)
     return act(b, name, x, LS_ACT_RELU6);
 }
 
-static int pool(struct ls_build *b, const struct ls_op *op, const char *name, int x, int64_t kernel,
-                int64_t stride, int64_t pad)
+static int pool(struct ls_build *b, const struct ls_op *op, const char *name, int x, int64_t kernel, int64_t stride,
+                int64_t pad)
 {
     struct ls_attr attr = ls_attr_default(op);
     set_window(&attr, kernel, stride, pad);

@@ -1,5 +1,5 @@
-/* Building a forward graph layer by layer. Errors stick: after the first one every call is a no-op that
- * returns LS_NONE, and ls_build_finish reports it, so models read as straight lines. */
+/* Building a forward graph layer by layer. Errors stick: after the first one every call is a no-op that returns
+ * LS_NONE, and ls_build_finish reports it, so models read as straight lines. */
 #ifndef LS_GRAPH_BUILD_H
 #define LS_GRAPH_BUILD_H
 
@@ -27,17 +27,16 @@ struct ls_model_size {
     int64_t batch, channels, height, width, classes;
 };
 
-/* A new graph (ls_graph_init'ed here, released by the caller even after a failure) with its inputs "images"
- * and "labels"; training decides bn, dropout and whether backward may follow. */
-enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const struct ls_model_size *size,
-                              bool training, enum ls_dtype act_dtype);
+/* A new graph (ls_graph_init'ed here, released by the caller even after a failure) with its inputs "images" and
+ * "labels"; training decides bn, dropout and whether backward may follow. */
+enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const struct ls_model_size *size, bool training,
+                              enum ls_dtype act_dtype);
 /* The logits become the graph's output, and with a loss op (softmax_xent or l2_loss) the loss is appended. */
 enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_op *loss, float smoothing);
 
-/* Any layer op over n_in activations: parameters are made as the op needs them, named "<name>.weight",
- * ".bias",
- * ".running_mean" ...; returns the layer's output. A dropout that drops nothing adds no node and returns its
- * input. Layer names are unique, at most LS_LAYER_NAME bytes. */
+/* Any layer op over n_in activations; returns the layer's output. Parameters are made as the op needs them, named
+ * "<name>.weight", ".bias", ".running_mean" ... A dropout that drops nothing adds no node and returns its input.
+ * Layer names are unique, at most LS_LAYER_NAME bytes. */
 #define LS_LAYER_NAME 200
 int ls_build_layer(struct ls_build *b, const struct ls_op *op, const char *name, const struct ls_attr *attr,
                    const int *in, int n_in);
@@ -56,8 +55,8 @@ double ls_attr_get(const struct ls_attr *attr, const struct ls_attr_key *key, in
 void ls_attr_set(struct ls_attr *attr, const struct ls_attr_key *key, int field, double value);
 
 /* Short hands; name may be a printf-made string, it is copied. */
-int ls_conv(struct ls_build *b, const char *name, int x, int64_t out, int64_t kernel, int64_t stride,
-            int64_t pad, int64_t groups, bool bias);
+int ls_conv(struct ls_build *b, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
+            int64_t groups, bool bias);
 int ls_dense(struct ls_build *b, const char *name, int x, int64_t out);
 int ls_bn(struct ls_build *b, const char *name, int x);
 int ls_relu(struct ls_build *b, const char *name, int x);

@@ -67,23 +67,23 @@ struct ls_tensor {
 
 /* One struct for all ops; which fields an op reads is in its attribute list (graph/ops/NAME.c). */
 struct ls_attr {
-    int64_t out;                                     /* conv, dense: output channels */
-    int64_t kernel_h, kernel_w, stride_h, stride_w;  /* conv, pools */
-    int64_t pad_t, pad_l, pad_b, pad_r;              /* conv, pools */
-    int64_t dilation_h, dilation_w, groups;          /* conv; 1 = dense */
-    int64_t out_h, out_w;                            /* adaptive_avgpool */
-    int64_t offset;                                  /* slice: first channel */
-    bool bias;                                       /* conv, dense */
-    bool include_pad;                                /* avgpool: padding counts in the mean */
-    bool training;                                   /* bn, dropout, maxpool, losses */
-    enum ls_act act;                                 /* fused activation, or which one op `act` is */
-    bool pool;                                       /* bn: a max pooling (kernel, stride, pad) follows act */
-    float eps, momentum;                             /* bn: momentum is the new value's share */
-    float p;                                         /* dropout */
-    int64_t size;                                    /* lrn: channels in the window */
-    float alpha, beta, k;                            /* lrn, as in PyTorch */
-    float smoothing;                                 /* softmax_xent */
-    float sgd_momentum, weight_decay, trust;         /* sgd, lars */
+    int64_t out;                                    /* conv, dense: output channels */
+    int64_t kernel_h, kernel_w, stride_h, stride_w; /* conv, pools */
+    int64_t pad_t, pad_l, pad_b, pad_r;             /* conv, pools */
+    int64_t dilation_h, dilation_w, groups;         /* conv; 1 = dense */
+    int64_t out_h, out_w;                           /* adaptive_avgpool */
+    int64_t offset;                                 /* slice: first channel */
+    bool bias;                                      /* conv, dense */
+    bool include_pad;                               /* avgpool: padding counts in the mean */
+    bool training;                                  /* bn, dropout, maxpool, losses */
+    enum ls_act act;                                /* fused activation, or which one op `act` is */
+    bool pool;                                      /* bn: a max pooling (kernel, stride, pad) follows act */
+    float eps, momentum;                            /* bn: momentum is the new value's share */
+    float p;                                        /* dropout */
+    int64_t size;                                   /* lrn: channels in the window */
+    float alpha, beta, k;                           /* lrn, as in PyTorch */
+    float smoothing;                                /* softmax_xent */
+    float sgd_momentum, weight_decay, trust;        /* sgd, lars */
     bool nesterov;
     uint32_t layer; /* dropout: number of the layer, part of its random stream */
 };
@@ -118,7 +118,8 @@ void ls_graph_init(struct ls_graph *g);
 void ls_graph_release(struct ls_graph *g);
 
 /* Append a tensor; LS_NONE when memory is out. The name is copied. */
-int ls_graph_tensor(struct ls_graph *g, const char *name, enum ls_role role, enum ls_dtype dtype, struct ls_shape shape);
+int ls_graph_tensor(struct ls_graph *g, const char *name, enum ls_role role, enum ls_dtype dtype,
+                    struct ls_shape shape);
 /* Append a node with its inputs set (name copied, in[] copied up to n_in, the rest LS_NONE), then infer its
  * outputs: op->infer checks shapes and appends the output tensors. The error names the layer. */
 enum ls_status ls_graph_node(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,

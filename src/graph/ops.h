@@ -75,8 +75,8 @@ enum ls_attr_type { LS_ATTR_INT, LS_ATTR_FLOAT, LS_ATTR_BOOL, LS_ATTR_ACT };
 struct ls_attr_key {
     const char *key;
     enum ls_attr_type type;
-    size_t offset; /* offsetof(struct ls_attr, first field) */
-    int fields;    /* 1, 2 or 4 consecutive fields */
+    size_t offset;  /* offsetof(struct ls_attr, first field) */
+    int fields;     /* 1, 2 or 4 consecutive fields */
     double missing; /* value when the key is not given */
     bool required;
     const char *help;
@@ -85,7 +85,7 @@ struct ls_attr_key {
 struct ls_op {
     const char *name;
     int min_in, max_in; /* input slots a node must and may fill, parameters and state among them */
-    bool layer; /* may stand in a model file */
+    bool layer;         /* may stand in a model file */
     /* A layer's parameters are made by build.c from these: weight/bias for conv and dense, BN's five for bn. */
     const struct ls_attr_key *attrs; /* ends with a NULL key; NULL: none */
     /* Check inputs and attributes, append outputs into n->out. Errors name n->name. */

@@ -1,6 +1,5 @@
-/* AlexNet twice: torchvision's ("one weird trick", adaptive pooling before the dense layers) and CNTK's
- * (local response normalisation, "same" padding throughout, a first dense layer as large as the input makes
- * it). */
+/* AlexNet twice: torchvision's ("one weird trick", adaptive pooling before the dense layers) and CNTK's (local
+ * response normalisation, "same" padding throughout, a first dense layer as large as the input makes it). */
 #include "model/families.h"
 
 static int alexnet(struct ls_build *b, int x, int64_t classes)
@@ -22,8 +21,7 @@ static int alexnet(struct ls_build *b, int x, int64_t classes)
 }
 
 /* A "same" convolution with ReLU; the bias starts at `bias`, as the paper has it for some of the layers. */
-static int cntk_conv(struct ls_build *b, int number, int x, int64_t out, int64_t kernel, int64_t stride,
-                     float bias)
+static int cntk_conv(struct ls_build *b, int number, int x, int64_t out, int64_t kernel, int64_t stride, float bias)
 {
     struct ls_attr attr = ls_attr_default(&ls_op_conv);
     if (b->status != LS_OK)

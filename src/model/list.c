@@ -40,10 +40,8 @@ static enum ls_status unknown_model(const char *name)
     }
     const char *near = ls_nearest_word(name, names, n);
     if (near)
-        return ls_fail(LS_USAGE, "unknown model '%s'; did you mean '%s'? `lockstep models` lists them", name,
-                       near);
-    return ls_fail(LS_USAGE, "unknown model '%s'; `lockstep models` lists them, a model file ends in .yaml",
-                   name);
+        return ls_fail(LS_USAGE, "unknown model '%s'; did you mean '%s'? `lockstep models` lists them", name, near);
+    return ls_fail(LS_USAGE, "unknown model '%s'; `lockstep models` lists them, a model file ends in .yaml", name);
 }
 
 enum ls_status ls_model_default_size(const char *model, struct ls_model_size *size)
@@ -74,8 +72,7 @@ static enum ls_status settle_size(const struct ls_model_request *r, struct ls_mo
     size->width = size->width ? size->width : own.width;
     size->classes = size->classes ? size->classes : own.classes;
     if (!size->channels || !size->height || !size->width || !size->classes)
-        return ls_fail(LS_BAD_INPUT, "%s: names no input or classes; give --input CxHxW and --classes N",
-                       r->model);
+        return ls_fail(LS_BAD_INPUT, "%s: names no input or classes; give --input CxHxW and --classes N", r->model);
     return LS_OK;
 }
 

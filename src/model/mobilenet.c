@@ -8,11 +8,10 @@ static int conv_bn(struct ls_build *b, const char *conv, const char *bn, int x, 
 }
 
 /* Convolution, BN and ReLU6, numbered 0, 1, 2 below `part`. */
-static int conv_bn_relu6(struct ls_build *b, const char *part, int x, int64_t out, int64_t kernel,
-                         int64_t stride, int64_t groups)
+static int conv_bn_relu6(struct ls_build *b, const char *part, int x, int64_t out, int64_t kernel, int64_t stride,
+                         int64_t groups)
 {
-    x = conv_bn(b, ls_build_name(b, "%s.0", part), ls_build_name(b, "%s.1", part), x, out, kernel, stride,
-                groups);
+    x = conv_bn(b, ls_build_name(b, "%s.0", part), ls_build_name(b, "%s.1", part), x, out, kernel, stride, groups);
     return ls_relu6(b, ls_build_name(b, "%s.2", part), x);
 }
 
@@ -25,8 +24,7 @@ static int inverted_residual(struct ls_build *b, int number, int x, int64_t in, 
     if (expand != 1)
         y = conv_bn_relu6(b, ls_build_name(b, "%s.%d", conv, part++), y, hidden, 1, 1, 1);
     y = conv_bn_relu6(b, ls_build_name(b, "%s.%d", conv, part++), y, hidden, 3, stride, hidden);
-    y = conv_bn(b, ls_build_name(b, "%s.%d", conv, part), ls_build_name(b, "%s.%d", conv, part + 1), y, out,
-                1, 1, 1);
+    y = conv_bn(b, ls_build_name(b, "%s.%d", conv, part), ls_build_name(b, "%s.%d", conv, part + 1), y, out, 1, 1, 1);
     if (stride == 1 && in == out)
         y = ls_add(b, ls_build_name(b, "features.%d.add", number), x, y);
     return y;
@@ -47,8 +45,7 @@ static int mobilenet_v2(struct ls_build *b, int x, int64_t classes)
     x = conv_bn_relu6(b, "features.0", x, in, 3, 2, 1);
     for (size_t s = 0; s < sizeof stages / sizeof *stages; s++)
         for (int i = 0; i < stages[s].repeat; i++, in = stages[s].out)
-            x = inverted_residual(b, number++, x, in, stages[s].out, i == 0 ? stages[s].stride : 1,
-                                  stages[s].expand);
+            x = inverted_residual(b, number++, x, in, stages[s].out, i == 0 ? stages[s].stride : 1, stages[s].expand);
     x = conv_bn_relu6(b, ls_build_name(b, "features.%d", number), x, 1280, 1, 1, 1);
     x = ls_adaptive_avgpool(b, "avgpool", x, 1, 1);
     x = ls_dropout(b, "classifier.0", x, 0.2f);

@@ -1,13 +1,12 @@
-/* Models: one file a family, each only appending nodes. A built-in can be printed as a YAML layer list,
- * edited, and built from that file again. */
+/* Models: one file a family, each only appending nodes. A built-in can be printed as a YAML layer list, edited, and
+ * built from that file again. */
 #ifndef LS_MODEL_MODEL_H
 #define LS_MODEL_MODEL_H
 
 #include "graph/build.h"
 #include <stdio.h>
 
-/* To add a model: write build() in its family's file, a const struct ls_model after it, and a line in list.c.
- */
+/* To add a model: write build() in its family's file, a const struct ls_model after it, and a line in list.c. */
 struct ls_model {
     const char *name, *summary;
     struct ls_model_size size; /* what it is built for when nobody says otherwise; batch is not used */
@@ -30,14 +29,13 @@ struct ls_model_request {
     float dropout;       /* < 0: as the model says */
 };
 
-/* Build the forward graph, loss included. The graph is new; the caller releases it, also after a failure.
- * An unknown name, and a size too small for a built-in, are LS_USAGE; mistakes in a file LS_BAD_INPUT. */
+/* Build the forward graph, loss included. The graph is new; the caller releases it, also after a failure. An
+ * unknown name, and a size too small for a built-in, are LS_USAGE; mistakes in a file LS_BAD_INPUT. */
 enum ls_status ls_model_build(const struct ls_model_request *request, struct ls_graph *g);
 /* The model's own size (batch is set to 1). */
 enum ls_status ls_model_default_size(const char *model, struct ls_model_size *size);
 
-/* --- model files
- * --------------------------------------------------------------------------------------------
+/* --- model files ---------------------------------------------------------------------------------------------
  *
  *   input: 3x32x32                             what it is made for; --input and the data override it
  *   classes: 10
@@ -47,22 +45,20 @@ enum ls_status ls_model_default_size(const char *model, struct ls_model_size *si
  *     - {name: conv1, op: conv, out: 64, kernel: 3, pad: 1, bias: false}
  *     - {name: bn1, op: bn}
  *     - {name: relu1, op: relu}
- *     - {name: conv2, op: conv, out: 64, kernel: 3, pad: same, init: 'normal 0.01', bias_init: 'constant
- * 0.1'}
+ *     - {name: conv2, op: conv, out: 64, kernel: 3, pad: same, init: 'normal 0.01', bias_init: 'constant 0.1'}
  *     - {name: sum, op: add, from: [conv2, relu1]}
  *     - {name: fc, op: dense, out: classes}
  *
  * A layer reads the one before it, or what `from` names ("images" is the input); the last gives the logits.
  * Attributes are those of the op (graph/ops/). Names become the names of parameters: conv1.weight. */
 
-/* A forward graph as a model file: one layer a line, defaults left out; name goes into a comment. Only for
- * graphs not yet fused; LS_FAILED when out cannot be written. */
+/* A forward graph as a model file: one layer a line, defaults left out; name goes into a comment. Only for graphs
+ * not yet fused; LS_FAILED when out cannot be written. */
 enum ls_status ls_model_write_yaml(const struct ls_graph *g, const char *name, FILE *out);
 /* Append the layers of the file to the builder's graph. Mistakes name the line, what was found and expected.
  * ls_model_parse_yaml: the same from text; path is for messages. */
 enum ls_status ls_model_read_yaml(const char *path, struct ls_build *b, int *logits);
-enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t length, struct ls_build *b,
-                                   int *logits);
+enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t length, struct ls_build *b, int *logits);
 /* The size a model file names in its head; what it leaves out is 0. */
 enum ls_status ls_model_read_size(const char *path, struct ls_model_size *size);
 

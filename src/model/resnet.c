@@ -7,8 +7,7 @@ struct spec {
 };
 
 /* "<block>.conv<n>" and "<block>.bn<n>". */
-static int conv_bn(struct ls_build *b, const char *block, int n, int x, int64_t out, int64_t kernel,
-                   int64_t stride)
+static int conv_bn(struct ls_build *b, const char *block, int n, int x, int64_t out, int64_t kernel, int64_t stride)
 {
     x = ls_conv(b, ls_build_name(b, "%s.conv%d", block, n), x, out, kernel, stride, kernel / 2, 1, false);
     return ls_bn(b, ls_build_name(b, "%s.bn%d", block, n), x);
@@ -19,8 +18,7 @@ static int relu(struct ls_build *b, const char *block, int n, int x)
     return ls_relu(b, ls_build_name(b, "%s.relu%d", block, n), x);
 }
 
-/* One residual block of `width` inner channels from `in` channels; shortcut is a projection where shapes
- * change. */
+/* One residual block of `width` inner channels from `in` channels; shortcut is a projection where shapes change. */
 static int residual(struct ls_build *b, const char *block, int x, int64_t in, int64_t width, int64_t stride,
                     bool bottleneck)
 {

@@ -1,6 +1,5 @@
 /* VGG: stages of 3x3 convolutions, each halved by a max pooling. torchvision's eight (adaptive pooling to 7x7
- * before the dense layers), CNTK's VGG16 (dense layers that follow the input size), and the small one for
- * CIFAR-10. */
+ * before the dense layers), CNTK's VGG16 (dense layers that follow the input size), and a small one for CIFAR-10. */
 #include "model/families.h"
 
 #define STAGES 5
@@ -15,8 +14,7 @@ static int features(struct ls_build *b, const char *prefix, int x, const int *de
 {
     for (int stage = 0; stage < STAGES; stage++) {
         for (int i = 0; i < depth[stage]; i++) {
-            x = ls_conv(b, ls_build_name(b, "%s%d", prefix, (*number)++), x, channels[stage], 3, 1, 1, 1,
-                        true);
+            x = ls_conv(b, ls_build_name(b, "%s%d", prefix, (*number)++), x, channels[stage], 3, 1, 1, 1, true);
             if (bn)
                 x = ls_bn(b, ls_build_name(b, "%s%d", prefix, (*number)++), x);
             x = ls_relu(b, ls_build_name(b, "%s%d", prefix, (*number)++), x);

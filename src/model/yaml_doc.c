@@ -24,8 +24,7 @@ static enum ls_status check_end(const char *path, yaml_parser_t *parser)
     const yaml_node_t *root = yaml_document_get_root_node(&rest);
     size_t line = root ? root->start_mark.line + 1 : 0;
     yaml_document_delete(&rest);
-    return line ? ls_fail(LS_BAD_INPUT, "%s:%zu: a second document begins here; a model file holds one", path,
-                          line)
+    return line ? ls_fail(LS_BAD_INPUT, "%s:%zu: a second document begins here; a model file holds one", path, line)
                 : LS_OK;
 }
 
@@ -42,8 +41,7 @@ enum ls_status ls_yaml_load(struct ls_yaml *y, const char *path, const char *tex
         goto delete_parser;
     }
     if (!yaml_document_get_root_node(&y->document))
-        st = ls_fail(LS_BAD_INPUT, "%s: is empty; `lockstep models show lenet --yaml` prints an example",
-                     path);
+        st = ls_fail(LS_BAD_INPUT, "%s: is empty; `lockstep models show lenet --yaml` prints an example", path);
     else
         st = check_end(path, &parser);
     if (st != LS_OK)
@@ -91,14 +89,14 @@ enum ls_status ls_yaml_text(struct ls_yaml *y, const yaml_node_t *node, const ch
 enum ls_status ls_yaml_integer(struct ls_yaml *y, const yaml_node_t *node, const char *what, int64_t least,
                                int64_t *value)
 {
-    const char *text;
+    const char *text = NULL;
     char *end;
     LS_TRY(ls_yaml_text(y, node, what, &text));
     errno = 0;
     long long v = strtoll(text, &end, 10);
     if (end == text || *end || errno || v < least || v > 1000000000)
-        return ls_fail(LS_BAD_INPUT, "%s is a whole number of at least %lld, not '%.40s'", what,
-                       (long long)least, text);
+        return ls_fail(LS_BAD_INPUT, "%s is a whole number of at least %lld, not '%.40s'", what, (long long)least,
+                       text);
     *value = v;
     return LS_OK;
 }

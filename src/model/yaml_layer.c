@@ -17,8 +17,7 @@ const char *const ls_scheme_names[] = {
     [LS_SCHEME_XAVIER] = "xavier",
 };
 
-/* --- values ------------------------------------------------------------------------------------------------
- */
+/* --- values -------------------------------------------------------------------------------------------------- */
 
 static bool parse_number(const char *text, double *value)
 {
@@ -32,13 +31,12 @@ static enum ls_status parse_float(struct ls_yaml *y, const yaml_node_t *node, co
 {
     const char *text;
     LS_TRY(ls_yaml_text(y, node, what, &text));
-    return parse_number(text, value) ? LS_OK
-                                     : ls_fail(LS_BAD_INPUT, "%s is a number, not '%.40s'", what, text);
+    return parse_number(text, value) ? LS_OK : ls_fail(LS_BAD_INPUT, "%s is a number, not '%.40s'", what, text);
 }
 
 /* The position of text in words (ends with NULL); an error lists what is known. */
-static enum ls_status parse_word(struct ls_yaml *y, const yaml_node_t *node, const char *what,
-                                 const char *const *words, double *position)
+static enum ls_status parse_word(struct ls_yaml *y, const yaml_node_t *node, const char *what, const char *const *words,
+                                 double *position)
 {
     const char *text;
     LS_TRY(ls_yaml_text(y, node, what, &text));
@@ -97,12 +95,11 @@ enum ls_status ls_yaml_init_rule(struct ls_yaml *y, const yaml_node_t *node, con
         }
     return ls_fail(
         LS_BAD_INPUT,
-        "%s is torch, kaiming_out, xavier, 'normal DEVIATION', 'uniform BOUND' or 'constant VALUE', not '%.40s'",
-        what, text);
+        "%s is torch, kaiming_out, xavier, 'normal DEVIATION', 'uniform BOUND' or 'constant VALUE', not '%.40s'", what,
+        text);
 }
 
-/* --- attributes --------------------------------------------------------------------------------------------
- */
+/* --- attributes ---------------------------------------------------------------------------------------------- */
 
 static const struct ls_attr_key *find_attr(const struct ls_op *op, const char *name)
 {
@@ -178,14 +175,13 @@ static enum ls_status parse_init(struct ls_yaml *y, const yaml_node_t *node, con
     snprintf(what, sizeof what, "layer %s: %s", layer->name, name);
     LS_TRY(ls_yaml_init_rule(y, node, what, rule));
     if (rule->by_scheme && (of_bias || layer->op == &ls_op_bn))
-        return ls_fail(LS_BAD_INPUT, "%s is 'constant VALUE', 'normal DEVIATION' or 'uniform BOUND', not %s",
-                       what, ls_scheme_names[rule->scheme]);
+        return ls_fail(LS_BAD_INPUT, "%s is 'constant VALUE', 'normal DEVIATION' or 'uniform BOUND', not %s", what,
+                       ls_scheme_names[rule->scheme]);
     *(of_bias ? &layer->has_bias_init : &layer->has_init) = true;
     return LS_OK;
 }
 
-/* --- the layer ---------------------------------------------------------------------------------------------
- */
+/* --- the layer ----------------------------------------------------------------------------------------------- */
 
 /* The value of a key in the layer's map, or NULL. */
 static const yaml_node_t *find_value(struct ls_yaml *y, const yaml_node_t *map, const char *key)
@@ -260,15 +256,14 @@ enum ls_status ls_yaml_read_layer(struct ls_yaml *y, const yaml_node_t *node, in
         return ls_fail(LS_BAD_INPUT, "this layer has no name");
     LS_TRY(ls_yaml_text(y, name, "a layer's name", &layer->name));
     if (strlen(layer->name) > LS_LAYER_NAME)
-        return ls_fail(LS_BAD_INPUT, "layer %.40s...: a name has at most %d bytes", layer->name,
-                       LS_LAYER_NAME);
+        return ls_fail(LS_BAD_INPUT, "layer %.40s...: a name has at most %d bytes", layer->name, LS_LAYER_NAME);
     LS_TRY(read_op(y, layer));
     for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top; p++)
         LS_TRY(read_pair(y, p, classes, layer));
     ls_yaml_at(y, node);
     for (const struct ls_attr_key *key = layer->op->attrs; key && key->key; key++)
         if (key->required && !find_value(y, node, key->key))
-            return ls_fail(LS_BAD_INPUT, "layer %s: %s needs '%s' (%s)", layer->name, layer->op->name,
-                           key->key, key->help);
+            return ls_fail(LS_BAD_INPUT, "layer %s: %s needs '%s' (%s)", layer->name, layer->op->name, key->key,
+                           key->help);
     return LS_OK;
 }

@@ -1,5 +1,5 @@
-/* Model files: a head (input, classes, init) and a list of layers, each reading the one before unless `from`
- * says otherwise. The last layer gives the logits. */
+/* Model files: a head (input, classes, init) and a list of layers, each reading the one before unless `from` says
+ * otherwise. The last layer gives the logits. */
 #include "base/file.h"
 #include "base/log.h"
 #include "model/model.h"
@@ -30,8 +30,7 @@ struct reader {
     int n_places;
 };
 
-/* --- the head ----------------------------------------------------------------------------------------------
- */
+/* --- the head ------------------------------------------------------------------------------------------------ */
 
 static enum ls_status read_input(struct ls_yaml *y, const yaml_node_t *node, struct ls_model_size *size)
 {
@@ -104,8 +103,7 @@ static enum ls_status read_head(struct ls_yaml *y, struct head *head)
     return LS_OK;
 }
 
-/* --- inputs of a layer -------------------------------------------------------------------------------------
- */
+/* --- inputs of a layer --------------------------------------------------------------------------------------- */
 
 /* The line of a layer of that name anywhere in the file, 0 when there is none. */
 static int find_later(struct reader *r, const char *name)
@@ -116,8 +114,7 @@ static int find_later(struct reader *r, const char *name)
         if (layer->type != YAML_MAPPING_NODE)
             continue;
         for (yaml_node_pair_t *p = layer->data.mapping.pairs.start; p < layer->data.mapping.pairs.top; p++) {
-            const yaml_node_t *key = ls_yaml_node(&r->yaml, p->key),
-                              *value = ls_yaml_node(&r->yaml, p->value);
+            const yaml_node_t *key = ls_yaml_node(&r->yaml, p->key), *value = ls_yaml_node(&r->yaml, p->value);
             if (key->type == YAML_SCALAR_NODE && value->type == YAML_SCALAR_NODE &&
                 strcmp((const char *)key->data.scalar.value, "name") == 0 &&
                 strcmp((const char *)value->data.scalar.value, name) == 0)
@@ -141,18 +138,17 @@ static enum ls_status no_such_input(struct reader *r, const char *layer, const c
     const char *known[64];
     char hint[96];
     if (line)
-        return ls_fail(
-            LS_BAD_INPUT,
-            "layer %s: reads '%s', which stands below it in line %d; layers read only what is above", layer,
-            name, line);
+        return ls_fail(LS_BAD_INPUT,
+                       "layer %s: reads '%s', which stands below it in line %d; layers read only what is above", layer,
+                       name, line);
     for (int i = r->n_places - 1; i >= 0 && n < 64; i--)
         known[n++] = r->places[i].name;
     return ls_fail(LS_BAD_INPUT, "layer %s: reads '%.40s', but no layer has that name%s", layer, name,
                    ls_yaml_hint(name, known, n, hint));
 }
 
-static enum ls_status add_input(struct reader *r, const struct ls_yaml_layer *layer, const yaml_node_t *node,
-                                int *in, int *n)
+static enum ls_status add_input(struct reader *r, const struct ls_yaml_layer *layer, const yaml_node_t *node, int *in,
+                                int *n)
 {
     const char *name;
     LS_TRY(ls_yaml_text(&r->yaml, node, "an input", &name));
@@ -183,8 +179,7 @@ static enum ls_status read_inputs(struct reader *r, const struct ls_yaml_layer *
     return LS_OK;
 }
 
-/* --- layers ------------------------------------------------------------------------------------------------
- */
+/* --- layers -------------------------------------------------------------------------------------------------- */
 
 static void apply_rule(struct ls_build *b, const char *layer, const char *part, const struct ls_init *init)
 {
@@ -192,8 +187,8 @@ static void apply_rule(struct ls_build *b, const char *layer, const char *part, 
 }
 
 /* The rule decides what starts the layer: its own, or that of its kind in the head. */
-static int append_with_init(struct reader *r, const struct ls_yaml_layer *layer,
-                            const struct ls_init_rule *rule, const int *in, int n)
+static int append_with_init(struct reader *r, const struct ls_yaml_layer *layer, const struct ls_init_rule *rule,
+                            const int *in, int n)
 {
     struct ls_build *b = r->b;
     b->conv_scheme = b->dense_scheme = rule->by_scheme ? rule->scheme : LS_SCHEME_NORMAL_001;
@@ -244,8 +239,7 @@ static enum ls_status append_layer(struct reader *r, struct ls_yaml_layer *layer
     }
     if (b->status != LS_OK)
         return b->status;
-    r->places[r->n_places++] =
-        (struct place){.name = layer->name, .line = ls_yaml_line(layer->node), .tensor = y};
+    r->places[r->n_places++] = (struct place){.name = layer->name, .line = ls_yaml_line(layer->node), .tensor = y};
     return LS_OK;
 }
 
@@ -256,15 +250,13 @@ static enum ls_status check_logits(struct reader *r, const struct ls_yaml_layer 
     char text[64];
     ls_yaml_at(&r->yaml, last->node);
     if (shape->rank != 2)
-        return ls_fail(
-            LS_BAD_INPUT,
-            "layer %s: is the last and gives %s; end with a dense layer, {op: dense, out: classes}",
-            last->name, ls_shape_text(shape, text));
+        return ls_fail(LS_BAD_INPUT,
+                       "layer %s: is the last and gives %s; end with a dense layer, {op: dense, out: classes}",
+                       last->name, ls_shape_text(shape, text));
     if (shape->dim[1] != r->b->classes)
-        return ls_fail(
-            LS_BAD_INPUT,
-            "layer %s: is the last and gives %lld classes where %lld are needed; write `out: classes`",
-            last->name, (long long)shape->dim[1], (long long)r->b->classes);
+        return ls_fail(LS_BAD_INPUT,
+                       "layer %s: is the last and gives %lld classes where %lld are needed; write `out: classes`",
+                       last->name, (long long)shape->dim[1], (long long)r->b->classes);
     if (ls_graph_parameters(g, NULL) == 0)
         return ls_fail(LS_BAD_INPUT, "layer %s: is the last, and no layer has anything to train", last->name);
     return LS_OK;
@@ -282,19 +274,17 @@ static enum ls_status read_layers(struct reader *r, int *logits)
         return LS_FAILED;
     r->places[r->n_places++] = (struct place){.name = "images", .tensor = r->b->g->input};
     for (int i = 0; i < n; i++) {
-        LS_TRY(ls_yaml_read_layer(&r->yaml, ls_yaml_node(&r->yaml, list->data.sequence.items.start[i]),
-                                  r->b->classes, &layer));
+        LS_TRY(ls_yaml_read_layer(&r->yaml, ls_yaml_node(&r->yaml, list->data.sequence.items.start[i]), r->b->classes,
+                                  &layer));
         struct place *other = find_place(r, layer.name);
         if (other && other->line)
-            return ls_fail(LS_BAD_INPUT, "layer %s: this name stands in line %d already", layer.name,
-                           other->line);
+            return ls_fail(LS_BAD_INPUT, "layer %s: this name stands in line %d already", layer.name, other->line);
         LS_TRY(append_layer(r, &layer));
     }
     for (int i = 0; i < n; i++)
         if (!r->places[i].read) {
             ls_log_place("%s:%d: ", r->yaml.path, r->places[i].line);
-            return ls_fail(LS_BAD_INPUT,
-                           "layer %s: nothing reads its output; name it in a later 'from' or remove it",
+            return ls_fail(LS_BAD_INPUT, "layer %s: nothing reads its output; name it in a later 'from' or remove it",
                            r->places[i].name);
         }
     LS_TRY(check_logits(r, &layer));
@@ -302,11 +292,9 @@ static enum ls_status read_layers(struct reader *r, int *logits)
     return LS_OK;
 }
 
-/* --- entry points ------------------------------------------------------------------------------------------
- */
+/* --- entry points -------------------------------------------------------------------------------------------- */
 
-enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t length, struct ls_build *b,
-                                   int *logits)
+enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t length, struct ls_build *b, int *logits)
 {
     struct reader r = {.b = b};
     LS_TRY(b->status);

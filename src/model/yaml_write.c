@@ -1,5 +1,5 @@
-/* A forward graph as a model file. Everything is read off the graph, so what was built from a file, a
- * built-in, or by hand prints alike, and reading it back gives the same graph. */
+/* A forward graph as a model file. Everything is read off the graph, so what was built from a file, a built-in, or
+ * by hand prints alike, and reading it back gives the same graph. */
 #include "base/log.h"
 #include "model/model.h"
 #include "model/yaml_doc.h"
@@ -26,8 +26,7 @@ static bool same_init(struct ls_init a, struct ls_init b)
     return a.kind == b.kind && a.value == b.value;
 }
 
-/* --- how weights start -------------------------------------------------------------------------------------
- */
+/* --- how weights start --------------------------------------------------------------------------------------- */
 
 static const struct ls_tensor *param(const struct ls_graph *g, const struct ls_node *n, int slot)
 {
@@ -52,8 +51,7 @@ static struct ls_init_rule find_rule(const struct ls_graph *g, const struct ls_n
 
 static bool same_rule(const struct ls_init_rule *a, const struct ls_init_rule *b)
 {
-    return a->by_scheme == b->by_scheme &&
-           (a->by_scheme ? a->scheme == b->scheme : same_init(a->weight, b->weight));
+    return a->by_scheme == b->by_scheme && (a->by_scheme ? a->scheme == b->scheme : same_init(a->weight, b->weight));
 }
 
 static void print_init(FILE *out, struct ls_init init)
@@ -105,8 +103,7 @@ static void print_layer_init(FILE *out, const struct ls_graph *g, const struct l
     }
 }
 
-/* --- attributes --------------------------------------------------------------------------------------------
- */
+/* --- attributes ---------------------------------------------------------------------------------------------- */
 
 static void print_value(FILE *out, const struct ls_attr *attr, const struct ls_attr_key *key, int field)
 {
@@ -132,8 +129,7 @@ static bool is_same_padding(const struct ls_graph *g, const struct ls_node *n)
            same.pad_r == n->attr.pad_r;
 }
 
-static void print_attr(FILE *out, const struct ls_graph *g, const struct ls_node *n,
-                       const struct ls_attr_key *key)
+static void print_attr(FILE *out, const struct ls_graph *g, const struct ls_node *n, const struct ls_attr_key *key)
 {
     int shown = key->fields;
     bool halves = true, equal = true;
@@ -171,8 +167,7 @@ static void print_attrs(FILE *out, const struct ls_graph *g, const struct ls_nod
     }
 }
 
-/* --- layers ------------------------------------------------------------------------------------------------
- */
+/* --- layers -------------------------------------------------------------------------------------------------- */
 
 static const char *quote(const char *name)
 {

@@ -113,8 +113,7 @@ static bool line_due(const struct ls_console *c, const struct ls_report *step)
         break;
     }
     int64_t tenth = step->steps_per_epoch / 10 > 0 ? step->steps_per_epoch / 10 : 1;
-    return c->line.seconds >= LINE_MOST ||
-           (step->step_in_epoch % tenth == 0 && c->line.seconds >= LINE_LEAST);
+    return c->line.seconds >= LINE_MOST || (step->step_in_epoch % tenth == 0 && c->line.seconds >= LINE_LEAST);
 }
 
 static void print_step(struct ls_console *c, const struct ls_report *step)

@@ -6,9 +6,7 @@
 
 enum ls_line_format ls_line_format_of(const char *name)
 {
-    return strcmp(name, "cntk") == 0     ? LS_LINE_CNTK
-           : strcmp(name, "thesis") == 0 ? LS_LINE_THESIS
-                                         : LS_LINE_PLAIN;
+    return strcmp(name, "cntk") == 0 ? LS_LINE_CNTK : strcmp(name, "thesis") == 0 ? LS_LINE_THESIS : LS_LINE_PLAIN;
 }
 
 /* "1/5", or "1" where the number of epochs is not known. */
@@ -30,14 +28,13 @@ void ls_line_step(enum ls_line_format format, const struct ls_line_steps *s, cha
     case LS_LINE_PLAIN:
         snprintf(text, LS_LINE_ROOM,
                  "epoch %s  step %" PRId64 "/%" PRId64 "  loss %.4f  top1 %.2f%%  lr %.4g  %.0f samples/s",
-                 epoch_of(step, "/", of), step->step_in_epoch, step->steps_per_epoch, line->loss,
-                 100 * line->top1, step->lr, ls_report_speed(line));
+                 epoch_of(step, "/", of), step->step_in_epoch, step->steps_per_epoch, line->loss, 100 * line->top1,
+                 step->lr, ls_report_speed(line));
         break;
     case LS_LINE_CNTK:
-        snprintf(
-            text, LS_LINE_ROOM,
-            " Minibatch[%" PRId64 "-%" PRId64 "]: loss = %.6f * %" PRId64 ", metric = %.2f%% * %" PRId64 ";",
-            s->first, step->step_in_epoch, line->loss, line->samples, 100 * (1 - line->top1), line->samples);
+        snprintf(text, LS_LINE_ROOM,
+                 " Minibatch[%" PRId64 "-%" PRId64 "]: loss = %.6f * %" PRId64 ", metric = %.2f%% * %" PRId64 ";",
+                 s->first, step->step_in_epoch, line->loss, line->samples, 100 * (1 - line->top1), line->samples);
         break;
     case LS_LINE_THESIS:
         snprintf(text, LS_LINE_ROOM,
@@ -55,32 +52,28 @@ void ls_line_epoch(enum ls_line_format format, const struct ls_report *epoch, ch
     char of[48];
     text[0] = 0;
     if (format == LS_LINE_PLAIN)
-        snprintf(
-            text, LS_LINE_ROOM, "epoch %s: loss %.4f, top1 %.2f%%, %.1f s at %.0f samples/s (input %.0f%%)",
-            epoch_of(epoch, "/", of), epoch->loss, 100 * epoch->top1, epoch->seconds, ls_report_speed(epoch),
-            epoch->seconds > 0 ? 100 * epoch->input_seconds / epoch->seconds : 0);
+        snprintf(text, LS_LINE_ROOM, "epoch %s: loss %.4f, top1 %.2f%%, %.1f s at %.0f samples/s (input %.0f%%)",
+                 epoch_of(epoch, "/", of), epoch->loss, 100 * epoch->top1, epoch->seconds, ls_report_speed(epoch),
+                 epoch->seconds > 0 ? 100 * epoch->input_seconds / epoch->seconds : 0);
     else if (format == LS_LINE_CNTK)
         snprintf(text, LS_LINE_ROOM,
                  "Finished Epoch[%s]: [Training] loss = %.6f * %" PRId64 ", metric = %.2f%% * %" PRId64
                  " %.3fs (%.1f samples/s);",
-                 epoch_of(epoch, " of ", of), epoch->loss, epoch->samples, 100 * (1 - epoch->top1),
-                 epoch->samples, epoch->seconds, ls_report_speed(epoch));
+                 epoch_of(epoch, " of ", of), epoch->loss, epoch->samples, 100 * (1 - epoch->top1), epoch->samples,
+                 epoch->seconds, ls_report_speed(epoch));
 }
 
-void ls_line_eval(enum ls_line_format format, const struct ls_report *eval, int64_t number,
-                  char text[LS_LINE_ROOM])
+void ls_line_eval(enum ls_line_format format, const struct ls_report *eval, int64_t number, char text[LS_LINE_ROOM])
 {
     switch (format) {
     case LS_LINE_PLAIN:
-        snprintf(text, LS_LINE_ROOM,
-                 "evaluation: loss %.4f, top1 %.2f%%, top5 %.2f%%, %" PRId64 " samples in %.2f s", eval->loss,
-                 100 * eval->top1, 100 * eval->top5, eval->samples, eval->seconds);
+        snprintf(text, LS_LINE_ROOM, "evaluation: loss %.4f, top1 %.2f%%, top5 %.2f%%, %" PRId64 " samples in %.2f s",
+                 eval->loss, 100 * eval->top1, 100 * eval->top5, eval->samples, eval->seconds);
         break;
     case LS_LINE_CNTK:
         snprintf(text, LS_LINE_ROOM,
-                 "Finished Evaluation [%" PRId64 "]: Minibatch[1-%" PRId64 "]: metric = %.2f%% * %" PRId64
-                 ";",
-                 number, eval->step_in_epoch, 100 * (1 - eval->top1), eval->samples);
+                 "Finished Evaluation [%" PRId64 "]: Minibatch[1-%" PRId64 "]: metric = %.2f%% * %" PRId64 ";", number,
+                 eval->step_in_epoch, 100 * (1 - eval->top1), eval->samples);
         break;
     case LS_LINE_THESIS:
         snprintf(text, LS_LINE_ROOM, " * Acc@1 %.3f Acc@5 %.3f", 100 * eval->top1, 100 * eval->top5);

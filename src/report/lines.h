@@ -37,7 +37,6 @@ void ls_line_step(enum ls_line_format format, const struct ls_line_steps *s, cha
 /* text is "" where the format has no such line. */
 void ls_line_epoch(enum ls_line_format format, const struct ls_report *epoch, char text[LS_LINE_ROOM]);
 /* number: of the evaluation, from 1. */
-void ls_line_eval(enum ls_line_format format, const struct ls_report *eval, int64_t number,
-                  char text[LS_LINE_ROOM]);
+void ls_line_eval(enum ls_line_format format, const struct ls_report *eval, int64_t number, char text[LS_LINE_ROOM]);
 
 #endif

@@ -60,13 +60,12 @@ static void put_bar(struct strip *s, const struct ls_live *look, double part, in
         put(s, "]", 1);
 }
 
-void ls_live_line(const struct ls_live *look, const char *label, int64_t done, int64_t total,
-                  const char *const *fields, int n_fields, char text[LS_LIVE_ROOM])
+void ls_live_line(const struct ls_live *look, const char *label, int64_t done, int64_t total, const char *const *fields,
+                  int n_fields, char text[LS_LIVE_ROOM])
 {
     struct strip line = {.text = text};
     char head[64], count[64], tail[LS_LIVE_ROOM] = "";
-    int room = look->width - 1,
-        frame = look->utf8 ? 1 : 3; /* what stands around the bar: a space, brackets */
+    int room = look->width - 1, frame = look->utf8 ? 1 : 3; /* what stands around the bar: a space, brackets */
     text[0] = 0;
     snprintf(head, sizeof head, "%.*s", room > 40 ? 40 : room > 0 ? room : 0, label);
     put(&line, head, (int)strlen(head));
@@ -79,9 +78,7 @@ void ls_live_line(const struct ls_live *look, const char *label, int64_t done, i
             continue;
         const char *gap = i < 0 ? " " : "  ";
         int columns = (int)(strlen(gap) + strlen(field));
-        int bar =
-            i < 1 ? 0
-                  : BAR_LEAST + frame; /* only the count and the first field are worth more than the bar */
+        int bar = i < 1 ? 0 : BAR_LEAST + frame; /* only the count and the first field are worth more than the bar */
         if (line.columns + behind.columns + columns + bar > room)
             break;
         put(&behind, gap, (int)strlen(gap));

@@ -14,8 +14,8 @@ struct ls_live {
 };
 
 /* Fields that are "" or NULL are left out. The text fits in width - 1 columns. */
-void ls_live_line(const struct ls_live *look, const char *label, int64_t done, int64_t total,
-                  const char *const *fields, int n_fields, char text[LS_LIVE_ROOM]);
+void ls_live_line(const struct ls_live *look, const char *label, int64_t done, int64_t total, const char *const *fields,
+                  int n_fields, char text[LS_LIVE_ROOM]);
 /* Seconds as people write them: 0:07, 12:34, 1:02:03, 3d 04h. */
 void ls_live_duration(double seconds, char text[32]);
 

@@ -93,8 +93,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     static const char *const names[] = {"step", "epoch", "eval"};
     FILE *out = m->file;
     bool training = kind != LS_METRICS_EVAL;
-    fprintf(out, "{\"kind\": \"%s\", \"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"samples\": %" PRId64,
-            names[kind], r->step, r->epoch, r->samples);
+    fprintf(out, "{\"kind\": \"%s\", \"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"samples\": %" PRId64, names[kind],
+            r->step, r->epoch, r->samples);
     put_real(out, "loss", r->loss);
     if (training)
         put_real(out, "lr", r->lr);
@@ -114,8 +114,7 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         m->flushed = now;
     errno = 0;
     if ((due && fflush(out) != 0) || ferror(out))
-        return ls_fail(LS_FAILED, "%s: writing failed%s%s", m->path, errno ? ": " : "",
-                       errno ? strerror(errno) : "");
+        return ls_fail(LS_FAILED, "%s: writing failed%s%s", m->path, errno ? ": " : "", errno ? strerror(errno) : "");
     return LS_OK;
 }
 

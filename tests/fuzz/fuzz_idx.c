@@ -11,8 +11,7 @@ static void parse(const uint8_t *bytes, size_t size)
     volatile uint8_t last;
     if (ls_idx_parse(bytes, size, "input", 3, &idx) == LS_OK)
         last = idx.values[idx.dims[0] * idx.dims[1] * idx.dims[2] - 1];
-    if (ls_idx_parse(bytes, size, "input", 1, &idx) == LS_OK &&
-        ls_idx_count_classes(&idx, "input", &classes) == LS_OK)
+    if (ls_idx_parse(bytes, size, "input", 1, &idx) == LS_OK && ls_idx_count_classes(&idx, "input", &classes) == LS_OK)
         last = idx.values[idx.dims[0] - 1];
     (void)last;
 }

@@ -129,8 +129,7 @@ __attribute__((unused)) static unsigned char *encode_jpeg(const struct ls_image 
         jpeg_simple_progression(&c);
     jpeg_start_compress(&c, TRUE);
     while (c.next_scanline < c.image_height) {
-        JSAMPROW row =
-            image->pixels + (size_t)c.next_scanline * (size_t)image->width * (size_t)image->channels;
+        JSAMPROW row = image->pixels + (size_t)c.next_scanline * (size_t)image->width * (size_t)image->channels;
         jpeg_write_scanlines(&c, &row, 1);
     }
     jpeg_finish_compress(&c);
@@ -147,8 +146,8 @@ __attribute__((unused)) static void put_jpeg(const char *path, const struct ls_i
 }
 
 /* A PNG of any colour type; rows are as libpng wants them. */
-__attribute__((unused)) static void put_png(const char *path, int width, int height, int bits, int type,
-                                            int interlace, const uint8_t *rows, size_t row_bytes)
+__attribute__((unused)) static void put_png(const char *path, int width, int height, int bits, int type, int interlace,
+                                            const uint8_t *rows, size_t row_bytes)
 {
     FILE *f = fopen(path, "wb");
     assert_non_null(f);
@@ -175,9 +174,8 @@ __attribute__((unused)) static void put_png(const char *path, int width, int hei
 __attribute__((unused)) static void put_png_image(const char *path, const struct ls_image *image)
 {
     put(path, "", 0); /* makes the folder */
-    put_png(path, image->width, image->height, 8,
-            image->channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB, PNG_INTERLACE_NONE,
-            image->pixels, (size_t)image->width * (size_t)image->channels);
+    put_png(path, image->width, image->height, 8, image->channels == 1 ? PNG_COLOR_TYPE_GRAY : PNG_COLOR_TYPE_RGB,
+            PNG_INTERLACE_NONE, image->pixels, (size_t)image->width * (size_t)image->channels);
 }
 
 #endif

@@ -5,8 +5,8 @@
 #include "ops_cases.h"
 #include "ops_session.h"
 
-static inline int append(struct ls_graph *g, const struct ls_op *op, const char *name,
-                         const struct ls_attr *attr, const int *in, int n_in)
+static inline int append(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                         const int *in, int n_in)
 {
     int node = LS_NONE;
     assert_int_equal(ls_graph_node(g, op, name, attr, in, n_in, &node), LS_OK);
@@ -14,8 +14,8 @@ static inline int append(struct ls_graph *g, const struct ls_op *op, const char 
 }
 
 /* The same, giving the first output. */
-static inline int layer(struct ls_graph *g, const struct ls_op *op, const char *name,
-                        const struct ls_attr *attr, const int *in, int n_in)
+static inline int layer(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                        const int *in, int n_in)
 {
     int node = append(g, op, name, attr, in, n_in);
     return g->nodes[node].out[0];
@@ -65,8 +65,7 @@ static inline int inputs_of(struct ls_graph *g, const struct op_case *c, const s
     if (c->flat)
         in[0] = flatten(g, "pre_flat", in[0]);
     const struct ls_shape x = g->tensors[in[0]].shape;
-    struct ls_shape per_out = ls_shape_make(1, a->out, 0, 0, 0),
-                    per_channel = ls_shape_make(1, x.dim[1], 0, 0, 0);
+    struct ls_shape per_out = ls_shape_make(1, a->out, 0, 0, 0), per_channel = ls_shape_make(1, x.dim[1], 0, 0, 0);
     if (c->op == &ls_op_conv) {
         struct ls_shape w = ls_shape_make(4, a->out, x.dim[1] / a->groups, a->kernel_h, a->kernel_w);
         in[n++] = parameter(g, LS_ROLE_PARAM, "op", "weight", w);

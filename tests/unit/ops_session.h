@@ -60,8 +60,7 @@ static inline void fill_parameters(struct session *s)
         int64_t n = tensor_count(s, t);
         float *values = ls_alloc((size_t)n, sizeof *values);
         assert_non_null(values);
-        bool scale = tensor->shape.rank == 1 &&
-                     (ends_with(tensor->name, ".weight") || ends_with(tensor->name, "_var"));
+        bool scale = tensor->shape.rank == 1 && (ends_with(tensor->name, ".weight") || ends_with(tensor->name, "_var"));
         float bound = tensor->shape.rank < 2 ? 0.5f : 1.7f / sqrtf((float)(n / tensor->shape.dim[0]));
         if (strncmp(tensor->name, "pre", 3) == 0) /* a plain copy of the image */
             fill_by_name(tensor->name, 1, 1, n, values);
@@ -97,13 +96,8 @@ static inline void session_open(struct session *s, const struct ls_backend *back
                                 const struct ls_backend_options *options)
 {
     s->backend = backend;
-    s->run = (struct ls_run){.seed = 3,
-                             .step = 11,
-                             .replica = 1,
-                             .valid = valid,
-                             .grad_scale = 0.25f,
-                             .stat_weight = 0.5f,
-                             .lr = 0.1f};
+    s->run = (struct ls_run){
+        .seed = 3, .step = 11, .replica = 1, .valid = valid, .grad_scale = 0.25f, .stat_weight = 0.5f, .lr = 0.1f};
     s->own_store = !s->store;
     s->store = s->store ? s->store : ls_store_new();
     assert_non_null(s->store);
@@ -160,8 +154,8 @@ static inline double relative_error(const float *a, const float *b, int64_t n)
 }
 
 /* The same tensor in two sessions; false, with a line that names it, when they differ by too much. */
-static inline bool same_values(const struct session *a, int in_a, const struct session *b, int in_b,
-                               double tolerance, const char *what)
+static inline bool same_values(const struct session *a, int in_a, const struct session *b, int in_b, double tolerance,
+                               const char *what)
 {
     const char *name = a->g.tensors[in_a].name;
     if (tensor_count(a, in_a) != tensor_count(b, in_b)) {
@@ -171,8 +165,8 @@ static inline bool same_values(const struct session *a, int in_a, const struct s
     float *x = session_read(a, in_a), *y = session_read(b, in_b);
     double error = relative_error(x, y, tensor_count(a, in_a));
     if (error > tolerance)
-        print_error("%s: tensor %s (%d): relative error %.3g, at most %.3g allowed\n", what, name, in_a,
-                    error, tolerance);
+        print_error("%s: tensor %s (%d): relative error %.3g, at most %.3g allowed\n", what, name, in_a, error,
+                    tolerance);
     ls_free(x);
     ls_free(y);
     return error <= tolerance;

@@ -101,10 +101,9 @@ static void values_of_every_type(void **state)
 {
     (void)state;
     struct ls_options o;
-    accept(
-        &o, LS_CMD_TRAIN,
-        "--batch 128 --lr=1e-3 --no-shuffle --nesterov --evaluate=off --input 3x64x32 --seed 18446744073709551615 "
-        "--dropout -1 --weight_decay .25 --dtype bf16 --schedule multistep:30,60,80:0.2 --data a=b");
+    accept(&o, LS_CMD_TRAIN,
+           "--batch 128 --lr=1e-3 --no-shuffle --nesterov --evaluate=off --input 3x64x32 --seed 18446744073709551615 "
+           "--dropout -1 --weight_decay .25 --dtype bf16 --schedule multistep:30,60,80:0.2 --data a=b");
     assert_int_equal(o.batch, 128);
     assert_true(o.lr == 1e-3 && o.weight_decay == 0.25 && o.dropout == -1);
     assert_false(o.shuffle || o.evaluate);
@@ -135,8 +134,7 @@ static void resume_alone_or_with_a_value(void **state)
     (void)state;
     struct ls_options o;
     write_file("run.yaml", "batch: 8\n");
-    const char *const alone[] = {"--resume", "--resume --batch 8",
-                                 "--batch 8 --resume=", "--resume run.yaml"};
+    const char *const alone[] = {"--resume", "--resume --batch 8", "--batch 8 --resume=", "--resume run.yaml"};
     for (int i = 0; i < 4; i++) {
         accept(&o, LS_CMD_TRAIN, alone[i]);
         assert_string_equal(o.resume, "auto");
@@ -163,9 +161,8 @@ static void arguments(void **state)
     assert_string_equal(o.args[1], "net.yaml");
     assert_true(o.yaml);
     ls_options_release(&o);
-    refuse(
-        LS_CMD_TRAIN, "lenet",
-        "train: 'lenet' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml");
+    refuse(LS_CMD_TRAIN, "lenet",
+           "train: 'lenet' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml");
 }
 
 static void errors_of_the_command_line(void **state)
@@ -201,8 +198,7 @@ static void errors_of_the_command_line(void **state)
         {"--shuffle=maybe", "--shuffle: 'maybe' is neither true nor false"},
         {"--dtype fp8", "--dtype: 'fp8' is not one of f32, bf16"},
         {"--dtype f32,bf16", "--dtype: 'f32,bf16' is not one of f32, bf16"},
-        {"--schedule cosin:3",
-         "--schedule: 'cosin' is not one of constant, every, multistep, exponential, cosine"},
+        {"--schedule cosin:3", "--schedule: 'cosin' is not one of constant, every, multistep, exponential, cosine"},
         {"--input 3x64", "--input: '3x64' is not of the form CxHxW, such as 3x64x64"},
         {"--input 3x64x64x2", "--input: '3x64x64x2' is not of the form CxHxW, such as 3x64x64"},
         {"--input 3x0x64", "--input: '3x0x64' has a size that is not in 1 to 65536"},
@@ -297,8 +293,7 @@ static void errors_of_yaml(void **state)
         {"[a]: 3\n", "bad.yaml:1: expected the name of an option, found a list"},
         {"batch: 3\n---\nlr: 1\n", "bad.yaml:2: a second document starts here; a configuration is one"},
         {"data: \"a\\0b\"\n", "bad.yaml:1: data: the value has a zero byte in it"},
-        {"batch: \"3\n",
-         "bad.yaml:2: not YAML: found unexpected end of stream while scanning a quoted scalar"},
+        {"batch: \"3\n", "bad.yaml:2: not YAML: found unexpected end of stream while scanning a quoted scalar"},
         {"data: \xff\n", "bad.yaml: byte 6: not YAML text: invalid leading UTF-8 octet"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -361,12 +356,11 @@ static void the_effective_configuration_reads_back(void **state)
 {
     (void)state;
     round_trip(LS_CMD_TRAIN, "", NULL);
-    round_trip(
-        LS_CMD_TRAIN,
-        "--model vgg11 --lr 0.1 --momentum 0.30000000000000004 --weight-decay 1e-4 --dropout 0 --no-shuffle "
-        "--seed 18446744073709551615 --schedule multistep:30,60,80:0.1 --resume --run runs/1 --input 3x64x64 "
-        "--eval-data -odd --augment crop:4,flip --steps 1000000000000 --init null --no-color",
-        NULL);
+    round_trip(LS_CMD_TRAIN,
+               "--model vgg11 --lr 0.1 --momentum 0.30000000000000004 --weight-decay 1e-4 --dropout 0 --no-shuffle "
+               "--seed 18446744073709551615 --schedule multistep:30,60,80:0.1 --resume --run runs/1 --input 3x64x64 "
+               "--eval-data -odd --augment crop:4,flip --steps 1000000000000 --init null --no-color",
+               NULL);
     round_trip(LS_CMD_BENCH, "--repeat 9 --warmup-steps 0 --json", NULL);
     const char *const paths[] = {
         "/data/with space",
@@ -460,8 +454,7 @@ static void input_sizes(void **state)
     int64_t c, h, w;
     assert_int_equal(ls_parse_input("--input", "3x224x112", &c, &h, &w), LS_OK);
     assert_true(c == 3 && h == 224 && w == 112);
-    const char *const bad[] = {
-        "", "x", "3", "3x4x", "3x4x5x", "-1x2x3", "3x 4x5", "3X4X5", "1x2x99999999999999999999"};
+    const char *const bad[] = {"", "x", "3", "3x4x", "3x4x5x", "-1x2x3", "3x 4x5", "3X4X5", "1x2x99999999999999999999"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(ls_parse_input("--input", bad[i], &c, &h, &w), LS_USAGE);
 }

@@ -80,8 +80,7 @@ static void a_window_is_a_part_of_the_whole(void **state)
     GOOD(ls_image_resize(&image, &box, 23, 61, &window, &part));
     for (int y = 0; y < window.height; y++)
         assert_memory_equal(part.pixels + y * window.width * 3,
-                            whole.pixels + ((y + window.top) * 61 + window.left) * 3,
-                            (size_t)window.width * 3);
+                            whole.pixels + ((y + window.top) * 61 + window.left) * 3, (size_t)window.width * 3);
     ls_image_release(&image);
     ls_image_release(&whole);
     ls_image_release(&part);
@@ -231,8 +230,7 @@ static void other_sizes_and_channels_are_fitted(void **state)
     static const struct {
         int channels, h, w;
     } shapes[] = {{3, 1, 1}, {1, 28, 28}, {3, 500, 20}, {3, 20, 500}, {1, 33, 31}, {3, 64, 64}};
-    static const char *const texts[] = {"none",   "crop:4,flip",    "rrc", "resize:40,center",
-                                        "center", "resize:8,crop:0"};
+    static const char *const texts[] = {"none", "crop:4,flip", "rrc", "resize:40,center", "center", "resize:8,crop:0"};
     struct ls_image image = {0}, scratch = {0};
     float planes[3 * 32 * 24];
     (void)state;

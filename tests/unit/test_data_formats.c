@@ -79,8 +79,7 @@ static void idx_reads_plain_and_gz(void **state)
     ls_dataset_close(set);
     set = opened(at("idx"), "test");
     assert_int_equal(ls_dataset_info(set)->count, 6);
-    assert_int_equal(ls_dataset_info(set)->classes,
-                     4); /* as in training, although it has only three of them */
+    assert_int_equal(ls_dataset_info(set)->classes, 4); /* as in training, although it has only three of them */
     ls_dataset_close(set);
     ls_image_release(&image);
 }
@@ -233,8 +232,7 @@ static void cifar10_reads_all_batches(void **state)
     for (int i = 0; i < 15; i++) {
         GOOD(ls_dataset_read(set, i, 0, &image, &label));
         assert_int_equal(label, i % 3);
-        assert_memory_equal(image.pixels + 3, ((uint8_t[]){1, (uint8_t)(60 + i % 3), (uint8_t)(110 + i % 3)}),
-                            3);
+        assert_memory_equal(image.pixels + 3, ((uint8_t[]){1, (uint8_t)(60 + i % 3), (uint8_t)(110 + i % 3)}), 3);
     }
     ls_dataset_where(set, 7, text, sizeof text);
     assert_non_null(strstr(text, "data_batch_3.bin: record 1"));
@@ -381,8 +379,7 @@ static void tiny_imagenet_as_distributed(void **state)
     put_text(at("t/train/n02/n02_boxes.txt"), "n02_0.JPEG\t0\t0\t1\t1\n");
     picture(at("t/val/images/val_0.JPEG"), 30);
     picture(at("t/val/images/val_1.JPEG"), 40);
-    put_text(at("t/val/val_annotations.txt"),
-             "val_0.JPEG\tn02\t0\t0\t1\t1\r\nval_1.JPEG\tn01\t0\t0\t1\t1\r\n");
+    put_text(at("t/val/val_annotations.txt"), "val_0.JPEG\tn02\t0\t0\t1\t1\r\nval_1.JPEG\tn01\t0\t0\t1\t1\r\n");
     struct ls_dataset *set = opened(at("t"), "train");
     const struct ls_dataset_info *info = ls_dataset_info(set);
     assert_string_equal(info->format, "tiny-imagenet");
@@ -394,8 +391,7 @@ static void tiny_imagenet_as_distributed(void **state)
     expect_samples(set, 2, (int[]){30, 40}, (int[]){1, 0});
     ls_dataset_close(set);
     put_text(at("t/val/val_annotations.txt"), "val_0.JPEG\tn02\nval_1.JPEG\tn09\n");
-    refused(at("t"), "test",
-            "line 2: expected a file name, a tab and a class of wnids.txt, found 'val_1.JPEG' 'n09'");
+    refused(at("t"), "test", "line 2: expected a file name, a tab and a class of wnids.txt, found 'val_1.JPEG' 'n09'");
     put_text(at("t/val/val_annotations.txt"), "../../x\tn02\n");
     refused(at("t"), "test", "line 1");
     put_text(at("t/val/val_annotations.txt"), "val_0.JPEG\n");
@@ -415,8 +411,7 @@ static void synthetic_is_the_same_every_time(void **state)
     struct ls_image image = {0}, again = {0};
     int32_t label, other;
     (void)state;
-    struct ls_dataset *set = opened("synthetic:3x32x32:10", "train"),
-                      *twin = opened("synthetic:3x32x32:10", "train");
+    struct ls_dataset *set = opened("synthetic:3x32x32:10", "train"), *twin = opened("synthetic:3x32x32:10", "train");
     struct ls_dataset *test = opened("synthetic:3x32x32:10", "test");
     assert_int_equal(ls_dataset_info(set)->count, 10000);
     assert_int_equal(ls_dataset_info(test)->count, 2000);

@@ -65,9 +65,8 @@ static void jpeg_of_inks_becomes_rgb(void **state)
 
 static void jpeg_is_decoded_no_larger_than_needed(void **state)
 {
-    static const int sizes[][3] = {{0, 400, 300},   {301, 400, 300}, {300, 400, 300},
-                                   {151, 400, 300}, {150, 200, 150}, {100, 200, 150},
-                                   {75, 100, 75},   {37, 50, 38},    {1, 50, 38}};
+    static const int sizes[][3] = {{0, 400, 300},   {301, 400, 300}, {300, 400, 300}, {151, 400, 300}, {150, 200, 150},
+                                   {100, 200, 150}, {75, 100, 75},   {37, 50, 38},    {1, 50, 38}};
     struct ls_image in = {0}, out = {0};
     unsigned long size;
     (void)state;

@@ -77,10 +77,8 @@ static const struct fuse_case fuse_cases[] = {
     {"residual blocks", residual,
      "conv bn+relu conv bn+relu conv bn+residual+relu conv bn+relu conv avgpool conv bn bn+residual+relu "
      "adaptive_avgpool dense softmax_xent"},
-    {"conv relu maxpool, dropout", plain,
-     "conv maxpool+relu conv+relu dropout dense+relu dropout dense softmax_xent"},
-    {"inverted residual", inverted,
-     "conv bn conv bn+relu6 conv bn+relu6 conv bn+residual dense softmax_xent"},
+    {"conv relu maxpool, dropout", plain, "conv maxpool+relu conv+relu dropout dense+relu dropout dense softmax_xent"},
+    {"inverted residual", inverted, "conv bn conv bn+relu6 conv bn+relu6 conv bn+residual dense softmax_xent"},
     {"shared tensors", shared, "conv act+relu add+relu maxpool add dense softmax_xent"},
 };
 
@@ -105,18 +103,16 @@ static void describe_forward(const struct ls_graph *g, char *text, size_t room)
     for (int n = 0; n < g->n_nodes && g->nodes[n].phase == LS_FORWARD; n++) {
         const struct ls_node *node = &g->nodes[n];
         bool with_residual = node->op == &ls_op_bn && node->in[5] != LS_NONE;
-        int wrote =
-            snprintf(text + used, room - used, "%s%s%s%s%s%s", n ? " " : "", node->op->name,
-                     with_residual ? "+residual" : "", node->attr.act ? "+" : "",
-                     node->attr.act ? ls_act_name(node->attr.act) : "", node->attr.pool ? "+pool" : "");
+        int wrote = snprintf(text + used, room - used, "%s%s%s%s%s%s", n ? " " : "", node->op->name,
+                             with_residual ? "+residual" : "", node->attr.act ? "+" : "",
+                             node->attr.act ? ls_act_name(node->attr.act) : "", node->attr.pool ? "+pool" : "");
         assert_true(wrote > 0 && (size_t)wrote < room - used);
         used += (size_t)wrote;
     }
 }
 
 /* The unfused graph on ref, the fused one on `backend`. */
-static void same_results(const struct fuse_case *c, const struct ls_backend *backend, int64_t valid,
-                         double tolerance)
+static void same_results(const struct fuse_case *c, const struct ls_backend *backend, int64_t valid, double tolerance)
 {
     struct session a, b;
     bool same = true;
@@ -185,10 +181,9 @@ int main(void)
     struct ls_arena names = {0};
     for (int i = 0; i < KINDS * CASES; i++) {
         const struct fuse_case *c = &fuse_cases[i / KINDS];
-        tests[i] =
-            (struct CMUnitTest){.name = ls_arena_format(&names, "%s: %s", c->name, kinds[i % KINDS].name),
-                                .test_func = kinds[i % KINDS].test,
-                                .initial_state = (void *)(uintptr_t)c};
+        tests[i] = (struct CMUnitTest){.name = ls_arena_format(&names, "%s: %s", c->name, kinds[i % KINDS].name),
+                                       .test_func = kinds[i % KINDS].test,
+                                       .initial_state = (void *)(uintptr_t)c};
     }
     int failed = cmocka_run_group_tests_name("fuse", tests, NULL, NULL);
     ls_arena_release(&names);

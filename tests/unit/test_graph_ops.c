@@ -24,16 +24,16 @@ static int param(struct ls_graph *g, const char *name, int rank, int64_t a, int6
     return ls_graph_tensor(g, name, LS_ROLE_PARAM, LS_F32, ls_shape_make(rank, a, b, c, d));
 }
 
-static int node(struct ls_graph *g, const struct ls_op *op, const char *name, struct ls_attr attr,
-                const int *in, int n_in)
+static int node(struct ls_graph *g, const struct ls_op *op, const char *name, struct ls_attr attr, const int *in,
+                int n_in)
 {
     int made = LS_NONE;
     assert_int_equal(ls_graph_node(g, op, name, &attr, in, n_in, &made), LS_OK);
     return made;
 }
 
-static int layer(struct ls_graph *g, const struct ls_op *op, const char *name, struct ls_attr attr,
-                 const int *in, int n_in)
+static int layer(struct ls_graph *g, const struct ls_op *op, const char *name, struct ls_attr attr, const int *in,
+                 int n_in)
 {
     int made = node(g, op, name, attr, in, n_in);
     return g->nodes[made].out[0];
@@ -91,8 +91,7 @@ static int bn(struct ls_graph *g, const char *name, int x, struct ls_attr attr, 
 /* flatten, l2_loss, backward. */
 static void finish(struct ls_graph *g, int x)
 {
-    g->logits =
-        g->tensors[x].shape.rank == 2 ? x : layer(g, &ls_op_flatten, "flat", (struct ls_attr){0}, &x, 1);
+    g->logits = g->tensors[x].shape.rank == 2 ? x : layer(g, &ls_op_flatten, "flat", (struct ls_attr){0}, &x, 1);
     int loss = node(g, &ls_op_l2_loss, "loss", (struct ls_attr){0}, (int[]){g->logits, g->label}, 2);
     g->loss = g->nodes[loss].out[0];
     g->rank = g->nodes[loss].out[1];
@@ -125,10 +124,8 @@ static void windows_test(void **state)
     int f = layer(&g, &ls_op_flatten, "flatten", (struct ls_attr){0}, &z, 1);
     assert_shape(&g, f, "2x2688");
     int dense[] = {z, param(&g, "dense.w", 2, 10, 2688, 0, 0), param(&g, "dense.b", 1, 10, 0, 0, 0)};
-    assert_shape(&g, layer(&g, &ls_op_dense, "dense", (struct ls_attr){.out = 10, .bias = true}, dense, 3),
-                 "2x10");
-    assert_shape(&g, layer(&g, &ls_op_concat, "concat", (struct ls_attr){0}, (int[]){z, z, z}, 3),
-                 "2x192x7x6");
+    assert_shape(&g, layer(&g, &ls_op_dense, "dense", (struct ls_attr){.out = 10, .bias = true}, dense, 3), "2x10");
+    assert_shape(&g, layer(&g, &ls_op_concat, "concat", (struct ls_attr){0}, (int[]){z, z, z}, 3), "2x192x7x6");
     ls_graph_release(&g);
 }
 
@@ -268,10 +265,7 @@ static const struct mistake mistakes[] = {
      {.smoothing = 0},
      LABEL,
      "layer here: softmax_xent takes an input of 2 dimensions (batch x features), got 2x4x3x3"},
-    {&ls_op_softmax_xent,
-     {.smoothing = 1},
-     LABEL,
-     "layer here: smoothing 1 is not a share from 0 to below 1"},
+    {&ls_op_softmax_xent, {.smoothing = 1}, LABEL, "layer here: smoothing 1 is not a share from 0 to below 1"},
 };
 
 static void mistake_test(void **state)
@@ -303,14 +297,11 @@ static void bn_mistakes_test(void **state)
     int c = param(&g, "c", 1, 5, 0, 0, 0), flat = param(&g, "flat", 2, 2, 4, 0, 0);
     struct ls_attr attr = {.eps = 1e-5f};
     ls_log_mute(1);
-    assert_int_equal(ls_graph_node(&g, &ls_op_bn, "bn1", &attr, (int[]){g.input, c, c, c, c}, 5, &made),
-                     LS_BAD_INPUT);
+    assert_int_equal(ls_graph_node(&g, &ls_op_bn, "bn1", &attr, (int[]){g.input, c, c, c, c}, 5, &made), LS_BAD_INPUT);
     assert_string_equal(ls_log_last(), "layer bn1: its weight is 5, expected 4");
-    assert_int_equal(ls_graph_node(&g, &ls_op_bn, "bn1", &attr, (int[]){flat, c, c, c, c}, 5, &made),
-                     LS_BAD_INPUT);
-    assert_string_equal(ls_log_last(),
-                        "layer bn1: bn takes an input of 4 dimensions (batch x channels x height x "
-                        "width), got 2x4");
+    assert_int_equal(ls_graph_node(&g, &ls_op_bn, "bn1", &attr, (int[]){flat, c, c, c, c}, 5, &made), LS_BAD_INPUT);
+    assert_string_equal(ls_log_last(), "layer bn1: bn takes an input of 4 dimensions (batch x channels x height x "
+                                       "width), got 2x4");
     ls_log_mute(0);
     ls_graph_release(&g);
 }
@@ -363,8 +354,7 @@ static void conv_backward_test(void **state)
     begin(&g, 2, 3, 4, 4);
     finish(&g, conv(&g, "conv2", conv(&g, "conv1", g.input, 8, LS_ACT_NONE), 4, LS_ACT_RELU));
     assert_backward(&g, "l2_loss_bwd unflatten act_bwd conv_bwd_weights conv_bwd_data conv_bwd_weights");
-    assert_string_equal(g.tensors[g.tensors[ls_graph_find(&g, "conv1.weight")].grad].name,
-                        "conv1.weight.grad");
+    assert_string_equal(g.tensors[g.tensors[ls_graph_find(&g, "conv1.weight")].grad].name, "conv1.weight.grad");
     ls_graph_release(&g);
 }
 
@@ -471,8 +461,7 @@ int main(void)
     struct CMUnitTest tests[N_SINGLE + N_MISTAKES];
     memcpy(tests, single, sizeof single);
     for (int i = 0; i < N_MISTAKES; i++)
-        tests[N_SINGLE + i] = (struct CMUnitTest){.name = mistakes[i].message,
-                                                  .test_func = mistake_test,
-                                                  .initial_state = (void *)(uintptr_t)&mistakes[i]};
+        tests[N_SINGLE + i] = (struct CMUnitTest){
+            .name = mistakes[i].message, .test_func = mistake_test, .initial_state = (void *)(uintptr_t)&mistakes[i]};
     return cmocka_run_group_tests_name("op table", tests, NULL, NULL);
 }

@@ -129,8 +129,7 @@ static void close_net(struct net *n)
 
 static void step(struct net *n, uint64_t number)
 {
-    struct ls_run run = {
-        .step = number, .valid = BATCH, .grad_scale = 1.0f / BATCH, .stat_weight = 1.0f, .lr = 0.01f};
+    struct ls_run run = {.step = number, .valid = BATCH, .grad_scale = 1.0f / BATCH, .stat_weight = 1.0f, .lr = 0.01f};
     assert_int_equal(backend()->run(n->p, 0, n->g.n_nodes, &run), LS_OK);
 }
 
@@ -169,9 +168,9 @@ static void activations_are_never_reordered(void **state)
     close_net(&n);
 }
 
-#define MODEL(test, model)                                                                                  \
-    {                                                                                                       \
-        #test " (" model ")", test, NULL, NULL, model                                                       \
+#define MODEL(test, model)                            \
+    {                                                 \
+#test " (" model ")", test, NULL, NULL, model \
     }
 
 int main(void)

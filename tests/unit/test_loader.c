@@ -15,14 +15,8 @@ static struct ls_dataset *synthetic(int count)
 
 static struct ls_loader_options options_for(struct ls_dataset *set)
 {
-    struct ls_loader_options o = {.set = set,
-                                  .seed = 11,
-                                  .shuffle = true,
-                                  .threads = 3,
-                                  .ring = 3,
-                                  .batch = 7,
-                                  .parts = 1,
-                                  .epochs = 2};
+    struct ls_loader_options o = {
+        .set = set, .seed = 11, .shuffle = true, .threads = 3, .ring = 3, .batch = 7, .parts = 1, .epochs = 2};
     GOOD(ls_augment_parse("crop:2,flip", true, ls_dataset_info(set), 3, 8, 8, &o.augment));
     return o;
 }
@@ -109,8 +103,7 @@ static void slots_hold_the_samples_of_the_order(void **state)
             if (i < s->valid) {
                 int64_t sample = ls_sampler_at(&sampler, s->epoch, s->position + i);
                 GOOD(ls_dataset_read(set, sample, 0, &image, &label));
-                GOOD(ls_augment_apply(&o.augment, &image, o.seed, s->epoch, (uint64_t)sample, &scratch,
-                                      planes));
+                GOOD(ls_augment_apply(&o.augment, &image, o.seed, s->epoch, (uint64_t)sample, &scratch, planes));
             }
             assert_int_equal(s->labels[i], label);
             assert_memory_equal(s->images + i * VALUES, planes, sizeof planes);
@@ -257,8 +250,7 @@ static void an_error_comes_once_and_in_order(void **state)
     make_broken_folder();
     GOOD(ls_dataset_open(at("broken"), "train", &set));
     for (int threads = 1; threads <= 4; threads++) {
-        struct ls_loader_options o = {
-            .set = set, .threads = threads, .ring = 8, .batch = 6, .parts = 1, .epochs = 1};
+        struct ls_loader_options o = {.set = set, .threads = threads, .ring = 8, .batch = 6, .parts = 1, .epochs = 1};
         GOOD(ls_augment_parse("none", true, ls_dataset_info(set), 3, 16, 16, &o.augment));
         struct ls_loader *loader = started(&o);
         for (int i = 0; i < 2; i++) {

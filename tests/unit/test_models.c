@@ -1,5 +1,4 @@
-/* The built-in models (counts, names, initialisation) and model files (round trips, every mistake with its
- * line). */
+/* The built-in models (counts, names, initialisation) and model files (round trips, every mistake with its line). */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -20,17 +19,12 @@ static const struct ls_model_size own_size = {.batch = 2};
 static enum ls_status build(const char *model, const struct ls_model_size *size, bool training, float dropout,
                             struct ls_graph *g)
 {
-    struct ls_model_request r = {.model = model,
-                                 .size = *size,
-                                 .training = training,
-                                 .dtype = LS_F32,
-                                 .loss = "xent",
-                                 .dropout = dropout};
+    struct ls_model_request r = {
+        .model = model, .size = *size, .training = training, .dtype = LS_F32, .loss = "xent", .dropout = dropout};
     return ls_model_build(&r, g);
 }
 
-/* --- built-ins ---------------------------------------------------------------------------------------------
- */
+/* --- built-ins ----------------------------------------------------------------------------------------------- */
 
 static void counts_are_exact(void **state)
 {
@@ -88,8 +82,7 @@ static void parameters_start_as_in_torchvision(void **state)
     expect_init(&g, "fc.weight", LS_INIT_UNIFORM, 1 / sqrt(2048));
     expect_init(&g, "fc.bias", LS_INIT_UNIFORM, 1 / sqrt(2048));
     assert_int_equal(find(&g, "layer1.0.bn3.running_mean")->role, LS_ROLE_STATE);
-    assert_true(find(&g, "bn1.weight")->no_decay && find(&g, "bn1.bias")->no_decay &&
-                find(&g, "fc.bias")->no_decay);
+    assert_true(find(&g, "bn1.weight")->no_decay && find(&g, "bn1.bias")->no_decay && find(&g, "fc.bias")->no_decay);
     assert_false(find(&g, "fc.weight")->no_decay);
     ls_graph_release(&g);
 
@@ -188,8 +181,7 @@ static void dropout_is_the_models_unless_asked_for(void **state)
     ls_graph_release(&g);
 }
 
-/* --- round trips -------------------------------------------------------------------------------------------
- */
+/* --- round trips --------------------------------------------------------------------------------------------- */
 
 static void same_tensor(const struct ls_tensor *a, const struct ls_tensor *b)
 {
@@ -324,8 +316,7 @@ static void a_hand_written_file_survives_printing(void **state)
     ls_graph_release(&g);
 }
 
-/* --- mistakes in files -------------------------------------------------------------------------------------
- */
+/* --- mistakes in files --------------------------------------------------------------------------------------- */
 
 #define HEAD "input: 3x32x32\nclasses: 10\nlayers:\n"
 #define TAIL "  - {name: fc, op: dense, out: classes}\n"
@@ -357,15 +348,12 @@ static void a_mistake_names_its_line(void **state)
         {HEAD "  - name: a\n    op: conv\n    out: 8\n    kernel: x\n" TAIL,
          "net.yaml:7: layer a: kernel is a whole number|'x'"},
         {HEAD "  - {name: a, op: conv, out: 8}\n" TAIL, "net.yaml:4: layer a: conv needs 'kernel'"},
-        {HEAD "  - {name: a, op: conv, out: 8, kernel: [1, 2, 3]}\n" TAIL,
-         "net.yaml:4: layer a: kernel is|list of 3"},
-        {HEAD "  - {name: a, op: conv, out: 8, out: 9, kernel: 3}\n" TAIL,
-         "net.yaml:4: layer a: 'out' is given twice"},
+        {HEAD "  - {name: a, op: conv, out: 8, kernel: [1, 2, 3]}\n" TAIL, "net.yaml:4: layer a: kernel is|list of 3"},
+        {HEAD "  - {name: a, op: conv, out: 8, out: 9, kernel: 3}\n" TAIL, "net.yaml:4: layer a: 'out' is given twice"},
         {HEAD "  - {name: a, op: conv, out: 8, kernel: 3, bias: maybe}\n" TAIL,
          "net.yaml:4: layer a: bias is one of|'maybe'"},
         {HEAD "  - {name: a, op: conv, out: 8, kernel: 3, groups: 3}\n" TAIL, "net.yaml:4: layer a: |groups"},
-        {HEAD "  - {name: a, op: conv, out: 8, kernel: 33}\n" TAIL,
-         "net.yaml:4: layer a: |33x33 window|32x32"},
+        {HEAD "  - {name: a, op: conv, out: 8, kernel: 33}\n" TAIL, "net.yaml:4: layer a: |33x33 window|32x32"},
         {HEAD "  - {name: a, op: conv, out: 8, kernel: 3, stride: 0, pad: same}\n" TAIL,
          "net.yaml:4: layer a: |stride 0"},
         {HEAD "  - {name: a, op: conv, out: 8, kernel: 3, bias: false, bias_init: constant 1}\n" TAIL,
@@ -384,16 +372,12 @@ static void a_mistake_names_its_line(void **state)
          "net.yaml:4: layer b: reads 'fc', which stands below it in line 5"},
         {HEAD "  - {name: b, op: add}\n" TAIL, "net.yaml:4: layer b: |add takes 2"},
         {HEAD "  - {name: b, op: relu, from: []}\n" TAIL, "net.yaml:4: layer b: 'from' names no input"},
-        {HEAD "  - {name: a, op: flatten}\n  - {name: b, op: conv, out: 1, kernel: 1}\n",
-         "net.yaml:5: layer b: conv"},
+        {HEAD "  - {name: a, op: flatten}\n  - {name: b, op: conv, out: 1, kernel: 1}\n", "net.yaml:5: layer b: conv"},
         {HEAD "  - {name: a, op: relu}\n  - {name: b, op: relu, from: images}\n" TAIL,
          "net.yaml:4: layer a: nothing reads"},
-        {HEAD "  - {name: a, op: dense, out: 9}\n",
-         "net.yaml:4: layer a: |9 classes where 10 are needed|out: classes"},
-        {HEAD "  - {name: a, op: conv, out: 10, kernel: 3}\n",
-         "net.yaml:4: layer a: |end with a dense layer"},
-        {HEAD "  - {name: a, op: conv, out: 1000000000, kernel: 1000000}\n",
-         "net.yaml:4: layer a: |impossible"},
+        {HEAD "  - {name: a, op: dense, out: 9}\n", "net.yaml:4: layer a: |9 classes where 10 are needed|out: classes"},
+        {HEAD "  - {name: a, op: conv, out: 10, kernel: 3}\n", "net.yaml:4: layer a: |end with a dense layer"},
+        {HEAD "  - {name: a, op: conv, out: 1000000000, kernel: 1000000}\n", "net.yaml:4: layer a: |impossible"},
     };
     struct ls_model_size size = {1, 3, 32, 32, 10};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

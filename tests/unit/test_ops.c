@@ -1,8 +1,8 @@
 /* Every op: its gradient on `ref` by finite differences; forward and backward on `onednn` against `ref`. */
 #include "ops_build.h"
 
-static void open_case(struct session *s, const struct op_case *c, const struct ls_backend *backend,
-                      enum ls_dtype dtype, const struct ls_backend_options *options)
+static void open_case(struct session *s, const struct op_case *c, const struct ls_backend *backend, enum ls_dtype dtype,
+                      const struct ls_backend_options *options)
 {
     memset(s, 0, sizeof *s);
     build(&s->g, c, dtype);
@@ -127,8 +127,8 @@ static bool comparable(const struct ls_graph *g, int tensor, const struct ls_op 
     return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE || ls_graph_producer(g, tensor) != LS_NONE;
 }
 
-static void compare_case(const struct op_case *c, enum ls_dtype dtype,
-                         const struct ls_backend_options *options, double tolerance)
+static void compare_case(const struct op_case *c, enum ls_dtype dtype, const struct ls_backend_options *options,
+                         double tolerance)
 {
     const struct ls_backend *onednn = ls_backend_find("onednn");
     struct session a, b;
@@ -305,8 +305,7 @@ struct list {
     struct ls_arena names;
 };
 
-static void add(struct list *l, const char *kind, const char *name, CMUnitTestFunction test,
-                const void *state)
+static void add(struct list *l, const char *kind, const char *name, CMUnitTestFunction test, const void *state)
 {
     l->tests[l->n++] = (struct CMUnitTest){.name = ls_arena_format(&l->names, "%s%s", kind, name),
                                            .test_func = test,

@@ -19,10 +19,8 @@ static void make(struct ls_span *spans, uint64_t *index)
 {
     for (int s = 0; s < SPANS; s++) {
         int first = (int)pick(index, NODES);
-        spans[s] = (struct ls_span){.bytes = 1 + pick(index, 5000),
-                                    .first = first,
-                                    .last = first + (int)pick(index, 30),
-                                    .over = LS_NONE};
+        spans[s] = (struct ls_span){
+            .bytes = 1 + pick(index, 5000), .first = first, .last = first + (int)pick(index, 30), .over = LS_NONE};
     }
 }
 

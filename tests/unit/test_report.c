@@ -109,8 +109,7 @@ static void sums(void **state)
 {
     (void)state;
     struct ls_report sum = {0};
-    struct ls_report a = {
-        .step = 1, .samples = 3, .loss = 1, .top1 = 1, .top5 = 1, .seconds = 2, .input_seconds = 1};
+    struct ls_report a = {.step = 1, .samples = 3, .loss = 1, .top1 = 1, .top5 = 1, .seconds = 2, .input_seconds = 1};
     struct ls_report b = {.step = 2, .samples = 1, .loss = 5, .seconds = 2, .compute_seconds = 1, .lr = 0.5};
     struct ls_report none = {.step = 3, .loss = NAN, .top1 = NAN, .top5 = NAN};
     ls_report_add(&sum, &a);
@@ -201,11 +200,9 @@ static void metrics_of_an_evaluation(void **state)
     assert_int_equal(ls_metrics_open(&m, "m2", -1), LS_OK);
     assert_int_equal(ls_metrics_write(&m, LS_METRICS_EVAL, &r), LS_OK);
     /* Seen at once, before the file is closed. */
-    assert_file(
-        "m2",
-        "{\"kind\": \"eval\", \"step\": 3, \"epoch\": 0, \"samples\": 64, \"loss\": null, \"top1\": 0.5, "
-        "\"top5\": null, \"samples_per_s\": 0, \"seconds\": 0, \"input_share\": null, "
-        "\"compute_share\": null}\n");
+    assert_file("m2", "{\"kind\": \"eval\", \"step\": 3, \"epoch\": 0, \"samples\": 64, \"loss\": null, \"top1\": 0.5, "
+                      "\"top5\": null, \"samples_per_s\": 0, \"seconds\": 0, \"input_share\": null, "
+                      "\"compute_share\": null}\n");
     assert_int_equal(ls_metrics_close(&m), LS_OK);
 }
 
@@ -263,8 +260,7 @@ static void metrics_say_that_the_disk_is_full(void **state)
  * -------------------------------------------------------------------------------------------------- */
 
 /* What a run of two epochs of `steps` steps leaves in log.txt. */
-static void run_console(const char *format, int64_t log_every, int64_t steps, double seconds,
-                        const char *expected)
+static void run_console(const char *format, int64_t log_every, int64_t steps, double seconds, const char *expected)
 {
     struct ls_options o = {.log_format = (char *)format, .log_every = log_every, .progress = true};
     struct ls_console c;
@@ -343,9 +339,8 @@ static void lines_of_cntk(void **state)
         .epoch = 0, .epochs = 300, .samples = 50000, .loss = 2.103217, .top1 = 0.22, .seconds = 12.345};
     char line[LS_LINE_ROOM];
     ls_line_epoch(LS_LINE_CNTK, &r, line);
-    assert_string_equal(
-        line, "Finished Epoch[1 of 300]: [Training] loss = 2.103217 * 50000, metric = 78.00% * 50000 "
-              "12.345s (4050.2 samples/s);");
+    assert_string_equal(line, "Finished Epoch[1 of 300]: [Training] loss = 2.103217 * 50000, metric = 78.00% * 50000 "
+                              "12.345s (4050.2 samples/s);");
     r.epochs = 0;
     ls_line_epoch(LS_LINE_CNTK, &r, line);
     assert_memory_equal(line, "Finished Epoch[1]: ", 19);
@@ -365,17 +360,13 @@ static void lines_of_the_thesis(void **state)
         "Epoch: [1][11/11]\tTime 0.250 (0.250)\tData 0.125 (0.125)\tLoss 0.0455 (0.0610)\tAcc@1 50.000 (50.000)\t"
         "Acc@5 87.500 (87.500)\n"
         " * Acc@1 99.410 Acc@5 100.000\n");
-    struct ls_report step = {.step_in_epoch = 10,
-                             .steps_per_epoch = 5005,
-                             .seconds = 0.581,
-                             .input_seconds = 0.273,
-                             .loss = 6.901};
+    struct ls_report step = {
+        .step_in_epoch = 10, .steps_per_epoch = 5005, .seconds = 0.581, .input_seconds = 0.273, .loss = 6.901};
     struct ls_report sum = {.seconds = 6.33, .input_seconds = 2.83, .loss = 6.9523};
     struct ls_line_steps s = {&step, &sum, &sum, 10, 1};
     char line[LS_LINE_ROOM];
     ls_line_step(LS_LINE_THESIS, &s, line);
-    const char *expected =
-        "Epoch: [0][10/5005]\tTime 0.581 (0.633)\tData 0.273 (0.283)\tLoss 6.9010 (6.9523)\t";
+    const char *expected = "Epoch: [0][10/5005]\tTime 0.581 (0.633)\tData 0.273 (0.283)\tLoss 6.9010 (6.9523)\t";
     assert_memory_equal(line, expected, strlen(expected));
 }
 
@@ -404,8 +395,8 @@ static void live_lines(void **state)
     char text[LS_LIVE_ROOM];
     struct ls_live look = {.width = 90};
     ls_live_line(&look, "epoch 2/5", 5, 10, fields, 5, text);
-    assert_string_equal(
-        text, "epoch 2/5 [##########----------] 5/10  loss 0.123  top1 96.1%  1:07 left  14252 samples/s");
+    assert_string_equal(text,
+                        "epoch 2/5 [##########----------] 5/10  loss 0.123  top1 96.1%  1:07 left  14252 samples/s");
     look.utf8 = true;
     look.width = 76;
     ls_live_line(&look, "epoch 2/5", 7, 16, fields, 5, text);

@@ -13,10 +13,7 @@ static const struct update_case update_cases[] = {
     {.name = "sgd plain", &ls_op_sgd, {.weight_decay = 0}, false},
     {.name = "sgd decay", &ls_op_sgd, {.weight_decay = 0.01f}, false},
     {.name = "sgd momentum", &ls_op_sgd, {.sgd_momentum = 0.9f, .weight_decay = 0.01f}, true},
-    {.name = "sgd nesterov",
-     &ls_op_sgd,
-     {.sgd_momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true},
-     true},
+    {.name = "sgd nesterov", &ls_op_sgd, {.sgd_momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true}, true},
     {.name = "lars", &ls_op_lars, {.sgd_momentum = 0.9f, .weight_decay = 0.01f, .trust = 0.02f}, true},
 };
 
@@ -37,8 +34,7 @@ static void build_updates(struct ls_graph *g, const struct update_case *u)
         int node = append(g, u->op, g->tensors[t].name, &u->attr, in, u->momentum ? 3 : 2);
         g->nodes[node].phase = LS_UPDATE;
     }
-    int stat[] = {ls_graph_find(g, "op.stat"), ls_graph_find(g, "op.running_mean"),
-                  ls_graph_find(g, "op.running_var")};
+    int stat[] = {ls_graph_find(g, "op.stat"), ls_graph_find(g, "op.running_mean"), ls_graph_find(g, "op.running_var")};
     int node = append(g, &ls_op_bn_running, "op", &bn.attr, stat, 3);
     g->nodes[node].phase = LS_UPDATE;
 }
@@ -79,8 +75,7 @@ static void onednn_test(void **state)
 }
 
 /* What one step of the rule makes of one element; m is its momentum. */
-static void expected_update(const struct update_case *u, double lr, double local, double *w, double g,
-                            double *m)
+static void expected_update(const struct update_case *u, double lr, double local, double *w, double g, double *m)
 {
     const struct ls_attr *a = &u->attr;
     g += a->weight_decay * *w;
@@ -143,8 +138,7 @@ static void bn_running_test(void **state)
             squares += pow(s.images[(i / 25 * 21 + c) * 25 + i % 25] - sum / 75, 2);
         double weight = s.run.stat_weight;
         assert_true(fabs((1 - share) * mean_before[c] + share * weight * sum / 75 - mean_after[c]) < 1e-6);
-        assert_true(fabs((1 - share) * variance_before[c] + share * weight * squares / 74 -
-                         variance_after[c]) < 1e-6);
+        assert_true(fabs((1 - share) * variance_before[c] + share * weight * squares / 74 - variance_after[c]) < 1e-6);
     }
     ls_free(mean_before);
     ls_free(variance_before);
@@ -191,9 +185,8 @@ int main(void)
         const struct update_case *u = &update_cases[i];
         void *state = (void *)(uintptr_t)u;
         tests[n++] = (struct CMUnitTest){.name = u->name, .test_func = formula_test, .initial_state = state};
-        tests[n++] = (struct CMUnitTest){.name = ls_arena_format(&names, "onednn %s", u->name),
-                                         .test_func = onednn_test,
-                                         .initial_state = state};
+        tests[n++] = (struct CMUnitTest){
+            .name = ls_arena_format(&names, "onednn %s", u->name), .test_func = onednn_test, .initial_state = state};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(bn_running_test);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(store_test);

@@ -226,8 +226,8 @@ static dnnl_status_t make_pd(const struct dnn *d, const struct dnn_spec *s, stru
     switch (pass) {
     case DNN_BWD_DATA:
         return conv ? dnnl_convolution_backward_data_primitive_desc_create(pd, d->engine, alg, MD(&a->src), MD(&a->wei),
-                                                                          MD(&a->dst), s->stride, s->dilation, s->pad_l,
-                                                                          s->pad_r, hint, attr)
+                                                                           MD(&a->dst), s->stride, s->dilation,
+                                                                           s->pad_l, s->pad_r, hint, attr)
                     : dnnl_inner_product_backward_data_primitive_desc_create(pd, d->engine, MD(&a->src), MD(&a->wei),
                                                                              MD(&a->dst), hint, attr);
     case DNN_BWD_WEIGHTS:
@@ -238,8 +238,8 @@ static dnnl_status_t make_pd(const struct dnn *d, const struct dnn_spec *s, stru
                                                                                 bias, MD(&a->dst), hint, attr);
     default:
         return conv ? dnnl_convolution_forward_primitive_desc_create(pd, d->engine, prop, alg, MD(&a->src), MD(&a->wei),
-                                                                    bias, MD(&a->dst), s->stride, s->dilation, s->pad_l,
-                                                                    s->pad_r, attr)
+                                                                     bias, MD(&a->dst), s->stride, s->dilation,
+                                                                     s->pad_l, s->pad_r, attr)
                     : dnnl_inner_product_forward_primitive_desc_create(pd, d->engine, prop, MD(&a->src), MD(&a->wei),
                                                                        bias, MD(&a->dst), attr);
     }
@@ -300,10 +300,11 @@ static dnnl_status_t make_desc(const struct dnn_spec *s, struct asked *a, enum d
                     : dnnl_inner_product_backward_weights_desc_init(&op->dense, MD(&a->src), MD(&a->wei), bias,
                                                                     MD(&a->dst));
     default:
-        return conv ? dnnl_dilated_convolution_forward_desc_init(&op->conv, prop, alg, MD(&a->src), MD(&a->wei), bias,
-                                                                 MD(&a->dst), s->stride, s->dilation, s->pad_l, s->pad_r)
-                    : dnnl_inner_product_forward_desc_init(&op->dense, prop, MD(&a->src), MD(&a->wei), bias,
-                                                           MD(&a->dst));
+        return conv
+                   ? dnnl_dilated_convolution_forward_desc_init(&op->conv, prop, alg, MD(&a->src), MD(&a->wei), bias,
+                                                                MD(&a->dst), s->stride, s->dilation, s->pad_l, s->pad_r)
+                   : dnnl_inner_product_forward_desc_init(&op->dense, prop, MD(&a->src), MD(&a->wei), bias,
+                                                          MD(&a->dst));
     }
 }
 
@@ -433,7 +434,8 @@ bool dnn_can_reorder(const struct dnn *d, const struct dnn_md *from, const struc
     return true;
 }
 
-enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to, struct dnn_pd *pd)
+enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to,
+                              struct dnn_pd *pd)
 {
     dnnl_primitive_attr_t attr;
     LS_TRY(check(dnnl_primitive_attr_create(&attr), "making attributes"));

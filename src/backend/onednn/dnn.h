@@ -59,7 +59,8 @@ struct dnn_pd {
 /* Implementations of the spec in the library's order, at most room; 0 when there is none. Reference ones are left
  * out unless nothing else exists. */
 int dnn_list(const struct dnn *d, const struct dnn_spec *spec, struct dnn_pd *list, int room);
-enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to, struct dnn_pd *pd);
+enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to,
+                              struct dnn_pd *pd);
 /* Is there one? The library lacks some. */
 bool dnn_can_reorder(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to);
 void dnn_pd_release(struct dnn_pd *pd);

@@ -29,7 +29,8 @@ static enum ls_status window_axes(struct ls_program *p, int node, int map, int p
     const struct ls_attr *a = &p->g->nodes[node].attr;
     const struct ls_shape *in = tensor_shape(p, map), *out = tensor_shape(p, pooled);
     struct step *s = &p->steps[node];
-    LS_TRY(ls_axis_window(&s->y, in->dim[2], out->dim[2], a->kernel_h, a->stride_h, a->pad_t, a->pad_b, a->include_pad));
+    LS_TRY(
+        ls_axis_window(&s->y, in->dim[2], out->dim[2], a->kernel_h, a->stride_h, a->pad_t, a->pad_b, a->include_pad));
     return ls_axis_window(&s->x, in->dim[3], out->dim[3], a->kernel_w, a->stride_w, a->pad_l, a->pad_r, a->include_pad);
 }
 
@@ -108,7 +109,8 @@ static enum ls_status run_bn_running(struct ls_program *p, int node, const struc
 {
     (void)run;
     int64_t channels = tensor_shape(p, p->g->nodes[node].in[1])->dim[0];
-    float share = p->g->nodes[node].attr.momentum, *stat = (float *)IN(0), *mean = (float *)IN(1), *var = (float *)IN(2);
+    float share = p->g->nodes[node].attr.momentum, *stat = (float *)IN(0), *mean = (float *)IN(1),
+          *var = (float *)IN(2);
     for (int64_t c = 0; c < channels; c++) {
         mean[c] = (1.0f - share) * mean[c] + share * stat[c];
         var[c] = (1.0f - share) * var[c] + share * stat[channels + c];
@@ -221,7 +223,8 @@ static enum ls_status run_lrn(struct ls_program *p, int node, const struct ls_ru
 {
     const struct ls_node *n = &p->g->nodes[node];
     struct ls_map m = tensor_map(p, n->in[0], run);
-    p->k.lrn(&m, tensor_shape(p, n->in[0])->dim[1], n->attr.size, n->attr.alpha, n->attr.beta, n->attr.k, IN(0), OUT(0));
+    p->k.lrn(&m, tensor_shape(p, n->in[0])->dim[1], n->attr.size, n->attr.alpha, n->attr.beta, n->attr.k, IN(0),
+             OUT(0));
     return LS_OK;
 }
 

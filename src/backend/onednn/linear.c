@@ -39,7 +39,8 @@ static struct operands operands_of(const struct ls_node *n, enum dnn_pass pass)
 static void spec_of(const struct ls_program *p, const struct ls_node *n, const struct operands *o, enum dnn_pass pass,
                     struct dnn_spec *s)
 {
-    const struct ls_shape *src = tensor_shape(p, o->src), *wei = tensor_shape(p, o->wei), *dst = tensor_shape(p, o->dst);
+    const struct ls_shape *src = tensor_shape(p, o->src), *wei = tensor_shape(p, o->wei),
+                          *dst = tensor_shape(p, o->dst);
     const struct ls_attr *a = &n->attr;
     bool conv = wei->rank == 4;
     *s = (struct dnn_spec){.kind = conv ? DNN_CONV : DNN_DENSE,
@@ -76,8 +77,8 @@ static void spec_of(const struct ls_program *p, const struct ls_node *n, const s
 }
 
 /* The layer's cost in a whole training step when its weights are laid out like this. */
-static enum ls_status step_ms(struct ls_program *p, const char *layer, const struct dnn_spec *s, const struct dnn_md *wei,
-                              double *ms)
+static enum ls_status step_ms(struct ls_program *p, const char *layer, const struct dnn_spec *s,
+                              const struct dnn_md *wei, double *ms)
 {
     static const enum dnn_pass passes[] = {DNN_FORWARD, DNN_BWD_DATA, DNN_BWD_WEIGHTS};
     *ms = 0;

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#define TABLES(isa)                                                                                         \
-    void ls_fill_##isa##_f32(struct ls_kernels *k);                                                         \
+#define TABLES(isa)                                 \
+    void ls_fill_##isa##_f32(struct ls_kernels *k); \
     void ls_fill_##isa##_bf16(struct ls_kernels *k);
 TABLES(avx512bf16)
 TABLES(avx512)

@@ -243,7 +243,8 @@ static enum ls_status plan(struct ls_program *p)
     }
     for (int n = 0; n < g->n_nodes; n++) {
         int in = ls_plan_inplace(g, n, last);
-        if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[in].bytes == p->places[g->nodes[n].out[0]].bytes)
+        if (in != LS_NONE && p->places[in].span != LS_NONE &&
+            p->places[in].bytes == p->places[g->nodes[n].out[0]].bytes)
             p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
         if (p->steps[n].scratch_bytes) {
             p->steps[n].span = p->n_spans;

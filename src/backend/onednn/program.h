@@ -36,7 +36,7 @@ struct kernel {
 struct step {
     const struct kernel *kernel;
     struct dnn_prim prim;
-    struct ls_axis y, x;   /* pools */
+    struct ls_axis y, x; /* pools */
     size_t scratch_bytes;
     char *scratch;
     int span;
@@ -91,8 +91,8 @@ struct choice {
     double ms;         /* measured, 0: not */
 };
 enum ls_status tune_open(struct ls_program *p);
-enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec, const struct dnn_md *fixed,
-                         struct choice *choice);
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec,
+                         const struct dnn_md *fixed, struct choice *choice);
 /* Keep what was measured and what was chosen; free all. */
 enum ls_status tune_close(struct ls_program *p);
 void choice_release(struct choice *c);

@@ -238,7 +238,8 @@ static int drop_references(struct choice *list, int count)
 }
 
 /* Implementations that take the weights as they are, then those that want them otherwise. */
-static int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list)
+static int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed,
+                      struct choice *list)
 {
     int count = 0;
     struct dnn_spec s = *spec;
@@ -289,9 +290,9 @@ static void choice_name(const struct choice *c, const struct dnn_md *fixed, char
 
 /* --- measuring ----------------------------------------------------------------------------------------------- */
 
-static const int operands[] = {DNNL_ARG_SRC,      DNNL_ARG_WEIGHTS,      DNNL_ARG_BIAS,      DNNL_ARG_DST,
-                               DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST,
-                               DNNL_ARG_SCRATCHPAD};
+static const int operands[] = {DNNL_ARG_SRC,       DNNL_ARG_WEIGHTS,  DNNL_ARG_BIAS,
+                               DNNL_ARG_DST,       DNNL_ARG_DIFF_SRC, DNNL_ARG_DIFF_WEIGHTS,
+                               DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD};
 enum { N_OPERANDS = sizeof operands / sizeof *operands };
 
 /* Room for all operands one after the other, filled with ordinary numbers: zeros and NaNs may run at other speeds. */
@@ -360,8 +361,8 @@ static int likely(const struct dnn_spec *s, const struct choice *list, int count
     return 0;
 }
 
-enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec, const struct dnn_md *fixed,
-                         struct choice *choice)
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec,
+                         const struct dnn_md *fixed, struct choice *choice)
 {
     enum ls_status st = LS_OK;
     struct tuner *t = p->tuner;

@@ -34,8 +34,7 @@ static double normalised(float x, float mean, float rstd, float gamma, float bet
 }
 
 /* The statistics to normalise with: the batch's, kept for backward, or the running ones. */
-static void statistics(const struct ls_ref_call *call, const struct ls_ref_view *x, int64_t c, float *mean,
-                       float *rstd)
+static void statistics(const struct ls_ref_call *call, const struct ls_ref_view *x, int64_t c, float *mean, float *rstd)
 {
     const struct ls_attr *a = &call->n->attr;
     if (!a->training) {
@@ -96,8 +95,7 @@ static struct ls_ref_view gradient_before_act(const struct ls_ref_call *call)
     const float *mean = ls_ref_in(call, B_MEAN).v, *rstd = ls_ref_in(call, B_RSTD).v;
     for (int64_t i = 0; i < ls_ref_count(&dz); i++) {
         int64_t c = i / (x.h * x.w) % x.c;
-        if (!ls_ref_act_passes(
-                a->act, ls_ref_act_of(a->act, normalised(x.v[i], mean[c], rstd[c], gamma[c], beta[c]))))
+        if (!ls_ref_act_passes(a->act, ls_ref_act_of(a->act, normalised(x.v[i], mean[c], rstd[c], gamma[c], beta[c]))))
             dz.v[i] = 0;
     }
     return dz;

@@ -10,8 +10,7 @@ static int64_t output_at(int64_t i, int64_t k, int64_t pad, int64_t dilation, in
 void ls_ref_conv(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
-    struct ls_ref_view x = ls_ref_in(call, 0), w = ls_ref_in(call, 1), b = ls_ref_in(call, 2),
-                       y = ls_ref_out(call, 0);
+    struct ls_ref_view x = ls_ref_in(call, 0), w = ls_ref_in(call, 1), b = ls_ref_in(call, 2), y = ls_ref_out(call, 0);
     int64_t per_group = y.c / a->groups;
     for (int64_t n = 0; n < y.n; n++)
         for (int64_t o = 0; o < y.c; o++)
@@ -26,8 +25,7 @@ void ls_ref_conv(const struct ls_ref_call *call)
                                 if (iy < 0 || iy >= x.h || ix < 0 || ix >= x.w)
                                     continue;
                                 int64_t channel = o / per_group * w.c + i;
-                                sum +=
-                                    (double)*ls_ref_at(&x, n, channel, iy, ix) * *ls_ref_at(&w, o, i, ky, kx);
+                                sum += (double)*ls_ref_at(&x, n, channel, iy, ix) * *ls_ref_at(&w, o, i, ky, kx);
                             }
                     *ls_ref_at(&y, n, o, oy, ox) = ls_ref_act_of(a->act, sum);
                 }
@@ -58,8 +56,8 @@ void ls_ref_conv_bwd_data(const struct ls_ref_call *call)
 }
 
 /* The gradient of one weight: all places of the output that it touched. */
-static double weight_gradient(const struct ls_attr *a, const struct ls_ref_view *dy,
-                              const struct ls_ref_view *x, int64_t o, int64_t channel, int64_t ky, int64_t kx)
+static double weight_gradient(const struct ls_attr *a, const struct ls_ref_view *dy, const struct ls_ref_view *x,
+                              int64_t o, int64_t channel, int64_t ky, int64_t kx)
 {
     double sum = 0;
     for (int64_t n = 0; n < dy->n; n++)

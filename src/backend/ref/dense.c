@@ -2,8 +2,7 @@
 
 void ls_ref_dense(const struct ls_ref_call *call)
 {
-    struct ls_ref_view x = ls_ref_in(call, 0), w = ls_ref_in(call, 1), b = ls_ref_in(call, 2),
-                       y = ls_ref_out(call, 0);
+    struct ls_ref_view x = ls_ref_in(call, 0), w = ls_ref_in(call, 1), b = ls_ref_in(call, 2), y = ls_ref_out(call, 0);
     for (int64_t n = 0; n < y.n; n++)
         for (int64_t o = 0; o < y.c; o++) {
             double sum = b.v ? (double)b.v[o] : 0;

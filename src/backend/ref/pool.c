@@ -26,8 +26,7 @@ static struct window sliding(const struct ls_attr *a, const struct ls_ref_view *
 }
 
 /* Of an adaptive pooling with the outputs of y. */
-static struct window adaptive(const struct ls_ref_view *y, const struct ls_ref_view *x, int64_t oy,
-                              int64_t ox)
+static struct window adaptive(const struct ls_ref_view *y, const struct ls_ref_view *x, int64_t oy, int64_t ox)
 {
     return (struct window){oy * x->h / y->h, ox * x->w / y->w, ((oy + 1) * x->h + y->h - 1) / y->h,
                            ((ox + 1) * x->w + y->w - 1) / y->w};
@@ -48,15 +47,14 @@ void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct l
                                 best_y = iy, best_x = ix;
                     int64_t ky = best_y - (oy * attr->stride_h - attr->pad_t);
                     int64_t kx = best_x - (ox * attr->stride_w - attr->pad_l);
-                    *ls_ref_at(y, n, c, oy, ox) =
-                        ls_ref_act_of(act, (double)*ls_ref_at(x, n, c, best_y, best_x));
+                    *ls_ref_at(y, n, c, oy, ox) = ls_ref_act_of(act, (double)*ls_ref_at(x, n, c, best_y, best_x));
                     if (index)
                         index[ls_ref_index(y, n, c, oy, ox)] = (uint8_t)(ky * attr->kernel_w + kx);
                 }
 }
 
-void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *dy,
-                       const uint8_t *index, const float *y, const struct ls_ref_view *dx)
+void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *dy, const uint8_t *index,
+                       const float *y, const struct ls_ref_view *dx)
 {
     for (int64_t n = 0; n < dy->n; n++)
         for (int64_t c = 0; c < dy->c; c++)
@@ -86,8 +84,7 @@ void ls_ref_maxpool_bwd(const struct ls_ref_call *call)
 /* By how much an average pooling's window divides. */
 static double divisor(const struct ls_attr *a, struct window win)
 {
-    return (double)(a->include_pad ? a->kernel_h * a->kernel_w
-                                   : (win.bottom - win.top) * (win.right - win.left));
+    return (double)(a->include_pad ? a->kernel_h * a->kernel_w : (win.bottom - win.top) * (win.right - win.left));
 }
 
 static double window_sum(const struct ls_ref_view *x, int64_t n, int64_t c, struct window win)
@@ -117,8 +114,8 @@ static void average(const struct ls_attr *a, bool sliding_window, bool backward,
             for (int64_t oy = 0; oy < y->h; oy++)
                 for (int64_t ox = 0; ox < y->w; ox++) {
                     struct window win = sliding_window ? sliding(a, x, oy, ox) : adaptive(y, x, oy, ox);
-                    double share = sliding_window ? divisor(a, win)
-                                                  : (double)((win.bottom - win.top) * (win.right - win.left));
+                    double share =
+                        sliding_window ? divisor(a, win) : (double)((win.bottom - win.top) * (win.right - win.left));
                     float *value = ls_ref_at(y, n, c, oy, ox);
                     if (backward)
                         window_spread(x, n, c, win, *value / share);

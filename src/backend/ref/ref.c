@@ -89,8 +89,7 @@ static enum ls_status find_in_store(struct ls_store *store, const struct ls_tens
     if (!e)
         LS_TRY(ls_store_add(store, t->name, tensor_bytes(t), &e));
     if (e->bytes != tensor_bytes(t) || e->layout_bytes)
-        return ls_fail(LS_FAILED,
-                       "%s: %zu bytes in the store were laid out by another backend or model, ref needs %zu",
+        return ls_fail(LS_FAILED, "%s: %zu bytes in the store were laid out by another backend or model, ref needs %zu",
                        t->name, e->bytes, tensor_bytes(t));
     *data = e->memory;
     return LS_OK;
@@ -141,8 +140,8 @@ static void ref_release(struct ls_program *p)
     ls_free(p);
 }
 
-static enum ls_status ref_prepare(const struct ls_backend_options *options, struct ls_graph *g,
-                                  struct ls_store *store, struct ls_program **program)
+static enum ls_status ref_prepare(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
+                                  struct ls_program **program)
 {
     (void)options; /* one thread, nothing to tune, no memory reused */
     enum ls_status st = LS_FAILED;

@@ -51,8 +51,8 @@ void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct l
                      const struct ls_ref_view *y, uint8_t *index);
 /* dx += dy routed to the winners; where act let nothing through at y (NULL: everywhere open) nothing comes
  * back. */
-void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *dy,
-                       const uint8_t *index, const float *y, const struct ls_ref_view *dx);
+void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *dy, const uint8_t *index,
+                       const float *y, const struct ls_ref_view *dx);
 
 /* The kernels, one for each op. */
 typedef void ls_ref_kernel(const struct ls_ref_call *call);

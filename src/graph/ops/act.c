@@ -8,8 +8,7 @@ static enum ls_status act_infer(struct ls_graph *g, struct ls_node *n)
 
 static enum ls_status act_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
-    return ls_op_unary_backward(g, &ls_op_act_bwd, node, (int[]){dout[0], g->nodes[node].out[0]}, 2, want,
-                                din);
+    return ls_op_unary_backward(g, &ls_op_act_bwd, node, (int[]){dout[0], g->nodes[node].out[0]}, 2, want, din);
 }
 
 static const struct ls_attr_key act_attrs[] = {

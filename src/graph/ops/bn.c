@@ -40,8 +40,7 @@ static enum ls_status bn_backward(struct ls_graph *g, int node, const int *dout,
     int in[] = {dout[Y],     LS_NONE,     n.in[X],     n.in[GAMMA],
                 n.in[BETA],  n.out[MEAN], n.out[RSTD], mask ? n.out[Y] : LS_NONE,
                 n.out[INDEX]};
-    int out[] = {ls_grad_act(g, n.in[X]), ls_grad_param(g, n.in[GAMMA]), ls_grad_param(g, n.in[BETA]),
-                 LS_NONE};
+    int out[] = {ls_grad_act(g, n.in[X]), ls_grad_param(g, n.in[GAMMA]), ls_grad_param(g, n.in[BETA]), LS_NONE};
     if (out[0] == LS_NONE || out[1] == LS_NONE || out[2] == LS_NONE)
         return LS_FAILED;
     if (want[RESIDUAL]) {
@@ -66,8 +65,7 @@ static enum ls_status bn_running_infer(struct ls_graph *g, struct ls_node *n)
 
 static const struct ls_attr_key bn_attrs[] = {
     LS_ATTR("eps", LS_ATTR_FLOAT, eps, 1, 1e-5, false, "added to the variance"),
-    LS_ATTR("momentum", LS_ATTR_FLOAT, momentum, 1, 0.1, false,
-            "share of the new value in the running statistics"),
+    LS_ATTR("momentum", LS_ATTR_FLOAT, momentum, 1, 0.1, false, "share of the new value in the running statistics"),
     {0},
 };
 
@@ -84,5 +82,4 @@ const struct ls_op ls_op_bn = {
 
 const struct ls_op ls_op_bn_bwd = {.name = "bn_bwd", .min_in = 7, .max_in = 9, .inplace = 1};
 
-const struct ls_op ls_op_bn_running = {
-    .name = "bn_running", .min_in = 3, .max_in = 3, .infer = bn_running_infer};
+const struct ls_op ls_op_bn_running = {.name = "bn_running", .min_in = 3, .max_in = 3, .infer = bn_running_infer};

@@ -12,8 +12,7 @@ static enum ls_status conv_infer(struct ls_graph *g, struct ls_node *n)
     int64_t channels = x.dim[1], out_h, out_w;
     LS_TRY(ls_op_window(n, x.dim[2], x.dim[3], &out_h, &out_w));
     if (a->out < 1)
-        return ls_fail(LS_BAD_INPUT, "layer %s: out %" PRId64 " is not a number of channels", n->name,
-                       a->out);
+        return ls_fail(LS_BAD_INPUT, "layer %s: out %" PRId64 " is not a number of channels", n->name, a->out);
     if (a->groups < 1 || channels % a->groups || a->out % a->groups)
         return ls_fail(LS_BAD_INPUT,
                        "layer %s: groups %" PRId64 " does not divide both its %" PRId64 " input and %" PRId64
@@ -49,8 +48,7 @@ static const struct ls_attr_key conv_attrs[] = {
     LS_ATTR("stride", LS_ATTR_INT, stride_h, 2, 1, false, "steps of the window down and across"),
     LS_ATTR("pad", LS_ATTR_INT, pad_t, 4, 0, false, "zeros around the input: top, left, bottom, right"),
     LS_ATTR("dilation", LS_ATTR_INT, dilation_h, 2, 1, false, "distance between the window's taps"),
-    LS_ATTR("groups", LS_ATTR_INT, groups, 1, 1, false,
-            "independent channel groups; input channels = depthwise"),
+    LS_ATTR("groups", LS_ATTR_INT, groups, 1, 1, false, "independent channel groups; input channels = depthwise"),
     LS_ATTR("bias", LS_ATTR_BOOL, bias, 1, 1, false, "add a value per output channel"),
     {0},
 };

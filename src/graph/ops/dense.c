@@ -17,8 +17,7 @@ static enum ls_status dense_infer(struct ls_graph *g, struct ls_node *n)
     return ls_op_output_act(g, n, ls_shape_make(2, x.dim[0], out, 0, 0));
 }
 
-static enum ls_status dense_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                     int *din)
+static enum ls_status dense_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     int x = g->nodes[node].in[0], w = g->nodes[node].in[1], b = g->nodes[node].in[2], dz;
     LS_TRY(ls_op_act_backward(g, node, dout[0], &dz));

@@ -4,13 +4,11 @@
 static enum ls_status dropout_infer(struct ls_graph *g, struct ls_node *n)
 {
     if (!(n->attr.p >= 0 && n->attr.p < 1))
-        return ls_fail(LS_BAD_INPUT, "layer %s: p %g is not a share from 0 to below 1", n->name,
-                       (double)n->attr.p);
+        return ls_fail(LS_BAD_INPUT, "layer %s: p %g is not a share from 0 to below 1", n->name, (double)n->attr.p);
     return ls_op_output_act(g, n, *ls_op_shape(g, n->in[0]));
 }
 
-static enum ls_status dropout_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                       int *din)
+static enum ls_status dropout_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     if (g->nodes[node].attr.training)
         return ls_op_unary_backward(g, &ls_op_dropout_bwd, node, dout, 1, want, din);

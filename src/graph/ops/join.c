@@ -32,16 +32,14 @@ static enum ls_status concat_infer(struct ls_graph *g, struct ls_node *n)
         char first[64], other[64];
         expected.dim[1] = x->rank > 1 ? x->dim[1] : 0;
         if (!ls_shape_equal(x, &expected))
-            return ls_fail(
-                LS_BAD_INPUT, "layer %s: input %d is %s, which differs from %s in more than its channels",
-                n->name, i + 1, ls_shape_text(x, other), ls_shape_text(ls_op_shape(g, n->in[0]), first));
+            return ls_fail(LS_BAD_INPUT, "layer %s: input %d is %s, which differs from %s in more than its channels",
+                           n->name, i + 1, ls_shape_text(x, other), ls_shape_text(ls_op_shape(g, n->in[0]), first));
         y.dim[1] += x->dim[1];
     }
     return ls_op_output_act(g, n, y);
 }
 
-static enum ls_status concat_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                      int *din)
+static enum ls_status concat_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     int64_t offset = 0;
     for (int i = 0; i < LS_MAX_IN && g->nodes[node].in[i] != LS_NONE; i++) {

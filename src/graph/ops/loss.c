@@ -22,16 +22,14 @@ static enum ls_status softmax_xent_infer(struct ls_graph *g, struct ls_node *n)
     return ls_op_output(g, n, 2, "prob", LS_ROLE_ACT, g->act_dtype, *ls_op_shape(g, n->in[0]));
 }
 
-static enum ls_status softmax_xent_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                            int *din)
+static enum ls_status softmax_xent_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     (void)dout; /* the loss is where gradients start */
     const struct ls_node *n = &g->nodes[node];
     return ls_op_unary_backward(g, &ls_op_softmax_xent_bwd, node, (int[]){n->out[2], n->in[1]}, 2, want, din);
 }
 
-static enum ls_status l2_loss_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                       int *din)
+static enum ls_status l2_loss_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     (void)dout;
     const struct ls_node *n = &g->nodes[node];
@@ -46,8 +44,7 @@ const struct ls_op ls_op_softmax_xent = {
     .backward = softmax_xent_backward,
 };
 
-const struct ls_op ls_op_softmax_xent_bwd = {
-    .name = "softmax_xent_bwd", .min_in = 2, .max_in = 2, .inplace = 1};
+const struct ls_op ls_op_softmax_xent_bwd = {.name = "softmax_xent_bwd", .min_in = 2, .max_in = 2, .inplace = 1};
 
 const struct ls_op ls_op_l2_loss = {
     .name = "l2_loss",

@@ -7,8 +7,7 @@ static enum ls_status lrn_infer(struct ls_graph *g, struct ls_node *n)
 {
     LS_TRY(ls_op_want_rank(g, n, 0, 4));
     if (n->attr.size < 1)
-        return ls_fail(LS_BAD_INPUT, "layer %s: size %" PRId64 " is not a number of channels", n->name,
-                       n->attr.size);
+        return ls_fail(LS_BAD_INPUT, "layer %s: size %" PRId64 " is not a number of channels", n->name, n->attr.size);
     if (!(n->attr.k > 0))
         return ls_fail(LS_BAD_INPUT, "layer %s: k %g is not above 0", n->name, (double)n->attr.k);
     return ls_op_output_act(g, n, *ls_op_shape(g, n->in[0]));
@@ -16,8 +15,7 @@ static enum ls_status lrn_infer(struct ls_graph *g, struct ls_node *n)
 
 static enum ls_status lrn_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
-    return ls_op_unary_backward(g, &ls_op_lrn_bwd, node, (int[]){dout[0], g->nodes[node].in[0]}, 2, want,
-                                din);
+    return ls_op_unary_backward(g, &ls_op_lrn_bwd, node, (int[]){dout[0], g->nodes[node].in[0]}, 2, want, din);
 }
 
 static const struct ls_attr_key lrn_attrs[] = {

@@ -13,9 +13,8 @@ enum ls_status ls_op_want_rank(const struct ls_graph *g, const struct ls_node *n
     const struct ls_shape *s = ls_op_shape(g, n->in[slot]);
     if (s->rank == rank)
         return LS_OK;
-    return ls_fail(LS_BAD_INPUT, "layer %s: %s takes an input of %d dimensions (%s), got %s", n->name,
-                   n->op->name, rank, rank == 4 ? "batch x channels x height x width" : "batch x features",
-                   ls_shape_text(s, text));
+    return ls_fail(LS_BAD_INPUT, "layer %s: %s takes an input of %d dimensions (%s), got %s", n->name, n->op->name,
+                   rank, rank == 4 ? "batch x channels x height x width" : "batch x features", ls_shape_text(s, text));
 }
 
 enum ls_status ls_op_want_shape(const struct ls_graph *g, const struct ls_node *n, int slot, const char *what,
@@ -31,8 +30,8 @@ enum ls_status ls_op_want_shape(const struct ls_graph *g, const struct ls_node *
                    ls_shape_text(&shape, expected));
 }
 
-enum ls_status ls_op_output(struct ls_graph *g, struct ls_node *n, int slot, const char *suffix,
-                            enum ls_role role, enum ls_dtype dtype, struct ls_shape shape)
+enum ls_status ls_op_output(struct ls_graph *g, struct ls_node *n, int slot, const char *suffix, enum ls_role role,
+                            enum ls_dtype dtype, struct ls_shape shape)
 {
     int64_t count = 1;
     for (int i = 0; i < shape.rank; i++)
@@ -57,8 +56,8 @@ static enum ls_status want_range(const struct ls_node *n, const char *what, int6
 {
     if (value >= least && value <= MAX_EXTENT)
         return LS_OK;
-    return ls_fail(LS_BAD_INPUT, "layer %s: %s %" PRId64 " is not in %" PRId64 " to %" PRId64, n->name, what,
-                   value, least, MAX_EXTENT);
+    return ls_fail(LS_BAD_INPUT, "layer %s: %s %" PRId64 " is not in %" PRId64 " to %" PRId64, n->name, what, value,
+                   least, MAX_EXTENT);
 }
 
 /* "1", or "1,2,1,2" (top, left, bottom, right) when the sides differ. */
@@ -67,8 +66,7 @@ static const char *pad_text(const struct ls_attr *a, char text[96])
     if (a->pad_t == a->pad_l && a->pad_t == a->pad_b && a->pad_t == a->pad_r)
         snprintf(text, 96, "%" PRId64, a->pad_t);
     else
-        snprintf(text, 96, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, a->pad_t, a->pad_l, a->pad_b,
-                 a->pad_r);
+        snprintf(text, 96, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, a->pad_t, a->pad_l, a->pad_b, a->pad_r);
     return text;
 }
 
@@ -89,11 +87,10 @@ enum ls_status ls_op_window(struct ls_node *n, int64_t h, int64_t w, int64_t *ou
     int64_t room_w = w + pad[1] + pad[3] - (dilation[1] * (kernel[1] - 1) + 1);
     if (room_h < 0 || room_w < 0) {
         char text[96];
-        return ls_fail(LS_BAD_INPUT,
-                       "layer %s: a %" PRId64 "x%" PRId64 " window does not fit its %" PRId64 "x%" PRId64
-                       " input (padding %s)",
-                       n->name, dilation[0] * (kernel[0] - 1) + 1, dilation[1] * (kernel[1] - 1) + 1, h, w,
-                       pad_text(a, text));
+        return ls_fail(
+            LS_BAD_INPUT,
+            "layer %s: a %" PRId64 "x%" PRId64 " window does not fit its %" PRId64 "x%" PRId64 " input (padding %s)",
+            n->name, dilation[0] * (kernel[0] - 1) + 1, dilation[1] * (kernel[1] - 1) + 1, h, w, pad_text(a, text));
     }
     *out_h = room_h / stride[0] + 1;
     *out_w = room_w / stride[1] + 1;
@@ -107,8 +104,7 @@ enum ls_status ls_op_pool_window(struct ls_node *n, int64_t h, int64_t w, int64_
     a->stride_w = a->stride_w ? a->stride_w : a->kernel_w;
     a->dilation_h = a->dilation_w = 1;
     LS_TRY(ls_op_window(n, h, w, out_h, out_w));
-    if (a->pad_t >= a->kernel_h || a->pad_b >= a->kernel_h || a->pad_l >= a->kernel_w ||
-        a->pad_r >= a->kernel_w) {
+    if (a->pad_t >= a->kernel_h || a->pad_b >= a->kernel_h || a->pad_l >= a->kernel_w || a->pad_r >= a->kernel_w) {
         char text[96];
         return ls_fail(LS_BAD_INPUT,
                        "layer %s: padding %s must be smaller than its %" PRId64 "x%" PRId64
@@ -124,8 +120,7 @@ enum ls_status ls_op_maxpool_shape(struct ls_node *n, const struct ls_shape *x, 
     LS_TRY(ls_op_pool_window(n, x->dim[2], x->dim[3], &out_h, &out_w));
     if (n->attr.kernel_h * n->attr.kernel_w > 255)
         return ls_fail(LS_BAD_INPUT,
-                       "layer %s: a max pooling window of %" PRId64 "x%" PRId64
-                       " is too large; at most 255 pixels",
+                       "layer %s: a max pooling window of %" PRId64 "x%" PRId64 " is too large; at most 255 pixels",
                        n->name, n->attr.kernel_h, n->attr.kernel_w);
     *y = ls_shape_make(4, x->dim[0], x->dim[1], out_h, out_w);
     return LS_OK;
@@ -146,8 +141,8 @@ enum ls_status ls_op_act_backward(struct ls_graph *g, int node, int dy, int *dz)
     return LS_OK;
 }
 
-enum ls_status ls_op_unary_backward(struct ls_graph *g, const struct ls_op *op, int node, const int *in,
-                                    int n_in, const bool *want, int *din)
+enum ls_status ls_op_unary_backward(struct ls_graph *g, const struct ls_op *op, int node, const int *in, int n_in,
+                                    const bool *want, int *din)
 {
     if (!want[0])
         return LS_OK;

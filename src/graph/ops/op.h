@@ -24,8 +24,8 @@ enum ls_status ls_op_want_rank(const struct ls_graph *g, const struct ls_node *n
 enum ls_status ls_op_want_shape(const struct ls_graph *g, const struct ls_node *n, int slot, const char *what,
                                 struct ls_shape shape);
 /* Append output `slot`, named after the layer plus suffix. Sizes no machine can hold are an error. */
-enum ls_status ls_op_output(struct ls_graph *g, struct ls_node *n, int slot, const char *suffix,
-                            enum ls_role role, enum ls_dtype dtype, struct ls_shape shape);
+enum ls_status ls_op_output(struct ls_graph *g, struct ls_node *n, int slot, const char *suffix, enum ls_role role,
+                            enum ls_dtype dtype, struct ls_shape shape);
 /* Output 0 as an activation. */
 enum ls_status ls_op_output_act(struct ls_graph *g, struct ls_node *n, struct ls_shape shape);
 /* Rows and columns that kernel, stride, pad and dilation make of an h x w input. */
@@ -41,7 +41,7 @@ enum ls_status ls_op_maxpool_shape(struct ls_node *n, const struct ls_shape *x, 
 enum ls_status ls_op_act_backward(struct ls_graph *g, int node, int dy, int *dz);
 /* The whole backward rule of an op with one activation input, when `in` (n_in tensors) is what its gradient
  * needs: append `op`, writing a gradient shaped like input 0. */
-enum ls_status ls_op_unary_backward(struct ls_graph *g, const struct ls_op *op, int node, const int *in,
-                                    int n_in, const bool *want, int *din);
+enum ls_status ls_op_unary_backward(struct ls_graph *g, const struct ls_op *op, int node, const int *in, int n_in,
+                                    const bool *want, int *din);
 
 #endif

@@ -13,8 +13,7 @@ static enum ls_status maxpool_infer(struct ls_graph *g, struct ls_node *n)
     return n->attr.training ? ls_op_output(g, n, 1, "index", LS_ROLE_ACT, LS_U8, y) : LS_OK;
 }
 
-static enum ls_status maxpool_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                       int *din)
+static enum ls_status maxpool_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     const struct ls_node *n = &g->nodes[node];
     if (n->out[1] == LS_NONE)
@@ -32,8 +31,7 @@ static enum ls_status avgpool_infer(struct ls_graph *g, struct ls_node *n)
     return ls_op_output_act(g, n, ls_shape_make(4, x.dim[0], x.dim[1], out_h, out_w));
 }
 
-static enum ls_status avgpool_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                       int *din)
+static enum ls_status avgpool_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     return ls_op_unary_backward(g, &ls_op_avgpool_bwd, node, dout, 1, want, din);
 }
@@ -43,23 +41,20 @@ static enum ls_status adaptive_infer(struct ls_graph *g, struct ls_node *n)
     LS_TRY(ls_op_want_rank(g, n, 0, 4));
     const struct ls_shape x = *ls_op_shape(g, n->in[0]);
     if (n->attr.out_h < 1 || n->attr.out_w < 1)
-        return ls_fail(LS_BAD_INPUT, "layer %s: out %" PRId64 "x%" PRId64 " is not a size", n->name,
-                       n->attr.out_h, n->attr.out_w);
+        return ls_fail(LS_BAD_INPUT, "layer %s: out %" PRId64 "x%" PRId64 " is not a size", n->name, n->attr.out_h,
+                       n->attr.out_w);
     return ls_op_output_act(g, n, ls_shape_make(4, x.dim[0], x.dim[1], n->attr.out_h, n->attr.out_w));
 }
 
-static enum ls_status adaptive_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                        int *din)
+static enum ls_status adaptive_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     return ls_op_unary_backward(g, &ls_op_adaptive_avgpool_bwd, node, dout, 1, want, din);
 }
 
-#define WINDOW_ATTRS                                                                 \
-    LS_ATTR("kernel", LS_ATTR_INT, kernel_h, 2, 0, true, "window height and width"), \
-        LS_ATTR("stride", LS_ATTR_INT, stride_h, 2, 0, false,                        \
-                "steps of the window down and across; 0 = kernel"),                  \
-        LS_ATTR("pad", LS_ATTR_INT, pad_t, 4, 0, false,                              \
-                "padding around the input: top, left, bottom, right")
+#define WINDOW_ATTRS                                                                                              \
+    LS_ATTR("kernel", LS_ATTR_INT, kernel_h, 2, 0, true, "window height and width"),                              \
+        LS_ATTR("stride", LS_ATTR_INT, stride_h, 2, 0, false, "steps of the window down and across; 0 = kernel"), \
+        LS_ATTR("pad", LS_ATTR_INT, pad_t, 4, 0, false, "padding around the input: top, left, bottom, right")
 
 static const struct ls_attr_key maxpool_attrs[] = {
     WINDOW_ATTRS,

@@ -8,8 +8,7 @@ static enum ls_status flatten_infer(struct ls_graph *g, struct ls_node *n)
     return ls_op_output_act(g, n, ls_shape_make(2, x.dim[0], ls_shape_count(&x) / x.dim[0], 0, 0));
 }
 
-static enum ls_status flatten_backward(struct ls_graph *g, int node, const int *dout, const bool *want,
-                                       int *din)
+static enum ls_status flatten_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     return ls_op_unary_backward(g, &ls_op_unflatten, node, dout, 1, want, din);
 }

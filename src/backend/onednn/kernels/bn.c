@@ -48,27 +48,26 @@ INLINE void partial_total(const double *partial, int64_t block, double *a, doubl
 
 /* Runs first(block, part) for all parts, then last(block), then second(block, part): by one thread when there are
  * blocks enough for all, else by all threads together on each block. */
-#define TWO_PASSES(blocks, first, last, second)                                                             \
-    _Pragma("omp parallel")                                                                                 \
-    {                                                                                                       \
-        int64_t threads_ = omp_get_num_threads();                                                           \
-        if ((blocks) % threads_ == 0 || (blocks) >= 4 * threads_) {                                         \
-            _Pragma("omp for schedule(static) nowait") for (int64_t b_ = 0; b_ < (blocks); b_++)            \
-            {                                                                                               \
-                for (int p_ = 0; p_ < PARTS; p_++)                                                          \
-                    first(b_, p_);                                                                          \
-                last(b_);                                                                                   \
-                for (int p_ = 0; p_ < PARTS; p_++)                                                          \
-                    second(b_, p_);                                                                         \
-            }                                                                                               \
-        } else {                                                                                            \
-            for (int64_t b_ = 0; b_ < (blocks); b_++) {                                                     \
-                _Pragma("omp for schedule(static)") for (int p_ = 0; p_ < PARTS; p_++) first(b_, p_);       \
-                _Pragma("omp single") last(b_);                                                             \
-                _Pragma("omp for schedule(static) nowait") for (int p_ = 0; p_ < PARTS; p_++)               \
-                    second(b_, p_);                                                                         \
-            }                                                                                               \
-        }                                                                                                   \
+#define TWO_PASSES(blocks, first, last, second)                                                               \
+    _Pragma("omp parallel")                                                                                   \
+    {                                                                                                         \
+        int64_t threads_ = omp_get_num_threads();                                                             \
+        if ((blocks) % threads_ == 0 || (blocks) >= 4 * threads_) {                                           \
+            _Pragma("omp for schedule(static) nowait") for (int64_t b_ = 0; b_ < (blocks); b_++)              \
+            {                                                                                                 \
+                for (int p_ = 0; p_ < PARTS; p_++)                                                            \
+                    first(b_, p_);                                                                            \
+                last(b_);                                                                                     \
+                for (int p_ = 0; p_ < PARTS; p_++)                                                            \
+                    second(b_, p_);                                                                           \
+            }                                                                                                 \
+        } else {                                                                                              \
+            for (int64_t b_ = 0; b_ < (blocks); b_++) {                                                       \
+                _Pragma("omp for schedule(static)") for (int p_ = 0; p_ < PARTS; p_++) first(b_, p_);         \
+                _Pragma("omp single") last(b_);                                                               \
+                _Pragma("omp for schedule(static) nowait") for (int p_ = 0; p_ < PARTS; p_++) second(b_, p_); \
+            }                                                                                                 \
+        }                                                                                                     \
     }
 
 /* --- forward --------------------------------------------------------------------------------------------------- */
@@ -148,8 +147,7 @@ INLINE void apply_pooled(enum ls_act act, const struct ls_map *m, struct affine 
             for (int32_t iy = m->y->from[oy]; iy < m->y->to[oy]; iy++)
                 for (int32_t ix = m->x->from[ox]; ix < m->x->to[ox]; ix++) {
                     vf z = load(x + (iy * m->w + ix) * B) * f.scale + f.shift;
-                    vtake_larger(&best, &at, z,
-                                 (int)((iy - m->y->origin[oy]) * m->x->kernel + ix - m->x->origin[ox]));
+                    vtake_larger(&best, &at, z, (int)((iy - m->y->origin[oy]) * m->x->kernel + ix - m->x->origin[ox]));
                 }
             int64_t o = (oy * m->x->out + ox) * B;
             store(y + o, activate(act, best));
@@ -330,19 +328,19 @@ static enum form form_of(const struct ls_bn_bwd *a)
 }
 
 /* body(act, form) with both as constants. */
-#define FOR_EACH_FORM(a, body)                                                                              \
-    switch (form_of(a)) {                                                                                   \
-    case PLAIN:                                                                                             \
-        body(PLAIN);                                                                                        \
-        break;                                                                                              \
-    case TWO:                                                                                               \
-        body(TWO);                                                                                          \
-        break;                                                                                              \
-    case MASKED_BY_Y:                                                                                       \
-        body(MASKED_BY_Y);                                                                                  \
-        break;                                                                                              \
-    default:                                                                                                \
-        body(TWO_MASKED_BY_Y);                                                                              \
+#define FOR_EACH_FORM(a, body) \
+    switch (form_of(a)) {      \
+    case PLAIN:                \
+        body(PLAIN);           \
+        break;                 \
+    case TWO:                  \
+        body(TWO);             \
+        break;                 \
+    case MASKED_BY_Y:          \
+        body(MASKED_BY_Y);     \
+        break;                 \
+    default:                   \
+        body(TWO_MASKED_BY_Y); \
     }
 
 static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)

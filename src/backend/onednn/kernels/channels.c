@@ -82,8 +82,8 @@ static void copy_channels(const struct ls_map *m, const void *x, int64_t from, v
 #pragma omp parallel for collapse(2) schedule(static)
         for (int64_t n = 0; n < m->n; n++)
             for (int64_t b = 0; b < channels / B; b++)
-                memcpy((E *)y + place(m, y_blocks, n, to + b * B, 0), (const E *)x + place(m, m->blocks, n, from + b * B, 0),
-                       (size_t)(area * B) * sizeof(E));
+                memcpy((E *)y + place(m, y_blocks, n, to + b * B, 0),
+                       (const E *)x + place(m, m->blocks, n, from + b * B, 0), (size_t)(area * B) * sizeof(E));
         return;
     }
     int64_t end = to + channels, round = (end + B - 1) / B * B;

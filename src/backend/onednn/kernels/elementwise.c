@@ -71,14 +71,14 @@ static void dropout(const struct ls_shape *s, bool blocked, float p, uint64_t se
 }
 
 /* One parameter, or a vector of them. T is float or vf. */
-#define SGD_STEP(T, W, G, M)                                                                                \
-    do {                                                                                                    \
-        T grad_ = (G) + s->decay * (W);                                                                     \
-        if (s->m) {                                                                                         \
-            (M) = s->momentum * (M) + grad_;                                                                \
-            grad_ = s->nesterov ? grad_ + s->momentum * (M) : (M);                                          \
-        }                                                                                                   \
-        (W) -= s->lr * grad_;                                                                               \
+#define SGD_STEP(T, W, G, M)                                       \
+    do {                                                           \
+        T grad_ = (G) + s->decay * (W);                            \
+        if (s->m) {                                                \
+            (M) = s->momentum * (M) + grad_;                       \
+            grad_ = s->nesterov ? grad_ + s->momentum * (M) : (M); \
+        }                                                          \
+        (W) -= s->lr * grad_;                                      \
     } while (0)
 
 static void sgd(const struct ls_sgd *s)

@@ -190,16 +190,16 @@ INLINE vf pass_back(enum ls_act act, vf test, vf dy)
 }
 
 /* Calls body(ACT) with the activation as a constant, so that each gets a loop of its own. */
-#define FOR_EACH_ACT(act, body)                                                                             \
-    switch (act) {                                                                                          \
-    case LS_ACT_RELU:                                                                                       \
-        body(LS_ACT_RELU);                                                                                  \
-        break;                                                                                              \
-    case LS_ACT_RELU6:                                                                                      \
-        body(LS_ACT_RELU6);                                                                                 \
-        break;                                                                                              \
-    default:                                                                                                \
-        body(LS_ACT_NONE);                                                                                  \
+#define FOR_EACH_ACT(act, body) \
+    switch (act) {              \
+    case LS_ACT_RELU:           \
+        body(LS_ACT_RELU);      \
+        break;                  \
+    case LS_ACT_RELU6:          \
+        body(LS_ACT_RELU6);     \
+        break;                  \
+    default:                    \
+        body(LS_ACT_NONE);      \
     }
 
 #endif
