@@ -18,6 +18,7 @@ build    header png.h                libpng-dev
 build    header stdio.h,jpeglib.h    libjpeg-dev
 build    header zlib.h               zlib1g-dev
 test     header cmocka.h             libcmocka-dev
+test     module venv,ensurepip       python3-venv
 END
 }
 
@@ -30,6 +31,10 @@ has_header() {
         cmocka.h) set -- stdarg.h,stddef.h,stdint.h,setjmp.h,cmocka.h ;;
     esac
     echo "$1" | tr , '\n' | sed 's/.*/#include <&>/' | cc -E -x c - >/dev/null 2>&1
+}
+
+has_module() {
+    python3 -c "import $1" 2>/dev/null
 }
 
 # The packages of the named stages whose probe fails, on one line.

@@ -306,16 +306,13 @@ static void test_full_disk(void **state)
 
 /* --- the safetensors package -------------------------------------------------------------------------- */
 
+/* $PYTHON, which ./test sets to one that has the packages, or the system's. */
 static const char *python(void)
 {
-    static const char *const candidates[] = {"/opt/venv/bin/python", "python3"};
-    for (int i = 0; i < 2; i++) {
-        char command[128];
-        snprintf(command, sizeof command, "%s -c 'import numpy, safetensors.numpy' 2>/dev/null", candidates[i]);
-        if (system(command) == 0)
-            return candidates[i];
-    }
-    return NULL;
+    const char *interpreter = getenv("PYTHON") ? getenv("PYTHON") : "python3";
+    char command[1024];
+    snprintf(command, sizeof command, "%s -c 'import numpy, safetensors.numpy' 2>/dev/null", interpreter);
+    return system(command) == 0 ? interpreter : NULL;
 }
 
 static void test_against_package(void **state)
