@@ -93,7 +93,7 @@ static void calm_threads(char **argv)
  * to the system each time they would cost a page fault for every 4 KiB. */
 static void keep_freed_memory(void)
 {
-    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most glibc takes */
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
