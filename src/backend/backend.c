@@ -32,11 +32,13 @@ enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_prog
         const struct ls_tensor *tensor = &g->tensors[t];
         if (tensor->role != LS_ROLE_PARAM && tensor->role != LS_ROLE_STATE)
             continue;
+        uint64_t stream = ls_random_stream(LS_RANDOM_INIT, number++, 0, 0);
+        if (tensor->init.kind == LS_INIT_CONST && tensor->init.value == 0.0f)
+            continue; /* as a store's memory starts */
         int64_t count = ls_shape_count(&tensor->shape);
         float *values = ls_alloc((size_t)count, sizeof *values);
         if (!values)
             return LS_FAILED;
-        uint64_t stream = ls_random_stream(LS_RANDOM_INIT, number++, 0, 0);
         switch (tensor->init.kind) {
         case LS_INIT_UNIFORM:
             ls_random_fill_uniform(seed, stream, -tensor->init.value, tensor->init.value, count, values);

@@ -21,7 +21,6 @@ struct ls_backend_options {
     bool tune;          /* measure candidate kernels where the cache has no answer */
     const char *cache;  /* file of measured choices, NULL: none */
     const char *record; /* file of the choices a run began with, which are binding; NULL: none */
-    bool verbose;
 };
 
 /* Parameters and state, shared by the programs of one run (training and evaluation): flat memory whose layout
@@ -64,7 +63,7 @@ const struct ls_backend *ls_backend_find(const char *name);
 struct ls_store *ls_store_new(void);
 void ls_store_free(struct ls_store *s);
 
-/* Every PARAM and STATE tensor of the program's graph gets its start value (init, from seed). */
+/* Every PARAM and STATE tensor of the program's graph gets its start value (init, from seed); the store is new. */
 enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_program *p, const struct ls_graph *g,
                                       uint64_t seed);
 

@@ -71,7 +71,6 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
         .tune = o->tune,
         .cache = cache,
         .record = record,
-        .verbose = false,
     };
     const char *why_not = e->backend->refuses(net->graph.act_dtype);
     enum ls_status st = why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not)

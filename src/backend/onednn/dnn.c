@@ -220,7 +220,7 @@ static dnnl_status_t make_pd(const struct dnn *d, const struct dnn_spec *s, stru
                              dnnl_primitive_attr_t attr, dnnl_primitive_desc_t hint, dnnl_primitive_desc_t *pd)
 {
     dnnl_alg_kind_t alg = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    dnnl_prop_kind_t prop = pass == DNN_INFERENCE ? dnnl_forward_inference : dnnl_forward_training;
+    dnnl_prop_kind_t prop = dnnl_forward_training; /* also to evaluate: the kernels and layouts of training */
     md_ref bias = s->bias ? MD(&a->bias) : NO_MD;
     bool conv = s->kind == DNN_CONV;
     switch (pass) {
@@ -284,7 +284,7 @@ union op_desc {
 static dnnl_status_t make_desc(const struct dnn_spec *s, struct asked *a, enum dnn_pass pass, union op_desc *op)
 {
     dnnl_alg_kind_t alg = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-    dnnl_prop_kind_t prop = pass == DNN_INFERENCE ? dnnl_forward_inference : dnnl_forward_training;
+    dnnl_prop_kind_t prop = dnnl_forward_training; /* also to evaluate: the kernels and layouts of training */
     md_ref bias = s->bias ? MD(&a->bias) : NO_MD;
     bool conv = s->kind == DNN_CONV;
     switch (pass) {

@@ -38,7 +38,7 @@ void dnn_guard_amx(void);
 
 /* A convolution or dense layer in one of its three passes. */
 enum dnn_kind { DNN_CONV, DNN_DENSE };
-enum dnn_pass { DNN_FORWARD, DNN_INFERENCE, DNN_BWD_DATA, DNN_BWD_WEIGHTS };
+enum dnn_pass { DNN_FORWARD, DNN_BWD_DATA, DNN_BWD_WEIGHTS };
 struct dnn_spec {
     enum dnn_kind kind;
     enum dnn_pass pass;

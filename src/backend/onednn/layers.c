@@ -219,6 +219,14 @@ static enum ls_status run_dropout(struct ls_program *p, int node, const struct l
 
 /* --- across channels -------------------------------------------------------------------------------------------- */
 
+static enum ls_status prepare_lrn(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    if (tensor_shape(p, n->in[0])->dim[1] > LS_LRN_CHANNELS)
+        return ls_fail(LS_USAGE, "layer %s: lrn takes at most %d channels", n->name, LS_LRN_CHANNELS);
+    return prepare_plain(p, node);
+}
+
 static enum ls_status run_lrn(struct ls_program *p, int node, const struct ls_run *run)
 {
     const struct ls_node *n = &p->g->nodes[node];
@@ -374,8 +382,8 @@ const struct kernel ls_onednn_layers[] = {
     {&ls_op_bn_running, prepare_plain, NULL, run_bn_running},
     {&ls_op_act, prepare_plain, NULL, run_act},
     {&ls_op_act_bwd, prepare_plain, NULL, run_act_bwd},
-    {&ls_op_lrn, prepare_plain, NULL, run_lrn},
-    {&ls_op_lrn_bwd, prepare_plain, NULL, run_lrn_bwd},
+    {&ls_op_lrn, prepare_lrn, NULL, run_lrn},
+    {&ls_op_lrn_bwd, prepare_lrn, NULL, run_lrn_bwd},
     {&ls_op_maxpool, prepare_pool, NULL, run_maxpool},
     {&ls_op_maxpool_bwd, prepare_pool_bwd, NULL, run_maxpool_bwd},
     {&ls_op_avgpool, prepare_pool, NULL, run_avgpool},

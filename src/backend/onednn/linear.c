@@ -15,13 +15,13 @@ struct operands {
     int src, wei, bias, dst;
 };
 
-static enum dnn_pass pass_of(const struct ls_program *p, const struct ls_op *op)
+static enum dnn_pass pass_of(const struct ls_op *op)
 {
     if (op == &ls_op_conv_bwd_data || op == &ls_op_dense_bwd_data)
         return DNN_BWD_DATA;
     if (op == &ls_op_conv_bwd_weights || op == &ls_op_dense_bwd_weights)
         return DNN_BWD_WEIGHTS;
-    return p->g->training ? DNN_FORWARD : DNN_INFERENCE;
+    return DNN_FORWARD;
 }
 
 static struct operands operands_of(const struct ls_node *n, enum dnn_pass pass)
@@ -47,7 +47,7 @@ static void spec_of(const struct ls_program *p, const struct ls_node *n, const s
                            .pass = pass,
                            .rank = src->rank,
                            .bias = o->bias != LS_NONE,
-                           .act = pass == DNN_FORWARD || pass == DNN_INFERENCE ? a->act : LS_ACT_NONE,
+                           .act = pass == DNN_FORWARD ? a->act : LS_ACT_NONE,
                            .dtype = p->g->act_dtype,
                            .src_md = &p->places[o->src].md,
                            .dst_md = &p->places[o->dst].md};
@@ -129,8 +129,6 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         return place_as(p, wei, (const struct dnn_md *)entry->layout);
     struct dnn_spec s = *spec;
     struct dnn_md src = {0}, dst = {0}, chosen = {0};
-    if (s.pass == DNN_INFERENCE)
-        s.pass = DNN_FORWARD; /* inference may like packed weights that nothing else can read */
     struct choice c = {0};
     enum ls_status st = LS_OK;
     if (s.dtype == LS_BF16) {
@@ -143,7 +141,7 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         s.src_md = &src;
         s.dst_md = &dst;
     }
-    if (st == LS_OK && s.kind == DNN_DENSE && spec->pass == DNN_FORWARD && s.dtype == spec->dtype) {
+    if (st == LS_OK && s.kind == DNN_DENSE && p->g->training && s.dtype == spec->dtype) {
         st = best_dense_layout(p, n->name, &s, &chosen);
     } else if (st == LS_OK) {
         st = tune_pick(p, n->name, &s, NULL, &c);
@@ -180,14 +178,13 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
 {
     static const int args[][5] = {
         [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
-        [DNN_INFERENCE] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
         [DNN_BWD_DATA] = {DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, 0, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD},
         [DNN_BWD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST,
                              DNNL_ARG_SCRATCHPAD},
     };
     struct step *step = &p->steps[node];
     struct dnn_md scratch;
-    enum dnn_pass pass = pass_of(p, p->g->nodes[node].op);
+    enum dnn_pass pass = pass_of(p->g->nodes[node].op);
     LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &step->prim));
     LS_TRY(dnn_pd_md(&c->pd, DNNL_ARG_SCRATCHPAD, &scratch));
     step->scratch_bytes = dnn_md_bytes(&scratch);
@@ -219,7 +216,7 @@ static enum ls_status choose(struct ls_program *p, int node, int wei, const stru
 static enum ls_status prepare_forward(struct ls_program *p, int node)
 {
     struct ls_node n = p->g->nodes[node];
-    enum dnn_pass pass = pass_of(p, n.op);
+    enum dnn_pass pass = pass_of(n.op);
     struct dnn_spec spec;
     LS_TRY(place_default(p, n.out[0]));
     LS_TRY(match_input(p, &node, &n.in[0]));
@@ -319,7 +316,7 @@ static void bind_linear(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
     struct step *s = &p->steps[node];
-    enum dnn_pass pass = pass_of(p, n->op);
+    enum dnn_pass pass = pass_of(n->op);
     struct operands o = operands_of(n, pass);
     bool data = pass == DNN_BWD_DATA, weights = pass == DNN_BWD_WEIGHTS, bwd = data || weights;
     dnn_prim_point(&s->prim, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, tensor_data(p, o.src));

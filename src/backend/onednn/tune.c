@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/log.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -257,7 +256,7 @@ static int candidates(struct ls_program *p, const struct dnn_spec *spec, const s
 
 static void question_text(const struct dnn_spec *s, const struct dnn_md *fixed, char *text, size_t room)
 {
-    static const char *const pass[] = {"fwd", "infer", "bwd_data", "bwd_weights"};
+    static const char *const pass[] = {"fwd", "bwd_data", "bwd_weights"};
     char layout[48] = "any", from[48];
     if (fixed)
         dnn_md_text(fixed, layout, sizeof layout);

@@ -3,8 +3,6 @@
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
 
-enum { MAX_CHANNELS = 4096 };
-
 /* Element (n, c, i) of a blocked map. */
 INLINE int64_t place(const struct ls_map *m, int64_t blocks, int64_t n, int64_t c, int64_t i)
 {
@@ -31,7 +29,7 @@ static void lrn(const struct ls_map *m, int64_t channels, int64_t size, float al
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t n = 0; n < m->n; n++)
         for (int64_t i = 0; i < area; i++) {
-            float v[MAX_CHANNELS], base[MAX_CHANNELS];
+            float v[LS_LRN_CHANNELS], base[LS_LRN_CHANNELS];
             for (int64_t c = 0; c < channels; c++)
                 v[c] = get((const E *)x + place(m, m->blocks, n, c, i));
             lrn_base(v, channels, size, alpha, k, base);
@@ -48,7 +46,7 @@ static void lrn_bwd(const struct ls_map *m, int64_t channels, int64_t size, floa
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t n = 0; n < m->n; n++)
         for (int64_t i = 0; i < area; i++) {
-            float v[MAX_CHANNELS], base[MAX_CHANNELS], d[MAX_CHANNELS], t[MAX_CHANNELS];
+            float v[LS_LRN_CHANNELS], base[LS_LRN_CHANNELS], d[LS_LRN_CHANNELS], t[LS_LRN_CHANNELS];
             for (int64_t c = 0; c < channels; c++) {
                 v[c] = get((const E *)x + place(m, m->blocks, n, c, i));
                 d[c] = get((const E *)dy + place(m, m->blocks, n, c, i));

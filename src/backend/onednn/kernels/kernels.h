@@ -90,6 +90,8 @@ struct ls_loss {
     void *out; /* probabilities, or for bwd the gradient */
 };
 
+enum { LS_LRN_CHANNELS = 4096 };
+
 struct ls_kernels {
     const char *isa;
     int block;
@@ -109,6 +111,7 @@ struct ls_kernels {
     /* shape: logical; blocked: 4-d stored blocked, else plain rows. */
     void (*dropout)(const struct ls_shape *shape, bool blocked, float p, uint64_t seed, uint64_t stream, const void *x,
                     void *y);
+    /* At most LS_LRN_CHANNELS channels. */
     void (*lrn)(const struct ls_map *, int64_t channels, int64_t size, float alpha, float beta, float k, const void *x,
                 void *y);
     void (*lrn_bwd)(const struct ls_map *, int64_t channels, int64_t size, float alpha, float beta, float k,
