@@ -150,8 +150,8 @@ BN, FAR_BN = (0.75, 1.25, 0.5, 1.5), (0.5, 1, 1.5, 2.5)
 # name in Lockstep: how to make it, channels, side, lr (small enough that rounding does not grow), BN
 MODELS = {
     "mlp": (mlp, 1, 28, 0.01, BN),
-    "lenet": (lenet, 1, 28, 0.001, BN),
-    "convnet": (convnet, 3, 32, 0.0003, BN),
+    "lenet": (lenet, 1, 28, 0.0005, BN),
+    "convnet": (convnet, 3, 32, 0.0001, BN),
     "vgg11-cifar": (vgg11_cifar, 3, 32, 0.0005, FAR_BN),
     "alexnet": (torchvision_model("alexnet", dropout=0), 3, 64, 0.00005, BN),
     "alexnet-cntk": (alexnet_cntk, 3, 64, 0.0001, BN),
