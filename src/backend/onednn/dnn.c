@@ -41,7 +41,11 @@ static dnnl_format_tag_t dnn_format(int rank, enum dnn_tag tag)
         return dnnl_format_tag_any;
     if (tag == DNN_PLAIN)
         return plain[rank];
-    return tag == DNN_BLOCKED_16 ? dnnl_nChw16c : dnnl_nChw8c;
+    static const dnnl_format_tag_t blocked[] = {[DNN_BLOCKED_8] = dnnl_nChw8c,
+                                                [DNN_BLOCKED_16] = dnnl_nChw16c,
+                                                [DNN_WEIGHTS_8] = dnnl_OIhw8i8o,
+                                                [DNN_WEIGHTS_16] = dnnl_OIhw16i16o};
+    return blocked[tag];
 }
 
 static enum ls_status check(dnnl_status_t status, const char *what)

@@ -174,7 +174,8 @@ static enum ls_status match_input(struct ls_program *p, int *node, int *src)
     return LS_OK;
 }
 
-static enum ls_status make_primitive(struct ls_program *p, int node, const struct choice *c)
+static enum ls_status make_primitive(struct ls_program *p, int node, const struct dnn_spec *spec,
+                                     const struct choice *c)
 {
     static const int args[][5] = {
         [DNN_FORWARD] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_BIAS, DNNL_ARG_DST, DNNL_ARG_SCRATCHPAD},
@@ -184,12 +185,17 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
     };
     struct step *step = &p->steps[node];
     struct dnn_md scratch;
-    enum dnn_pass pass = pass_of(p->g->nodes[node].op);
+    enum dnn_pass pass = spec->pass;
+    snprintf(step->note, sizeof step->note, "%s", c->pd.name);
+    if (!c->pd.pd) {
+        winograd_shape(p, spec, &step->winograd);
+        step->scratch_bytes = p->k.winograd_scratch(&step->winograd);
+        return LS_OK;
+    }
     LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &step->prim));
     LS_TRY(dnn_pd_md(&c->pd, DNNL_ARG_SCRATCHPAD, &scratch));
     step->scratch_bytes = dnn_md_bytes(&scratch);
     dnn_md_release(&scratch);
-    snprintf(step->note, sizeof step->note, "%s", c->pd.name);
     return LS_OK;
 }
 
@@ -208,7 +214,7 @@ static enum ls_status choose(struct ls_program *p, int node, int wei, const stru
             p->g->nodes[node].in[1] = copy;
     }
     if (st == LS_OK)
-        st = make_primitive(p, node, &c);
+        st = make_primitive(p, node, spec, &c);
     choice_release(&c);
     return st;
 }
@@ -260,12 +266,22 @@ static bool own_depthwise(const struct ls_program *p, const struct ls_node *n, c
            strcmp(layout, p->k.block == 16 ? "Abcde16a" : "Abcde8a") == 0;
 }
 
+static enum ls_status run_linear(struct ls_program *p, int node, const struct ls_run *run)
+{
+    const struct step *s = &p->steps[node];
+    (void)run;
+    if (!s->winograd.threads)
+        return dnn_prim_run(&p->dnn, &s->prim);
+    p->k.winograd(&s->winograd);
+    return LS_OK;
+}
+
 static enum ls_status run_bwd_weights(struct ls_program *p, int node, const struct ls_run *run)
 {
     const struct ls_node *n = &p->g->nodes[node];
     const struct ls_attr *a = &n->attr;
-    if (p->steps[node].prim.p)
-        return dnn_prim_run(&p->dnn, &p->steps[node].prim);
+    if (p->steps[node].prim.p || p->steps[node].winograd.threads)
+        return run_linear(p, node, run);
     struct operands o = operands_of(n, DNN_BWD_WEIGHTS);
     const struct ls_shape *wei = tensor_shape(p, o.wei);
     struct ls_depthwise d = {.in = tensor_map(p, o.src, run),
@@ -305,7 +321,7 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
         choice_release(&c);
         return LS_OK;
     }
-    enum ls_status st = make_primitive(p, node, &c);
+    enum ls_status st = make_primitive(p, node, &spec, &c);
     if (st == LS_OK && !dnn_md_equal(&c.wei, &p->places[o.wei].md))
         st = insert_reorder_after(p, node, 0, &c.wei);
     choice_release(&c);
@@ -318,18 +334,17 @@ static void bind_linear(struct ls_program *p, int node)
     struct step *s = &p->steps[node];
     enum dnn_pass pass = pass_of(n->op);
     struct operands o = operands_of(n, pass);
+    if (s->winograd.threads) {
+        winograd_point(&s->winograd, tensor_data(p, o.src), tensor_data(p, o.wei), tensor_data(p, o.bias),
+                       tensor_data(p, o.dst), s->scratch);
+        return;
+    }
     bool data = pass == DNN_BWD_DATA, weights = pass == DNN_BWD_WEIGHTS, bwd = data || weights;
     dnn_prim_point(&s->prim, data ? DNNL_ARG_DIFF_SRC : DNNL_ARG_SRC, tensor_data(p, o.src));
     dnn_prim_point(&s->prim, weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, tensor_data(p, o.wei));
     dnn_prim_point(&s->prim, weights ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, tensor_data(p, o.bias));
     dnn_prim_point(&s->prim, bwd ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, tensor_data(p, o.dst));
     dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, s->scratch);
-}
-
-static enum ls_status run_linear(struct ls_program *p, int node, const struct ls_run *run)
-{
-    (void)run;
-    return dnn_prim_run(&p->dnn, &p->steps[node].prim);
 }
 
 /* --- reorder --------------------------------------------------------------------------------------------------- */

@@ -35,8 +35,9 @@ struct kernel {
 
 struct step {
     const struct kernel *kernel;
-    struct dnn_prim prim;
-    struct ls_axis y, x; /* pools */
+    struct dnn_prim prim;        /* or: */
+    struct ls_winograd winograd; /* when threads is set */
+    struct ls_axis y, x;         /* pools */
     size_t scratch_bytes;
     char *scratch;
     int span;
@@ -86,7 +87,7 @@ enum ls_status insert_reorder_after(struct ls_program *p, int node, int slot, co
 
 /* tune.c: the implementation for a spec. fixed: the weights' layout if they have one, else NULL. */
 struct choice {
-    struct dnn_pd pd;
+    struct dnn_pd pd;  /* our own: only its name is set */
     struct dnn_md wei; /* the layout its weights (or their gradient) have */
     double ms;         /* measured, 0: not */
 };
@@ -96,6 +97,13 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
 /* Keep what was measured and what was chosen; free all. */
 enum ls_status tune_close(struct ls_program *p);
 void choice_release(struct choice *c);
+
+/* winograd.c: may our own compute this 3x3 convolution; the layout of its weights; the pass's geometry; its operands,
+ * named as oneDNN names them. */
+bool winograd_fits(const struct ls_program *p, const struct dnn_spec *s);
+enum ls_status winograd_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei);
+void winograd_shape(const struct ls_program *p, const struct dnn_spec *s, struct ls_winograd *w);
+void winograd_point(struct ls_winograd *w, char *src, char *wei, char *bias, char *dst, char *scratch);
 
 /* The kernels, one for each op; both lists end with a NULL op. */
 extern const struct kernel ls_onednn_linear[], ls_onednn_layers[];

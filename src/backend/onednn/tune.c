@@ -1,4 +1,4 @@
-/* Choosing among oneDNN's implementations by measuring them: direct and Winograd convolutions differ by a factor of
+/* Choosing among oneDNN's implementations, and our own, by measuring them: direct and Winograd convolutions differ by a factor of
  * two either way, depending on the shape and the processor. Choices are kept in a text file, one line each,
  *     machine | question | implementation | milliseconds
  * in the user's cache, so that the next start asks nothing. The ones a program uses are also kept by its run, and a run
@@ -44,7 +44,8 @@ static void machine_name(const struct ls_program *p, char *text, size_t room)
     if (f)
         fclose(f);
     model[strcspn(model, "|\n")] = 0;
-    snprintf(text, room, "%s, oneDNN %s, %s, %d threads", model, dnn_version(version), p->k.isa, p->options.threads);
+    snprintf(text, room, "%s, oneDNN %s and own 1, %s, %d threads", model, dnn_version(version), p->k.isa,
+             p->options.threads);
 }
 
 static enum ls_status remember(struct tuner *t, const char *question, const char *name, double ms, bool recorded)
@@ -236,6 +237,20 @@ static int drop_references(struct choice *list, int count)
     return kept;
 }
 
+/* Our own Winograd beside the library's. */
+static int add_own(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list,
+                   int count)
+{
+    struct choice c = {0};
+    snprintf(c.pd.name, sizeof c.pd.name, "winograd:%s", p->k.isa);
+    if (count < MAX_CANDIDATES && winograd_fits(p, spec) && winograd_layout(p, spec, &c.wei) == LS_OK &&
+        reachable(p, spec, fixed, &c.wei))
+        list[count++] = c;
+    else
+        choice_release(&c);
+    return count;
+}
+
 /* Implementations that take the weights as they are, then those that want them otherwise. */
 static int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed,
                       struct choice *list)
@@ -251,6 +266,8 @@ static int candidates(struct ls_program *p, const struct dnn_spec *spec, const s
             count = add_candidates(p, &s, fixed, list, count);
         }
     }
+    if (may_winograd(spec))
+        count = add_own(p, spec, fixed, list, count);
     return drop_references(list, count);
 }
 
@@ -294,20 +311,12 @@ static const int operands[] = {DNNL_ARG_SRC,       DNNL_ARG_WEIGHTS,  DNNL_ARG_B
                                DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD};
 enum { N_OPERANDS = sizeof operands / sizeof *operands };
 
-/* Room for all operands one after the other, filled with ordinary numbers: zeros and NaNs may run at other speeds. */
-static enum ls_status lay_out(struct tuner *t, const struct dnn_pd *pd, size_t offset[N_OPERANDS])
+/* Room for all operands, filled with ordinary numbers: zeros and NaNs may run at other speeds. */
+static enum ls_status make_room(struct tuner *t, size_t bytes)
 {
-    size_t bytes = 0;
-    for (int i = 0; i < N_OPERANDS; i++) {
-        struct dnn_md md;
-        LS_TRY(dnn_pd_md(pd, operands[i], &md));
-        offset[i] = bytes;
-        bytes += (dnn_md_bytes(&md) + 4095) / 4096 * 4096;
-        dnn_md_release(&md);
-    }
+    void *region;
     if (bytes <= t->region_bytes)
         return LS_OK;
-    void *region;
     LS_TRY(ls_region_map(bytes, &region));
     ls_region_unmap(t->region, t->region_bytes);
     t->region = region;
@@ -319,34 +328,76 @@ static enum ls_status lay_out(struct tuner *t, const struct dnn_pd *pd, size_t o
     return LS_OK;
 }
 
-static enum ls_status measure(struct ls_program *p, struct choice *c)
+/* The operand's place behind what is laid out already. */
+static size_t lay_out(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += (bytes + 4095) / 4096 * 4096;
+    return offset;
+}
+
+/* Either of the two kinds of implementation; the best of a few runs after a first one. */
+static enum ls_status run_once(struct ls_program *p, const struct dnn_prim *prim, const struct ls_winograd *own)
+{
+    if (prim)
+        return dnn_prim_run(&p->dnn, prim);
+    p->k.winograd(own);
+    return LS_OK;
+}
+
+static enum ls_status time_runs(struct ls_program *p, const struct dnn_prim *prim, const struct ls_winograd *own,
+                                double *best)
 {
     enum { MAX_RUNS = 4 };
-    size_t offset[N_OPERANDS];
+    double spent = 0;
+    *best = 1e30;
+    LS_TRY(run_once(p, prim, own));
+    for (int run = 0; run < MAX_RUNS && (run < 2 || spent < 0.05); run++) {
+        double start = ls_now();
+        LS_TRY(run_once(p, prim, own));
+        double took = ls_now() - start;
+        spent += took;
+        if (took * 1e3 < *best)
+            *best = took * 1e3;
+    }
+    return LS_OK;
+}
+
+static enum ls_status measure_own(struct ls_program *p, const struct dnn_spec *s, struct choice *c)
+{
+    struct tuner *t = p->tuner;
+    struct ls_winograd w;
+    size_t used = 0;
+    winograd_shape(p, s, &w);
+    size_t src = lay_out(&used, dnn_md_bytes(s->src_md)), dst = lay_out(&used, dnn_md_bytes(s->dst_md));
+    size_t wei = lay_out(&used, dnn_md_bytes(&c->wei)), bias = lay_out(&used, (size_t)(s->dst[1] + 16) * sizeof(float));
+    size_t scratch = lay_out(&used, p->k.winograd_scratch(&w));
+    LS_TRY(make_room(t, used));
+    winograd_point(&w, t->region + src, t->region + wei, s->bias ? t->region + bias : NULL, t->region + dst,
+                   t->region + scratch);
+    return time_runs(p, NULL, &w, &c->ms);
+}
+
+static enum ls_status measure(struct ls_program *p, const struct dnn_spec *s, struct choice *c)
+{
+    size_t offset[N_OPERANDS], used = 0;
     struct dnn_prim prim;
     int present[DNN_MAX_ARGS], n_present = 0;
-    LS_TRY(lay_out(p->tuner, &c->pd, offset));
+    if (!c->pd.pd)
+        return measure_own(p, s, c);
     for (int i = 0; i < N_OPERANDS && n_present < DNN_MAX_ARGS; i++) {
         struct dnn_md md;
         LS_TRY(dnn_pd_md(&c->pd, operands[i], &md));
         if (md.set)
             present[n_present++] = operands[i];
+        offset[i] = lay_out(&used, dnn_md_bytes(&md));
         dnn_md_release(&md);
     }
+    LS_TRY(make_room(p->tuner, used));
     LS_TRY(dnn_prim_init(&p->dnn, &c->pd, present, n_present, &prim));
     for (int i = 0; i < N_OPERANDS; i++)
         dnn_prim_point(&prim, operands[i], p->tuner->region + offset[i]);
-    enum ls_status st = dnn_prim_run(&p->dnn, &prim);
-    c->ms = 1e30;
-    double spent = 0;
-    for (int run = 0; run < MAX_RUNS && st == LS_OK && (run < 2 || spent < 0.05); run++) {
-        double start = ls_now();
-        st = dnn_prim_run(&p->dnn, &prim);
-        double took = ls_now() - start;
-        spent += took;
-        if (took * 1e3 < c->ms)
-            c->ms = took * 1e3;
-    }
+    enum ls_status st = time_runs(p, &prim, NULL, &c->ms);
     dnn_prim_release(&prim);
     return st;
 }
@@ -383,7 +434,7 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
         }
     if (best < 0 && count > 1 && p->options.tune) {
         for (int i = 0; i < count && st == LS_OK; i++) {
-            st = measure(p, &list[i]);
+            st = measure(p, spec, &list[i]);
             list[i].ms += reorder_ms(&list[i], fixed);
             if (best < 0 || list[i].ms < list[best].ms)
                 best = i;

@@ -73,6 +73,22 @@ struct ls_depthwise {
     float *dw, *db; /* db may be NULL */
 };
 
+/* A pass of a 3x3 convolution of stride 1 by Winograd's algorithm, in f32; weights and their gradient are
+ * [out block][in block][tap][B in][B out], in and out as the forward pass has them.
+ *   FORWARD  in, weights, bias -> out
+ *   DATA     in: gradient of the results, weights -> out: gradient of the inputs; out_blocks are the inputs' blocks
+ *   WEIGHTS  in: the inputs, out: gradient of the results -> weights, bias */
+enum ls_winograd_pass { LS_WINOGRAD_FORWARD, LS_WINOGRAD_DATA, LS_WINOGRAD_WEIGHTS };
+struct ls_winograd {
+    enum ls_winograd_pass pass;
+    int threads;
+    int64_t n, in_blocks, in_h, in_w, out_blocks, out_h, out_w, pad_t, pad_l;
+    enum ls_act act; /* FORWARD */
+    const float *in;
+    float *weights, *bias, *out; /* bias may be NULL */
+    float *scratch;
+};
+
 struct ls_sgd {
     float *w, *m; /* m NULL: no momentum */
     const float *g;
@@ -124,6 +140,9 @@ struct ls_kernels {
     void (*flatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*depthwise_bwd_weights)(const struct ls_depthwise *);
+    /* NULL in bf16. The first tells the bytes of scratch. */
+    size_t (*winograd_scratch)(const struct ls_winograd *);
+    void (*winograd)(const struct ls_winograd *);
     void (*softmax)(const struct ls_loss *);
     void (*softmax_bwd)(const struct ls_loss *);
     void (*l2)(const struct ls_loss *);

@@ -1,0 +1,491 @@
+/* Winograd's F(4x4, 3x3) for maps that are small: 36 products where a direct 3x3 convolution has 144. oneDNN has it too,
+ * but made for large maps: on the last stages of a ResNet it spends as long on transforming as on multiplying, and where
+ * there are fewer tiles than channels it writes the transformed weights, four times the weights, out to memory.
+ *
+ * A map is cut into tiles of 4x4 results, each from 6x6 inputs. Transformed, the 36 places of all tiles are 36
+ * independent matrix products, (tiles x channels) by (channels x channels). Polynomials are evaluated at 0, +-3/4, +-3/2
+ * and infinity, which are exact in binary and lose fewer bits than the textbook's 0, +-1, +-2.
+ *
+ *   V[place][block][tile][B]    transformed inputs
+ *   U[place][channel][2B]       transformed weights of a group of two blocks of results
+ *   M[place][tile][2B]          products
+ *
+ * A place's matrix is followed by a cache line, so that the 36 of them do not fall on the same cache set. */
+#include "backend/onednn/kernels/kernels.h"
+#include "backend/onednn/kernels/simd.h"
+#include "backend/onednn/kernels/table.h"
+
+#include <omp.h>
+
+#if LS_KERNEL_BF16
+void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k)
+{
+    k->winograd_scratch = NULL;
+    k->winograd = NULL;
+}
+#else
+
+enum {
+    PLACES = 36,
+    GROUP = 2,              /* blocks of results at a time */
+    ROWS = B == 16 ? 8 : 4, /* tiles, or channels, at a time in registers */
+    SLICE = 128 / B,        /* input blocks between two visits to M: a slice of U stays in the first cache */
+    CHUNK = 32,             /* tiles a thread takes through all stages, weights stored */
+    FEW = 256,              /* tiles up to which weights are transformed on the fly */
+    MANY = 1024             /* tiles whose gradient is added up before the next are transformed */
+};
+static const float a = 0.75f, b = 1.5f;
+#define A2 (a * a)
+#define B2 (b * b)
+#define NA (2 * A2 * (A2 - B2))
+#define NB (2 * B2 * (B2 - A2))
+
+static int64_t at_most(int64_t x, int64_t high)
+{
+    return x > high ? high : x;
+}
+static int64_t tiles_of(const struct ls_winograd *w)
+{
+    return w->n * ((w->out_h + 3) / 4) * ((w->out_w + 3) / 4);
+}
+
+/* --- one-dimensional transforms; every other element of a row or column is `s` away ------------------------------ */
+
+INLINE void forward_in(const vf *d, int s, vf *v, int to)
+{
+    vf even_a = d[4 * s] - B2 * d[2 * s], odd_a = a * (d[3 * s] - B2 * d[s]);
+    vf even_b = d[4 * s] - A2 * d[2 * s], odd_b = b * (d[3 * s] - A2 * d[s]);
+    v[0] = (A2 * B2) * d[0] - (A2 + B2) * d[2 * s] + d[4 * s];
+    v[1 * to] = even_a + odd_a;
+    v[2 * to] = even_a - odd_a;
+    v[3 * to] = even_b + odd_b;
+    v[4 * to] = even_b - odd_b;
+    v[5 * to] = (A2 * B2) * d[s] - (A2 + B2) * d[3 * s] + d[5 * s];
+}
+INLINE void forward_weights(const vf *g, int s, vf *u, int to)
+{
+    vf even_a = (1 / NA) * g[0] + (A2 / NA) * g[2 * s], odd_a = (a / NA) * g[s];
+    vf even_b = (1 / NB) * g[0] + (B2 / NB) * g[2 * s], odd_b = (b / NB) * g[s];
+    u[0] = (1 / (A2 * B2)) * g[0];
+    u[1 * to] = even_a + odd_a;
+    u[2 * to] = even_a - odd_a;
+    u[3 * to] = even_b + odd_b;
+    u[4 * to] = even_b - odd_b;
+    u[5 * to] = g[2 * s];
+}
+INLINE void forward_out(const vf *m, int s, vf *y, int to)
+{
+    vf sum_a = m[s] + m[2 * s], dif_a = m[s] - m[2 * s];
+    vf sum_b = m[3 * s] + m[4 * s], dif_b = m[3 * s] - m[4 * s];
+    y[0] = m[0] + sum_a + sum_b;
+    y[1 * to] = a * dif_a + b * dif_b;
+    y[2 * to] = A2 * sum_a + B2 * sum_b;
+    y[3 * to] = (A2 * a) * dif_a + (B2 * b) * dif_b + m[5 * s];
+}
+/* The transposes of forward_out and forward_weights: the way back for gradients. */
+INLINE void backward_out(const vf *y, int s, vf *z, int to)
+{
+    vf even_a = y[0] + A2 * y[2 * s], odd_a = a * y[s] + (A2 * a) * y[3 * s];
+    vf even_b = y[0] + B2 * y[2 * s], odd_b = b * y[s] + (B2 * b) * y[3 * s];
+    z[0] = y[0];
+    z[1 * to] = even_a + odd_a;
+    z[2 * to] = even_a - odd_a;
+    z[3 * to] = even_b + odd_b;
+    z[4 * to] = even_b - odd_b;
+    z[5 * to] = y[3 * s];
+}
+INLINE void backward_weights(const vf *u, int s, vf *g, int to)
+{
+    vf sum_a = (1 / NA) * (u[s] + u[2 * s]), dif_a = (a / NA) * (u[s] - u[2 * s]);
+    vf sum_b = (1 / NB) * (u[3 * s] + u[4 * s]), dif_b = (b / NB) * (u[3 * s] - u[4 * s]);
+    g[0] = (1 / (A2 * B2)) * u[0] + sum_a + sum_b;
+    g[1 * to] = dif_a + dif_b;
+    g[2 * to] = A2 * sum_a + B2 * sum_b + u[5 * s];
+}
+
+/* --- tiles ------------------------------------------------------------------------------------------------------- */
+
+struct tile {
+    int64_t n, y, x; /* of its first result */
+};
+INLINE struct tile tile_at(const struct ls_winograd *w, int64_t t)
+{
+    int64_t across = (w->out_w + 3) / 4, down = (w->out_h + 3) / 4;
+    return (struct tile){t / (across * down), t / across % down * 4, t % across * 4};
+}
+
+/* Read rows x columns pixels of a block from (y, x) on; zero outside the map. */
+INLINE void read_tile(const float *map, int64_t h, int64_t w, int64_t y, int64_t x, int size, vf *d)
+{
+    for (int i = 0; i < size; i++)
+        for (int j = 0; j < size; j++) {
+            bool inside = y + i >= 0 && y + i < h && x + j >= 0 && x + j < w;
+            d[i * size + j] = inside ? vloadf(map + ((y + i) * w + x + j) * B) : vset(0.0f);
+        }
+}
+
+static size_t v_place(int64_t tiles, int64_t blocks)
+{
+    return (size_t)(tiles * blocks * B + 16);
+}
+
+/* Tiles [first, first + count) of input block k into V, whose tile 0 is `first`; room tiles a block. */
+static void transform_input(const struct ls_winograd *w, int64_t first, int64_t count, int64_t room, int64_t k,
+                            float *v)
+{
+    size_t place = v_place(room, w->in_blocks);
+    for (int64_t t = 0; t < count; t++) {
+        struct tile at = tile_at(w, first + t);
+        vf d[36], e[36], r[36];
+        read_tile(w->in + (at.n * w->in_blocks + k) * w->in_h * w->in_w * B, w->in_h, w->in_w, at.y - w->pad_t,
+                  at.x - w->pad_l, 6, d);
+        for (int j = 0; j < 6; j++)
+            forward_in(d + j, 6, e + j, 6);
+        for (int i = 0; i < 6; i++)
+            forward_in(e + 6 * i, 1, r + 6 * i, 1);
+        float *to = v + (k * room + t) * B;
+        for (int p = 0; p < PLACES; p++)
+            vstoref(to + (size_t)p * place, r[p]);
+    }
+}
+
+/* The same for gradients of results: 4x4 pixels become 6x6. */
+static void transform_gradient(const struct ls_winograd *w, int64_t first, int64_t count, int64_t room, int64_t k,
+                               float *z)
+{
+    size_t place = v_place(room, w->out_blocks);
+    for (int64_t t = 0; t < count; t++) {
+        struct tile at = tile_at(w, first + t);
+        vf d[16], e[24], r[36];
+        read_tile(w->out + (at.n * w->out_blocks + k) * w->out_h * w->out_w * B, w->out_h, w->out_w, at.y, at.x, 4, d);
+        for (int j = 0; j < 4; j++)
+            backward_out(d + j, 4, e + j, 4);
+        for (int i = 0; i < 6; i++)
+            backward_out(e + 4 * i, 1, r + 6 * i, 1);
+        float *to = z + (k * room + t) * B;
+        for (int p = 0; p < PLACES; p++)
+            vstoref(to + (size_t)p * place, r[p]);
+    }
+}
+
+static size_t m_place(int64_t tiles)
+{
+    return (size_t)(tiles * GROUP * B + 16);
+}
+
+/* Products of one group of result blocks into the map. */
+static void transform_output(const struct ls_winograd *w, int64_t first, int64_t count, int64_t group, const float *m)
+{
+    size_t place = m_place(count);
+    for (int64_t k = group * GROUP; k < at_most((group + 1) * GROUP, w->out_blocks); k++) {
+        vf bias = w->bias ? vloadf(w->bias + k * B) : vset(0.0f);
+        for (int64_t t = 0; t < count; t++) {
+            struct tile at = tile_at(w, first + t);
+            vf r[36], e[24], y[16];
+            for (int p = 0; p < PLACES; p++)
+                r[p] = vloadf(m + (size_t)p * place + (t * GROUP + k % GROUP) * B);
+            for (int j = 0; j < 6; j++)
+                forward_out(r + j, 6, e + j, 6);
+            for (int i = 0; i < 4; i++)
+                forward_out(e + 6 * i, 1, y + 4 * i, 1);
+            float *map = w->out + (at.n * w->out_blocks + k) * w->out_h * w->out_w * B;
+            for (int64_t i = 0; i < at_most(w->out_h - at.y, 4); i++)
+                for (int64_t j = 0; j < at_most(w->out_w - at.x, 4); j++)
+                    vstoref(map + ((at.y + i) * w->out_w + at.x + j) * B, activate(w->act, y[4 * i + j] + bias));
+        }
+    }
+}
+
+/* --- weights: [result block][input block][tap][B inputs][B results] ---------------------------------------------- */
+
+/* One tap of a block, rows and columns exchanged. */
+INLINE void transpose(const float *from, vf *to)
+{
+#if B == 16 && defined(__AVX512F__)
+    vf t[16];
+    for (int i = 0; i < 16; i++)
+        to[i] = vloadf(from + i * 16);
+    for (int width = 8; width >= 1; width /= 2) {
+        vi low, high;
+        for (int l = 0; l < 16; l++) {
+            low[l] = l & width ? 16 + (l ^ width) : l;
+            high[l] = l & width ? 16 + l : (l ^ width);
+        }
+        for (int i = 0; i < 16; i++)
+            if (!(i & width)) {
+                t[i] = (vf)_mm512_permutex2var_ps((__m512)to[i], (__m512i)low, (__m512)to[i | width]);
+                t[i | width] = (vf)_mm512_permutex2var_ps((__m512)to[i], (__m512i)high, (__m512)to[i | width]);
+            }
+        memcpy(to, t, sizeof t);
+    }
+#else
+    for (int i = 0; i < B; i++)
+        for (int j = 0; j < B; j++)
+            to[j][i] = from[i * B + j];
+#endif
+}
+
+static size_t u_place(int64_t blocks)
+{
+    return (size_t)(blocks * B * GROUP * B + 16);
+}
+
+/* Input blocks [from, from + count) of a group into U. Rotated, results and inputs change roles and taps their order:
+ * the weights of the way back. */
+static void transform_weights(const struct ls_winograd *w, int64_t group, int64_t from, int64_t count, float *u)
+{
+    enum { BLOCK = 9 * B * B };
+    size_t place = u_place(count);
+    for (int64_t half = 0; half < GROUP; half++)
+        for (int64_t k = 0; k < count; k++) {
+            int64_t m = group * GROUP + half;
+            float *to = u + (k * B * GROUP + half) * B;
+            if (m >= w->out_blocks) {
+                for (int p = 0; p < PLACES; p++)
+                    for (int i = 0; i < B; i++)
+                        vstoref(to + (size_t)p * place + i * GROUP * B, vset(0.0f));
+                continue;
+            }
+            vf taps[9][B];
+            for (int tap = 0; tap < 9; tap++)
+                if (w->pass == LS_WINOGRAD_DATA)
+                    transpose(w->weights + ((from + k) * w->out_blocks + m) * BLOCK + (8 - tap) * B * B, taps[tap]);
+                else
+                    for (int i = 0; i < B; i++)
+                        taps[tap][i] = vloadf(w->weights + (m * w->in_blocks + from + k) * BLOCK + (tap * B + i) * B);
+            for (int i = 0; i < B; i++) {
+                vf g[9], e[18], r[36];
+                for (int tap = 0; tap < 9; tap++)
+                    g[tap] = taps[tap][i];
+                for (int j = 0; j < 3; j++)
+                    forward_weights(g + j, 3, e + j, 3);
+                for (int j = 0; j < 6; j++)
+                    forward_weights(e + 3 * j, 1, r + 6 * j, 1);
+                for (int p = 0; p < PLACES; p++)
+                    vstoref(to + (size_t)p * place + i * GROUP * B, r[p]);
+            }
+        }
+}
+
+/* The gradient of one pair of blocks from the gradient of its transform: [place][B inputs][GROUP * B results]. */
+static void finish_gradient(const struct ls_winograd *w, int64_t k, int64_t group, const float *du)
+{
+    for (int64_t m = group * GROUP; m < at_most((group + 1) * GROUP, w->out_blocks); m++)
+        for (int i = 0; i < B; i++) {
+            vf r[36], e[18], g[9];
+            for (int p = 0; p < PLACES; p++)
+                r[p] = vloadf(du + ((p * B + i) * GROUP + m % GROUP) * B);
+            for (int j = 0; j < 6; j++)
+                backward_weights(r + j, 6, e + j, 6);
+            for (int j = 0; j < 3; j++)
+                backward_weights(e + 6 * j, 1, g + 3 * j, 1);
+            float *to = w->weights + ((m * w->in_blocks + k) * 9 * B + i) * B;
+            for (int tap = 0; tap < 9; tap++)
+                vstoref(to + tap * B * B, g[tap]);
+        }
+}
+
+/* --- products ---------------------------------------------------------------------------------------------------- */
+
+/* M of `rows` tiles += V U over `blocks` input blocks. */
+INLINE void multiply_rows(int rows, const float *v, int64_t room, const float *u, int64_t blocks, float *m, bool fresh)
+{
+    vf acc[ROWS][GROUP];
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < GROUP; c++)
+            acc[r][c] = fresh ? vset(0.0f) : vloadf(m + (r * GROUP + c) * B);
+    for (int64_t k = 0; k < blocks; k++, v += room * B)
+        for (int i = 0; i < B; i++, u += GROUP * B) {
+            vf left = vloadf(u), right = vloadf(u + B);
+#pragma GCC unroll 8
+            for (int r = 0; r < rows; r++) {
+                vf s = vset(v[r * B + i]);
+                acc[r][0] += s * left;
+                acc[r][1] += s * right;
+            }
+        }
+    for (int r = 0; r < rows; r++)
+        for (int c = 0; c < GROUP; c++)
+            vstoref(m + (r * GROUP + c) * B, acc[r][c]);
+}
+
+static void multiply(const float *v, int64_t room, int64_t tiles, const float *u, int64_t blocks, float *m, bool fresh)
+{
+    int64_t t = 0;
+    for (; t + ROWS <= tiles; t += ROWS)
+        multiply_rows(ROWS, v + t * B, room, u, blocks, m + t * GROUP * B, fresh);
+    for (; t < tiles; t++)
+        multiply_rows(1, v + t * B, room, u, blocks, m + t * GROUP * B, fresh);
+}
+
+/* All tiles [first, first + count) of one group: products with U, made here or stored, then the results. */
+static void one_group(const struct ls_winograd *w, int64_t first, int64_t count, const float *v, int64_t room,
+                      int64_t group, const float *stored, float *u, float *m)
+{
+    for (int64_t from = 0; from < w->in_blocks; from += SLICE) {
+        int64_t blocks = at_most(w->in_blocks - from, SLICE);
+        const float *slice = stored ? stored + from * B * GROUP * B : u;
+        size_t place = u_place(stored ? w->in_blocks : blocks);
+        if (!stored)
+            transform_weights(w, group, from, blocks, u);
+        for (int p = 0; p < PLACES; p++)
+            multiply(v + (size_t)p * v_place(room, w->in_blocks) + from * room * B, room, count,
+                     slice + (size_t)p * place, blocks, m + (size_t)p * m_place(count), from == 0);
+    }
+    transform_output(w, first, count, group, m);
+}
+
+static int64_t groups_of(const struct ls_winograd *w)
+{
+    return (w->out_blocks + GROUP - 1) / GROUP;
+}
+
+/* Few tiles: everyone transforms the inputs, then each thread takes groups of results with weights made on the fly. */
+static void data_few(const struct ls_winograd *w)
+{
+    int64_t tiles = tiles_of(w);
+    float *v = w->scratch, *own = v + PLACES * v_place(tiles, w->in_blocks);
+    size_t u = PLACES * u_place(SLICE), m = PLACES * m_place(tiles);
+#pragma omp parallel num_threads(w->threads)
+    {
+        float *mine = own + (size_t)omp_get_thread_num() * (u + m);
+#pragma omp for schedule(static)
+        for (int64_t k = 0; k < w->in_blocks; k++)
+            transform_input(w, 0, tiles, tiles, k, v);
+#pragma omp for schedule(dynamic)
+        for (int64_t g = 0; g < groups_of(w); g++)
+            one_group(w, 0, tiles, v, tiles, g, NULL, mine, mine + u);
+    }
+}
+
+/* Many tiles: everyone transforms the weights, then each thread takes chunks of tiles through all stages. */
+static void data_many(const struct ls_winograd *w)
+{
+    int64_t tiles = tiles_of(w), groups = groups_of(w);
+    size_t u = PLACES * u_place(w->in_blocks), v = PLACES * v_place(CHUNK, w->in_blocks), m = PLACES * m_place(CHUNK);
+    float *stored = w->scratch, *own = stored + (size_t)groups * u;
+#pragma omp parallel num_threads(w->threads)
+    {
+        float *mine = own + (size_t)omp_get_thread_num() * (v + m);
+#pragma omp for schedule(static)
+        for (int64_t g = 0; g < groups; g++)
+            transform_weights(w, g, 0, w->in_blocks, stored + (size_t)g * u);
+#pragma omp for schedule(dynamic)
+        for (int64_t first = 0; first < tiles; first += CHUNK) {
+            int64_t count = at_most(tiles - first, CHUNK);
+            for (int64_t k = 0; k < w->in_blocks; k++)
+                transform_input(w, first, count, CHUNK, k, mine);
+            for (int64_t g = 0; g < groups; g++)
+                one_group(w, first, count, mine, CHUNK, g, stored + (size_t)g * u, NULL, mine + v);
+        }
+    }
+}
+
+/* --- the gradient of the weights --------------------------------------------------------------------------------- */
+
+/* du of B input channels (some `rows` of them) += V Z over tiles. */
+INLINE void gradient_rows(const float *v, const float *z, size_t z_block, int64_t tiles, float *du, bool fresh)
+{
+    vf acc[ROWS][GROUP];
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < GROUP; c++)
+            acc[r][c] = fresh ? vset(0.0f) : vloadf(du + (r * GROUP + c) * B);
+    for (int64_t t = 0; t < tiles; t++) {
+        vf left = vloadf(z + t * B), right = vloadf(z + z_block + t * B);
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; r++) {
+            vf s = vset(v[t * B + r]);
+            acc[r][0] += s * left;
+            acc[r][1] += s * right;
+        }
+    }
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < GROUP; c++)
+            vstoref(du + (r * GROUP + c) * B, acc[r][c]);
+}
+
+static void bias_gradient(const struct ls_winograd *w)
+{
+    int64_t area = w->out_h * w->out_w;
+#pragma omp parallel for schedule(static) num_threads(w->threads)
+    for (int64_t m = 0; m < w->out_blocks; m++) {
+        vf sum = vset(0.0f);
+        for (int64_t n = 0; n < w->n; n++) {
+            const float *dy = w->out + (n * w->out_blocks + m) * area * B;
+            vf part = vset(0.0f);
+            for (int64_t i = 0; i < area; i++)
+                part += vloadf(dy + i * B);
+            sum += part;
+        }
+        vstoref(w->bias + m * B, sum);
+    }
+}
+
+static void weights_gradient(const struct ls_winograd *w)
+{
+    int64_t tiles = tiles_of(w), room = at_most(tiles, MANY), groups = groups_of(w);
+    size_t v_at = v_place(room, w->in_blocks), z_at = v_place(room, w->out_blocks), pair = PLACES * B * GROUP * B;
+    float *v = w->scratch, *z = v + PLACES * v_at, *du = z + PLACES * z_at;
+    bool once = tiles <= room;
+#pragma omp parallel num_threads(w->threads)
+    for (int64_t first = 0; first < tiles; first += room) {
+        int64_t count = at_most(tiles - first, room);
+#pragma omp for schedule(static) nowait
+        for (int64_t k = 0; k < w->in_blocks; k++)
+            transform_input(w, first, count, room, k, v);
+#pragma omp for schedule(static)
+        for (int64_t m = 0; m < w->out_blocks; m++)
+            transform_gradient(w, first, count, room, m, z);
+#pragma omp for collapse(2) schedule(dynamic)
+        for (int64_t g = 0; g < groups; g++)
+            for (int64_t k = 0; k < w->in_blocks; k++) {
+                float *mine = du + pair * (size_t)(once ? omp_get_thread_num() : g * w->in_blocks + k);
+                /* An odd last block is multiplied with itself; finish_gradient does not look at the second. */
+                size_t z_block = (g + 1) * GROUP <= w->out_blocks ? (size_t)(room * B) : 0;
+                for (int p = 0; p < PLACES; p++)
+                    for (int r = 0; r < B; r += ROWS)
+                        gradient_rows(v + (size_t)p * v_at + k * room * B + r,
+                                      z + (size_t)p * z_at + g * GROUP * room * B, z_block, count,
+                                      mine + (p * B + r) * GROUP * B, first == 0);
+                if (first + count == tiles)
+                    finish_gradient(w, k, g, mine);
+            }
+    }
+    if (w->bias)
+        bias_gradient(w);
+}
+
+static size_t winograd_scratch(const struct ls_winograd *w)
+{
+    int64_t tiles = tiles_of(w);
+    size_t threads = (size_t)w->threads, floats;
+    if (w->pass == LS_WINOGRAD_WEIGHTS) {
+        int64_t room = at_most(tiles, MANY);
+        int64_t pairs = tiles <= room ? w->threads : groups_of(w) * w->in_blocks;
+        floats = PLACES * (v_place(room, w->in_blocks) + v_place(room, w->out_blocks)) +
+                 (size_t)pairs * PLACES * B * GROUP * B;
+    } else if (tiles <= FEW) {
+        floats = PLACES * (v_place(tiles, w->in_blocks) + threads * (u_place(SLICE) + m_place(tiles)));
+    } else {
+        floats = PLACES * ((size_t)groups_of(w) * u_place(w->in_blocks) +
+                           threads * (v_place(CHUNK, w->in_blocks) + m_place(CHUNK)));
+    }
+    return floats * sizeof(float);
+}
+
+static void winograd(const struct ls_winograd *w)
+{
+    if (w->pass == LS_WINOGRAD_WEIGHTS)
+        weights_gradient(w);
+    else if (tiles_of(w) <= FEW)
+        data_few(w);
+    else
+        data_many(w);
+}
+
+void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k)
+{
+    k->winograd_scratch = winograd_scratch;
+    k->winograd = winograd;
+}
+#endif
