@@ -402,6 +402,29 @@ static enum ls_status measure(struct ls_program *p, const struct dnn_spec *s, st
     return st;
 }
 
+/* A few rounds over all candidates, as long as they are cheap: what else the machine does meets one round of a candidate,
+ * not the candidate. */
+static enum ls_status measure_all(struct ls_program *p, const struct dnn_spec *s, const struct dnn_md *fixed,
+                                  struct choice *list, int count, int *best)
+{
+    enum { ROUNDS = 4 };
+    const double budget = 0.1;
+    double start = ls_now(), fastest[MAX_CANDIDATES];
+    for (int round = 0; round < ROUNDS && (round == 0 || ls_now() - start < budget); round++)
+        for (int i = 0; i < count; i++) {
+            LS_TRY(measure(p, s, &list[i]));
+            if (round == 0 || list[i].ms < fastest[i])
+                fastest[i] = list[i].ms;
+        }
+    *best = 0;
+    for (int i = 0; i < count; i++) {
+        list[i].ms = fastest[i] + reorder_ms(&list[i], fixed);
+        if (list[i].ms < list[*best].ms)
+            *best = i;
+    }
+    return LS_OK;
+}
+
 /* The first choice where nothing may be measured: Winograd pays on maps of at least 4x4 with enough channels. */
 static int likely(const struct dnn_spec *s, const struct choice *list, int count)
 {
@@ -433,20 +456,14 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
             }
         }
     if (best < 0 && count > 1 && p->options.tune) {
-        for (int i = 0; i < count && st == LS_OK; i++) {
-            st = measure(p, spec, &list[i]);
-            list[i].ms += reorder_ms(&list[i], fixed);
-            if (best < 0 || list[i].ms < list[best].ms)
-                best = i;
-        }
-        if (st == LS_OK) {
-            choice_name(&list[best], fixed, name);
-            st = remember(t, question, name, list[best].ms, true);
-            t->learned = true;
-        }
+        LS_TRY_GOTO(release_others, measure_all(p, spec, fixed, list, count, &best));
+        choice_name(&list[best], fixed, name);
+        LS_TRY_GOTO(release_others, remember(t, question, name, list[best].ms, true));
+        t->learned = true;
     }
     if (best < 0)
         best = likely(spec, list, count);
+release_others:
     for (int i = 0; i < count; i++)
         if (i != best || st != LS_OK)
             choice_release(&list[i]);

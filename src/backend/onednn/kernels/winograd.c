@@ -10,7 +10,10 @@
  *   U[place][channel][2B]       transformed weights of a group of two blocks of results
  *   M[place][tile][2B]          products
  *
- * A place's matrix is followed by a cache line, so that the 36 of them do not fall on the same cache set. */
+ * A place's matrix is followed by a cache line, so that the 36 of them do not fall on the same cache set.
+ *
+ * Threads share little but inputs and results: what two of them need, both transform, unless it is needed often. That
+ * costs a few percent and saves the traffic between their caches. Every result is made by one thread in one order, so the number of threads does not matter (K1). */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
@@ -30,9 +33,8 @@ enum {
     GROUP = 2,              /* blocks of results at a time */
     ROWS = B == 16 ? 8 : 4, /* tiles, or channels, at a time in registers */
     SLICE = 128 / B,        /* input blocks between two visits to M: a slice of U stays in the first cache */
-    CHUNK = 32,             /* tiles a thread takes through all stages, weights stored */
-    FEW = 256,              /* tiles up to which weights are transformed on the fly */
-    MANY = 1024             /* tiles whose gradient is added up before the next are transformed */
+    FLOATS = 300 * 1024,    /* of V, about what a second cache holds */
+    TILES = 256             /* of a gradient between two visits to its sums */
 };
 static const float a = 0.75f, b = 1.5f;
 #define A2 (a * a)
@@ -129,11 +131,11 @@ static size_t v_place(int64_t tiles, int64_t blocks)
     return (size_t)(tiles * blocks * B + 16);
 }
 
-/* Tiles [first, first + count) of input block k into V, whose tile 0 is `first`; room tiles a block. */
-static void transform_input(const struct ls_winograd *w, int64_t first, int64_t count, int64_t room, int64_t k,
-                            float *v)
+/* Tiles [first, first + count) of input block k into block `at_block` of V, which has `blocks` of them. */
+static void transform_input(const struct ls_winograd *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
+                            int64_t at_block, float *v)
 {
-    size_t place = v_place(room, w->in_blocks);
+    size_t place = v_place(count, blocks);
     for (int64_t t = 0; t < count; t++) {
         struct tile at = tile_at(w, first + t);
         vf d[36], e[36], r[36];
@@ -143,17 +145,17 @@ static void transform_input(const struct ls_winograd *w, int64_t first, int64_t 
             forward_in(d + j, 6, e + j, 6);
         for (int i = 0; i < 6; i++)
             forward_in(e + 6 * i, 1, r + 6 * i, 1);
-        float *to = v + (k * room + t) * B;
+        float *to = v + (at_block * count + t) * B;
         for (int p = 0; p < PLACES; p++)
             vstoref(to + (size_t)p * place, r[p]);
     }
 }
 
 /* The same for gradients of results: 4x4 pixels become 6x6. */
-static void transform_gradient(const struct ls_winograd *w, int64_t first, int64_t count, int64_t room, int64_t k,
-                               float *z)
+static void transform_gradient(const struct ls_winograd *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
+                               int64_t at_block, float *z)
 {
-    size_t place = v_place(room, w->out_blocks);
+    size_t place = v_place(count, blocks);
     for (int64_t t = 0; t < count; t++) {
         struct tile at = tile_at(w, first + t);
         vf d[16], e[24], r[36];
@@ -162,7 +164,7 @@ static void transform_gradient(const struct ls_winograd *w, int64_t first, int64
             backward_out(d + j, 4, e + j, 4);
         for (int i = 0; i < 6; i++)
             backward_out(e + 4 * i, 1, r + 6 * i, 1);
-        float *to = z + (k * room + t) * B;
+        float *to = z + (at_block * count + t) * B;
         for (int p = 0; p < PLACES; p++)
             vstoref(to + (size_t)p * place, r[p]);
     }
@@ -288,13 +290,13 @@ static void finish_gradient(const struct ls_winograd *w, int64_t k, int64_t grou
 /* --- products ---------------------------------------------------------------------------------------------------- */
 
 /* M of `rows` tiles += V U over `blocks` input blocks. */
-INLINE void multiply_rows(int rows, const float *v, int64_t room, const float *u, int64_t blocks, float *m, bool fresh)
+INLINE void multiply_rows(int rows, const float *v, int64_t tiles, const float *u, int64_t blocks, float *m, bool fresh)
 {
     vf acc[ROWS][GROUP];
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < GROUP; c++)
             acc[r][c] = fresh ? vset(0.0f) : vloadf(m + (r * GROUP + c) * B);
-    for (int64_t k = 0; k < blocks; k++, v += room * B)
+    for (int64_t k = 0; k < blocks; k++, v += tiles * B)
         for (int i = 0; i < B; i++, u += GROUP * B) {
             vf left = vloadf(u), right = vloadf(u + B);
 #pragma GCC unroll 8
@@ -309,18 +311,23 @@ INLINE void multiply_rows(int rows, const float *v, int64_t room, const float *u
             vstoref(m + (r * GROUP + c) * B, acc[r][c]);
 }
 
-static void multiply(const float *v, int64_t room, int64_t tiles, const float *u, int64_t blocks, float *m, bool fresh)
+static void multiply(const float *v, int64_t tiles, const float *u, int64_t blocks, float *m, bool fresh)
 {
     int64_t t = 0;
     for (; t + ROWS <= tiles; t += ROWS)
-        multiply_rows(ROWS, v + t * B, room, u, blocks, m + t * GROUP * B, fresh);
+        multiply_rows(ROWS, v + t * B, tiles, u, blocks, m + t * GROUP * B, fresh);
     for (; t < tiles; t++)
-        multiply_rows(1, v + t * B, room, u, blocks, m + t * GROUP * B, fresh);
+        multiply_rows(1, v + t * B, tiles, u, blocks, m + t * GROUP * B, fresh);
 }
 
-/* All tiles [first, first + count) of one group: products with U, made here or stored, then the results. */
-static void one_group(const struct ls_winograd *w, int64_t first, int64_t count, const float *v, int64_t room,
-                      int64_t group, const float *stored, float *u, float *m)
+static int64_t groups_of(const struct ls_winograd *w)
+{
+    return (w->out_blocks + GROUP - 1) / GROUP;
+}
+
+/* Tiles [first, first + count) of one group of result blocks. stored: its U over all input blocks, or NULL: made here. */
+static void one_group(const struct ls_winograd *w, int64_t first, int64_t count, const float *v, int64_t group,
+                      const float *stored, float *u, float *m)
 {
     for (int64_t from = 0; from < w->in_blocks; from += SLICE) {
         int64_t blocks = at_most(w->in_blocks - from, SLICE);
@@ -329,55 +336,61 @@ static void one_group(const struct ls_winograd *w, int64_t first, int64_t count,
         if (!stored)
             transform_weights(w, group, from, blocks, u);
         for (int p = 0; p < PLACES; p++)
-            multiply(v + (size_t)p * v_place(room, w->in_blocks) + from * room * B, room, count,
-                     slice + (size_t)p * place, blocks, m + (size_t)p * m_place(count), from == 0);
+            multiply(v + (size_t)p * v_place(count, w->in_blocks) + from * count * B, count, slice + (size_t)p * place,
+                     blocks, m + (size_t)p * m_place(count), from == 0);
     }
     transform_output(w, first, count, group, m);
 }
 
-static int64_t groups_of(const struct ls_winograd *w)
+/* The work of a data pass: tiles in chunks, and where there are fewer chunks than threads, groups in parts. Where each
+ * thread has several chunks the weights are transformed once, for all. */
+struct cut {
+    int64_t chunks, chunk, parts;
+    bool stored;
+    size_t v, u, m; /* floats of a thread */
+};
+static struct cut cut_data(const struct ls_winograd *w)
 {
-    return (w->out_blocks + GROUP - 1) / GROUP;
+    int64_t tiles = tiles_of(w), fit = FLOATS / (PLACES * w->in_blocks * B), threads = w->threads;
+    fit = fit > 64 ? 64 : fit < 16 ? 16 : fit / ROWS * ROWS;
+    int64_t chunks = (tiles + fit - 1) / fit;
+    if (chunks > threads / 2)
+        chunks = (chunks + threads - 1) / threads * threads;
+    int64_t chunk = (tiles + chunks - 1) / chunks;
+    chunks = (tiles + chunk - 1) / chunk;
+    bool stored = chunks >= 4 * threads;
+    return (struct cut){.chunks = chunks,
+                        .chunk = chunk,
+                        .parts = at_most((threads + chunks - 1) / chunks, groups_of(w)),
+                        .stored = stored,
+                        .v = PLACES * v_place(chunk, w->in_blocks),
+                        .u = stored ? 0 : PLACES * u_place(SLICE),
+                        .m = PLACES * m_place(chunk)};
 }
 
-/* Few tiles: everyone transforms the inputs, then each thread takes groups of results with weights made on the fly. */
-static void data_few(const struct ls_winograd *w)
+static void data_pass(const struct ls_winograd *w)
 {
-    int64_t tiles = tiles_of(w);
-    float *v = w->scratch, *own = v + PLACES * v_place(tiles, w->in_blocks);
-    size_t u = PLACES * u_place(SLICE), m = PLACES * m_place(tiles);
-#pragma omp parallel num_threads(w->threads)
-    {
-        float *mine = own + (size_t)omp_get_thread_num() * (u + m);
-#pragma omp for schedule(static)
-        for (int64_t k = 0; k < w->in_blocks; k++)
-            transform_input(w, 0, tiles, tiles, k, v);
-#pragma omp for schedule(dynamic)
-        for (int64_t g = 0; g < groups_of(w); g++)
-            one_group(w, 0, tiles, v, tiles, g, NULL, mine, mine + u);
-    }
-}
-
-/* Many tiles: everyone transforms the weights, then each thread takes chunks of tiles through all stages. */
-static void data_many(const struct ls_winograd *w)
-{
+    struct cut c = cut_data(w);
     int64_t tiles = tiles_of(w), groups = groups_of(w);
-    size_t u = PLACES * u_place(w->in_blocks), v = PLACES * v_place(CHUNK, w->in_blocks), m = PLACES * m_place(CHUNK);
-    float *stored = w->scratch, *own = stored + (size_t)groups * u;
+    size_t own = c.v + c.u + c.m, group_u = PLACES * u_place(w->in_blocks);
+    float *all_u = w->scratch + (size_t)w->threads * own;
 #pragma omp parallel num_threads(w->threads)
     {
-        float *mine = own + (size_t)omp_get_thread_num() * (v + m);
+        float *v = w->scratch + (size_t)omp_get_thread_num() * own, *u = v + c.v, *m = u + c.u;
+        if (c.stored) {
 #pragma omp for schedule(static)
-        for (int64_t g = 0; g < groups; g++)
-            transform_weights(w, g, 0, w->in_blocks, stored + (size_t)g * u);
-#pragma omp for schedule(dynamic)
-        for (int64_t first = 0; first < tiles; first += CHUNK) {
-            int64_t count = at_most(tiles - first, CHUNK);
-            for (int64_t k = 0; k < w->in_blocks; k++)
-                transform_input(w, first, count, CHUNK, k, mine);
             for (int64_t g = 0; g < groups; g++)
-                one_group(w, first, count, mine, CHUNK, g, stored + (size_t)g * u, NULL, mine + v);
+                transform_weights(w, g, 0, w->in_blocks, all_u + (size_t)g * group_u);
         }
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t i = 0; i < c.chunks; i++)
+            for (int64_t part = 0; part < c.parts; part++) {
+                int64_t first = i * c.chunk, count = at_most(tiles - first, c.chunk);
+                for (int64_t k = 0; k < w->in_blocks; k++)
+                    transform_input(w, first, count, w->in_blocks, k, k, v);
+                for (int64_t g = part * groups / c.parts; g < (part + 1) * groups / c.parts; g++)
+                    one_group(w, first, count, v, g, c.stored ? all_u + (size_t)g * group_u : NULL, u, m);
+            }
     }
 }
 
@@ -421,54 +434,80 @@ static void bias_gradient(const struct ls_winograd *w)
     }
 }
 
-static void weights_gradient(const struct ls_winograd *w)
+/* The work of the gradient: result groups and input blocks in parts, one pair of parts a thread. */
+struct grid {
+    int64_t group_parts, block_parts, tiles;
+    bool once; /* all tiles at a time: sums need not be kept */
+    size_t v, z;
+};
+static struct grid cut_gradient(const struct ls_winograd *w)
 {
-    int64_t tiles = tiles_of(w), room = at_most(tiles, MANY), groups = groups_of(w);
-    size_t v_at = v_place(room, w->in_blocks), z_at = v_place(room, w->out_blocks), pair = PLACES * B * GROUP * B;
-    float *v = w->scratch, *z = v + PLACES * v_at, *du = z + PLACES * z_at;
-    bool once = tiles <= room;
-#pragma omp parallel num_threads(w->threads)
-    for (int64_t first = 0; first < tiles; first += room) {
-        int64_t count = at_most(tiles - first, room);
-#pragma omp for schedule(static) nowait
-        for (int64_t k = 0; k < w->in_blocks; k++)
-            transform_input(w, first, count, room, k, v);
-#pragma omp for schedule(static)
-        for (int64_t m = 0; m < w->out_blocks; m++)
-            transform_gradient(w, first, count, room, m, z);
-#pragma omp for collapse(2) schedule(dynamic)
-        for (int64_t g = 0; g < groups; g++)
-            for (int64_t k = 0; k < w->in_blocks; k++) {
-                float *mine = du + pair * (size_t)(once ? omp_get_thread_num() : g * w->in_blocks + k);
-                /* An odd last block is multiplied with itself; finish_gradient does not look at the second. */
-                size_t z_block = (g + 1) * GROUP <= w->out_blocks ? (size_t)(room * B) : 0;
-                for (int p = 0; p < PLACES; p++)
-                    for (int r = 0; r < B; r += ROWS)
-                        gradient_rows(v + (size_t)p * v_at + k * room * B + r,
-                                      z + (size_t)p * z_at + g * GROUP * room * B, z_block, count,
-                                      mine + (p * B + r) * GROUP * B, first == 0);
-                if (first + count == tiles)
-                    finish_gradient(w, k, g, mine);
-            }
+    int64_t groups = groups_of(w), group_parts = at_most(w->threads, groups);
+    int64_t block_parts = at_most(w->threads / group_parts, w->in_blocks), tiles = at_most(tiles_of(w), TILES);
+    int64_t most = (groups + group_parts - 1) / group_parts;
+    return (struct grid){.group_parts = group_parts,
+                         .block_parts = block_parts,
+                         .tiles = tiles,
+                         .once = tiles == tiles_of(w),
+                         .v = PLACES * v_place(tiles, 1),
+                         .z = PLACES * v_place(tiles, most * GROUP)};
+}
+
+/* One pair of parts over tiles [first, first + count); the sums of each (group, block) are kept in du between calls. */
+static void gradient_part(const struct ls_winograd *w, const struct grid *c, int64_t gp, int64_t bp, int64_t first,
+                          float *v, float *z, float *du)
+{
+    const size_t pair = PLACES * B * GROUP * B;
+    int64_t groups = groups_of(w), tiles = tiles_of(w), count = at_most(tiles - first, c->tiles);
+    int64_t g0 = gp * groups / c->group_parts, g1 = (gp + 1) * groups / c->group_parts;
+    int64_t blocks = at_most(g1 * GROUP, w->out_blocks) - g0 * GROUP;
+    size_t v_at = v_place(count, 1), z_at = v_place(count, blocks);
+    for (int64_t m = 0; m < blocks; m++)
+        transform_gradient(w, first, count, blocks, g0 * GROUP + m, m, z);
+    for (int64_t k = bp * w->in_blocks / c->block_parts; k < (bp + 1) * w->in_blocks / c->block_parts; k++) {
+        transform_input(w, first, count, 1, k, 0, v);
+        for (int64_t g = g0; g < g1; g++) {
+            float *sums = du + (c->once ? 0 : pair * (size_t)(g * w->in_blocks + k));
+            int64_t at = (g - g0) * GROUP;
+            /* An odd last block is multiplied with itself; finish_gradient does not look at the second. */
+            size_t z_block = at + 1 < blocks ? (size_t)(count * B) : 0;
+            for (int p = 0; p < PLACES; p++)
+                for (int r = 0; r < B; r += ROWS)
+                    gradient_rows(v + (size_t)p * v_at + r, z + (size_t)p * z_at + at * count * B, z_block, count,
+                                  sums + (p * B + r) * GROUP * B, first == 0);
+            if (first + count == tiles)
+                finish_gradient(w, k, g, sums);
+        }
     }
+}
+
+static void gradient_pass(const struct ls_winograd *w)
+{
+    const size_t pair = PLACES * B * GROUP * B;
+    struct grid c = cut_gradient(w);
+    size_t own = c.v + c.z + (c.once ? pair : 0);
+#pragma omp parallel for collapse(2) schedule(static, 1) num_threads(w->threads)
+    for (int64_t gp = 0; gp < c.group_parts; gp++)
+        for (int64_t bp = 0; bp < c.block_parts; bp++) {
+            float *v = w->scratch + (size_t)omp_get_thread_num() * own, *z = v + c.v;
+            float *du = c.once ? z + c.z : w->scratch + (size_t)w->threads * own;
+            for (int64_t first = 0; first < tiles_of(w); first += c.tiles)
+                gradient_part(w, &c, gp, bp, first, v, z, du);
+        }
     if (w->bias)
         bias_gradient(w);
 }
 
 static size_t winograd_scratch(const struct ls_winograd *w)
 {
-    int64_t tiles = tiles_of(w);
     size_t threads = (size_t)w->threads, floats;
     if (w->pass == LS_WINOGRAD_WEIGHTS) {
-        int64_t room = at_most(tiles, MANY);
-        int64_t pairs = tiles <= room ? w->threads : groups_of(w) * w->in_blocks;
-        floats = PLACES * (v_place(room, w->in_blocks) + v_place(room, w->out_blocks)) +
-                 (size_t)pairs * PLACES * B * GROUP * B;
-    } else if (tiles <= FEW) {
-        floats = PLACES * (v_place(tiles, w->in_blocks) + threads * (u_place(SLICE) + m_place(tiles)));
+        struct grid c = cut_gradient(w);
+        size_t pairs = c.once ? threads : (size_t)(groups_of(w) * w->in_blocks);
+        floats = threads * (c.v + c.z) + pairs * PLACES * B * GROUP * B;
     } else {
-        floats = PLACES * ((size_t)groups_of(w) * u_place(w->in_blocks) +
-                           threads * (v_place(CHUNK, w->in_blocks) + m_place(CHUNK)));
+        struct cut c = cut_data(w);
+        floats = threads * (c.v + c.u + c.m) + (c.stored ? (size_t)groups_of(w) * PLACES * u_place(w->in_blocks) : 0);
     }
     return floats * sizeof(float);
 }
@@ -476,11 +515,9 @@ static size_t winograd_scratch(const struct ls_winograd *w)
 static void winograd(const struct ls_winograd *w)
 {
     if (w->pass == LS_WINOGRAD_WEIGHTS)
-        weights_gradient(w);
-    else if (tiles_of(w) <= FEW)
-        data_few(w);
+        gradient_pass(w);
     else
-        data_many(w);
+        data_pass(w);
 }
 
 void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k)
