@@ -152,7 +152,7 @@ static enum ls_status set_words(struct ls_options *o, const struct words *w)
         const struct ls_option *option = w->list[i].option;
         snprintf(where, sizeof where, "--%s", option->name);
         LS_TRY(ls_option_set(o, option, where, w->list[i].value));
-        o->given |= ls_option_bit(option);
+        ls_option_mark(o, option);
     }
     o->args = ls_alloc((size_t)w->n_arguments + 1, sizeof *o->args);
     if (!o->args)
@@ -180,6 +180,12 @@ static void warn_unknown_variable(const char *variable, int length, const char *
         ls_warn("%.*s: no such option, ignored", length, variable);
 }
 
+/* Variables between Lockstep's own processes, and where its modules lie. */
+static bool is_internal(const char *name)
+{
+    return strncmp(name, "WORKER_", 7) == 0 || strcmp(name, "MODULES") == 0;
+}
+
 static enum ls_status set_variable(struct ls_options *o, const char *variable)
 {
     const char *equals = strchr(variable, '=');
@@ -189,17 +195,20 @@ static enum ls_status set_variable(struct ls_options *o, const char *variable)
     char name[64], where[sizeof PREFIX + sizeof name];
     snprintf(name, sizeof name, "%.*s", length - (int)strlen(PREFIX), variable + strlen(PREFIX));
     const struct ls_option *option = ls_option_find(name);
+    if (is_internal(name))
+        return LS_OK;
     if (!option) {
         warn_unknown_variable(variable, length, name);
         return LS_OK;
     }
     snprintf(where, sizeof where, PREFIX "%s", name);
     LS_TRY(ls_option_set(o, option, where, equals + 1));
-    o->given |= ls_option_bit(option);
+    ls_option_mark(o, option);
     return LS_OK;
 }
 
-/* The one place where Lockstep reads the environment. */
+/* The one place where Lockstep reads the environment for settings; how a process was started is read by
+ * comm/launch.c. */
 static enum ls_status set_environment(struct ls_options *o)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -230,7 +239,7 @@ enum ls_status ls_options_default(struct ls_options *o)
     return LS_OK;
 }
 
-static enum ls_status load(struct ls_options *o, const char *path, uint64_t keep)
+static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[2])
 {
     char *text;
     size_t size;
@@ -249,7 +258,7 @@ static enum ls_status set_all(struct ls_options *o, const struct words *w)
 {
     LS_TRY(ls_options_default(o));
     if (w->file)
-        LS_TRY(load(o, w->file, 0));
+        LS_TRY(load(o, w->file, NULL));
     LS_TRY(set_environment(o));
     return set_words(o, w);
 }
@@ -295,5 +304,5 @@ void ls_options_release(struct ls_options *o)
 bool ls_options_given(const struct ls_options *o, const char *name)
 {
     const struct ls_option *option = ls_option_find(name);
-    return option && (o->given & ls_option_bit(option));
+    return option && ls_option_given(o->given, option);
 }

@@ -54,12 +54,34 @@ struct ls_options {
     bool yaml;     /* models show: print as a layer list */
     bool progress; /* a live line on a terminal; also off when TERM is dumb */
     bool color;    /* also off when NO_COLOR is set */
+    /* the processes that train together */
+    int64_t workers;       /* processes that this one starts on this machine; 1: none */
+    char *master_ip;       /* host of rank 0, or NULL */
+    int64_t master_port;   /* where rank 0 listens */
+    int64_t num_nodes;     /* processes in all, 0: as the launcher says */
+    int64_t rank;          /* of this process, -1: as the launcher says, or in order of arrival */
+    char *rendezvous;      /* file:///path to meet at, or NULL */
+    char *token;           /* the secret they share, or NULL; never written down */
+    char *sync;            /* gather | allreduce | overlap | server | async | cutoff | local */
+    char *compress;        /* none | fp16 | bf16 | 1bit | powersgd[:RANK] */
+    char *collective;      /* auto | tree | hier | ring | mpi */
+    double bucket_mb;      /* size of a bucket of gradients in MiB, 0: from measurements */
+    double deadline;       /* seconds that a peer may be late */
+    int64_t check_every;   /* steps between checksums of parameters across ranks, 0: never */
+    int64_t servers;       /* processes that only serve, 0: every worker serves a share */
+    int64_t staleness;     /* steps that async may be behind */
+    int64_t cutoff_k;      /* gradients that count, 0: all but one */
+    int64_t local_steps;   /* of local, between two averages */
+    double block_momentum; /* of these averages */
     /* bench */
     int64_t warmup_steps, repeat;
+    char *scale; /* "1,2,4": numbers of workers to measure, or NULL */
     /* positional arguments after the options (files for predict, names for models) */
     char **args; /* owned */
     int n_args;
-    uint64_t given; /* a bit for each row of the table that a user set; see ls_options_given */
+    char **command_line; /* borrowed; as the program got it, for starting workers with; NULL: not from there */
+    int n_command_line;
+    uint64_t given[2]; /* a bit for each row of the table that a user set; see ls_options_given */
 };
 
 /* Which commands an option belongs to, a bit each. */

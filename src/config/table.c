@@ -36,6 +36,7 @@ const struct ls_command_info ls_commands[] = {
 #define WHAT    .group = "What is trained, and on what"
 #define HOW     .group = "How"
 #define MACHINE .group = "The machine"
+#define WORKERS .group = "Workers"
 #define RUN     .group = "The run directory"
 #define OUTPUT  .group = "Output"
 
@@ -124,6 +125,50 @@ const struct ls_option ls_option_table[] = {
     {"plan-cache", TEXT(plan_cache), .commands = RUNS, MACHINE, .value = "FILE",
      .help = "measured kernels (~/.cache/lockstep/plans)"},
 
+    {"workers", WHOLE(workers), .missing = "1", .commands = T | E | B, WORKERS, .low = 1, .high = 4096,
+     .here = true,
+     .help = "processes to start on this machine and train with"},
+    {"master-ip", TEXT(master_ip), .commands = T | E | B, WORKERS, .value = "HOST", .here = true,
+     .help = "where rank 0 is, for processes that were started by hand (MASTER_ADDR)"},
+    {"master-port", WHOLE(master_port), .missing = "29500", .commands = T | E | B, WORKERS, .low = 1, .high = 65535,
+     .here = true,
+     .help = "port of rank 0, or MASTER_PORT"},
+    {"num-nodes", WHOLE(num_nodes), .missing = "0", .commands = T | E | B, WORKERS, .low = 1, .high = 65536,
+     .here = true,
+     .help = "processes in all; 0: as the launcher says"},
+    {"rank", WHOLE(rank), .missing = "-1", .commands = T | E | B, WORKERS, .low = 0, .high = 65535, .here = true,
+     .help = "number of this process; -1: as the launcher says, or in order of arrival"},
+    {"rendezvous", TEXT(rendezvous), .commands = T | E | B, WORKERS, .value = "URL", .here = true,
+     .help = "file:///PATH: meet in a folder that all can reach"},
+    {"token", TEXT(token), .commands = T | E | B, WORKERS, .value = "TEXT", .here = true,
+     .help = "secret the processes share; as LOCKSTEP_TOKEN no other user sees it"},
+    {"sync", TEXT(sync), .missing = "overlap", .commands = T | B, WORKERS, .value = "NAME",
+     .choices = "gather allreduce overlap server async cutoff local",
+     .help = "how gradients are brought together"},
+    {"compress", TEXT(compress), .missing = "none", .commands = T | B, WORKERS, .value = "NAME", .head = true,
+     .choices = "none fp16 bf16 1bit powersgd",
+     .help = "how gradients travel: none, fp16, bf16, 1bit, powersgd[:RANK]"},
+    {"collective", TEXT(collective), .missing = "auto", .commands = T | B, WORKERS, .value = "NAME", .alone = true,
+     .choices = "auto tree hier ring mpi",
+     .help = "how sums are made over processes; of bench: measure that"},
+    {"bucket-mb", REAL(bucket_mb), .missing = "0", .commands = T | B, WORKERS, .low = 0, .high = 65536,
+     .help = "MiB of gradients that travel together; 0: from measurements"},
+    {"deadline", REAL(deadline), .missing = "60", .commands = T | E | B, WORKERS, .low = 0.1, .high = 1e6,
+     .help = "seconds a process may be late before it counts as lost"},
+    {"check-every", WHOLE(check_every), .missing = "100", .commands = T, WORKERS, .low = 0, .high = MANY,
+     .help = "steps between comparisons of all processes' parameters; 0: never"},
+    {"servers", WHOLE(servers), .missing = "0", .commands = T | B, WORKERS, .low = 0, .high = 4096,
+     .help = "server, async: processes that only serve; 0: every worker serves a share"},
+    {"staleness", WHOLE(staleness), .missing = "4", .commands = T | B, WORKERS, .low = 0, .high = 1e6,
+     .help = "async: steps a gradient may be behind"},
+    {"cutoff-k", WHOLE(cutoff_k), .missing = "0", .commands = T | B, WORKERS, .low = 1, .high = 65536,
+     .help = "cutoff: gradients that are waited for; 0: all but one"},
+    {"local-steps", WHOLE(local_steps), .missing = "8", .commands = T | B, WORKERS, .low = 1, .high = 1e9,
+     .help = "local: steps between two averages"},
+    {"block-momentum", REAL(block_momentum), .missing = "0", .commands = T | B, WORKERS,
+     .low = 0, .high = 1, .below = true,
+     .help = "local: share of the last average's change kept; 0: none"},
+
     {"run", TEXT(run), .commands = T | E | P, RUN, .value = "DIR",
      .help = "the run directory (train: a new one under runs/)"},
     {"resume", TEXT(resume), .commands = T, RUN, .value = "CHECKPOINT", .alone = true,
@@ -143,6 +188,8 @@ const struct ls_option ls_option_table[] = {
      .help = "steps before the clock starts"},
     {"repeat", WHOLE(repeat), .missing = "5", .commands = B, OUTPUT, .low = 1, .high = 1e6,
      .help = "repetitions the figures are over"},
+    {"scale", TEXT(scale), .commands = B, OUTPUT, .value = "LIST",
+     .help = "measure with each of these numbers of workers, such as 1,2,4"},
     {"json", SWITCH(json), .missing = "false", .commands = E | P | B | M | L | D, OUTPUT,
      .help = "one JSON object instead of text"},
     {"yaml", SWITCH(yaml), .missing = "false", .commands = M, OUTPUT,
@@ -157,7 +204,8 @@ const struct ls_option ls_option_table[] = {
 /* clang-format on */
 
 const int ls_option_count = (int)(sizeof ls_option_table / sizeof *ls_option_table);
-_Static_assert(sizeof ls_option_table / sizeof *ls_option_table <= 64, "struct ls_options.given has 64 bits");
+_Static_assert(sizeof ls_option_table / sizeof *ls_option_table <= LS_OPTION_ROWS,
+               "struct ls_options.given has a bit a row");
 
 static char plain(char c)
 {
@@ -181,7 +229,7 @@ const struct ls_option *ls_option_find(const char *name)
 
 const char *ls_option_nearest(const char *word, unsigned commands)
 {
-    const char *known[64];
+    const char *known[LS_OPTION_ROWS];
     int n = 0;
     for (int i = 0; i < ls_option_count; i++)
         if (ls_option_table[i].commands & commands)

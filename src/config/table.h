@@ -28,10 +28,12 @@ struct ls_option {
     bool head;           /* choices are for the part before the first ':' */
     bool alone;          /* may stand without a value, which then is the word "auto" */
     bool below;          /* the range ends below `high` */
+    bool here;           /* says where this process runs, or is secret: stays out of a run's config.yaml */
     double low, high;    /* allowed range; the default is allowed even outside of it */
 };
 
-/* At most 64 rows: struct ls_options.given has a bit for each. */
+/* At most LS_OPTION_ROWS rows: struct ls_options.given has a bit for each. */
+enum { LS_OPTION_ROWS = 128 };
 extern const struct ls_option ls_option_table[];
 extern const int ls_option_count;
 
@@ -46,12 +48,20 @@ enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *optio
  */
 const char *ls_option_get(const struct ls_options *o, const struct ls_option *option, char room[32]);
 /* Which rows the user set. */
-static inline uint64_t ls_option_bit(const struct ls_option *option)
+static inline bool ls_option_given(const uint64_t given[2], const struct ls_option *option)
 {
-    return (uint64_t)1 << (option - ls_option_table);
+    size_t row = (size_t)(option - ls_option_table);
+    return given[row / 64] >> row % 64 & 1;
+}
+static inline void ls_option_mark(struct ls_options *o, const struct ls_option *option)
+{
+    size_t row = (size_t)(option - ls_option_table);
+    o->given[row / 64] |= (uint64_t)1 << row % 64;
 }
 
-/* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay. */
-enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size, uint64_t keep);
+/* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay;
+ * NULL: none. */
+enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
+                               const uint64_t keep[2]);
 
 #endif

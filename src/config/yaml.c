@@ -9,10 +9,10 @@
 
 struct reader {
     yaml_parser_t parser;
-    const char *name;        /* of the file, borrowed */
-    struct ls_options *o;    /* borrowed */
-    uint64_t keep;           /* rows not to set */
-    unsigned first_line[64]; /* where a row was set, 0: not yet */
+    const char *name;                    /* of the file, borrowed */
+    struct ls_options *o;                /* borrowed */
+    uint64_t keep[2];                    /* rows not to set */
+    unsigned first_line[LS_OPTION_ROWS]; /* where a row was set, 0: not yet */
 };
 
 static unsigned line_of(const yaml_event_t *event)
@@ -94,10 +94,10 @@ static enum ls_status set_value(struct reader *r, const struct ls_option *option
     if (is_null(value) && !option->missing)
         return LS_OK;
     const char *text = is_null(value) ? "" : (const char *)value->data.scalar.value;
-    if (r->keep & ls_option_bit(option))
+    if (ls_option_given(r->keep, option))
         return LS_OK;
     LS_TRY(ls_option_set(r->o, option, where, text));
-    r->o->given |= ls_option_bit(option);
+    ls_option_mark(r->o, option);
     return LS_OK;
 }
 
@@ -164,9 +164,12 @@ static enum ls_status read_document(struct reader *r)
     return close_document(r);
 }
 
-enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size, uint64_t keep)
+enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
+                               const uint64_t keep[2])
 {
-    struct reader r = {.name = name, .o = o, .keep = keep};
+    struct reader r = {.name = name, .o = o};
+    if (keep)
+        memcpy(r.keep, keep, sizeof r.keep);
     if (!yaml_parser_initialize(&r.parser))
         return ls_fail(LS_FAILED, "%s: out of memory", name);
     yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, size);
@@ -243,7 +246,7 @@ enum ls_status ls_options_write(const struct ls_options *o, enum ls_command comm
     fprintf(out, "# The effective configuration: every option of the command, defaults too.\n");
     for (int i = 0; i < ls_option_count; i++) {
         const struct ls_option *option = &ls_option_table[i];
-        if (!(option->commands & command))
+        if (!(option->commands & command) || option->here)
             continue;
         if (strcmp(group, option->group) != 0)
             fprintf(out, "\n# %s\n", option->group);

@@ -17,11 +17,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ls_log_mute(1);
     if (ls_options_default(&o) != LS_OK || ls_options_default(&again) != LS_OK)
         return 0;
-    if (ls_options_yaml(&o, "fuzz.yaml", (const char *)data, size, 0) == LS_OK) {
+    if (ls_options_yaml(&o, "fuzz.yaml", (const char *)data, size, NULL) == LS_OK) {
         FILE *out = open_memstream(&text, &length);
         enum ls_status written = ls_options_write(&o, LS_CMD_TRAIN, out);
         fclose(out);
-        if (written == LS_OK && ls_options_yaml(&again, "again.yaml", text, length, 0) != LS_OK)
+        if (written == LS_OK && ls_options_yaml(&again, "again.yaml", text, length, NULL) != LS_OK)
             abort();
         free(text);
     }

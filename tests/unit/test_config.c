@@ -398,6 +398,31 @@ static void the_effective_configuration_reads_back(void **state)
         round_trip(LS_CMD_TRAIN, "", paths[i]);
 }
 
+static void where_a_process_runs_is_not_written(void **state)
+{
+    (void)state;
+    struct ls_options o;
+    setenv("LOCKSTEP_TOKEN", "hush-hush", 1);
+    setenv("LOCKSTEP_WORKER_RANK", "0", 1);
+    accept(&o, LS_CMD_TRAIN,
+           "--workers 3 --master-ip n1 --master-port 2 --num-nodes 4 --rank 1 --rendezvous file:///x --sync local "
+           "--compress powersgd:4 --collective ring --deadline 5 --cutoff-k 3");
+    assert_true(o.workers == 3 && o.num_nodes == 4 && o.rank == 1 && o.master_port == 2 && o.deadline == 5);
+    assert_string_equal(o.token, "hush-hush");
+    char *text = written(&o, LS_CMD_TRAIN);
+    const char *const out[] = {"hush", "token", "workers", "master", "num-nodes", "\nrank", "rendezvous", "file://"};
+    for (size_t i = 0; i < sizeof out / sizeof *out; i++)
+        assert_null(strstr(text, out[i]));
+    assert_non_null(strstr(text, "\nsync: local"));
+    assert_non_null(strstr(text, "\ncompress: powersgd:4"));
+    assert_non_null(strstr(text, "\ncollective: ring"));
+    assert_true(ls_options_given(&o, "cutoff-k") && ls_options_given(&o, "token") && !ls_options_given(&o, "servers"));
+    free(text);
+    ls_options_release(&o);
+    unsetenv("LOCKSTEP_TOKEN");
+    unsetenv("LOCKSTEP_WORKER_RANK");
+}
+
 static void what_is_not_utf8_is_not_written(void **state)
 {
     (void)state;
@@ -489,6 +514,7 @@ int main(void)
         cmocka_unit_test(load_leaves_what_was_given),
         cmocka_unit_test(errors_of_yaml),
         cmocka_unit_test(the_effective_configuration_reads_back),
+        cmocka_unit_test(where_a_process_runs_is_not_written),
         cmocka_unit_test(what_is_not_utf8_is_not_written),
         cmocka_unit_test(every_option_is_listed_everywhere),
         cmocka_unit_test(input_sizes),
