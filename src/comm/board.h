@@ -1,0 +1,123 @@
+/* What the processes of one node see of each other: a segment of shared memory with a seat for each of them. The segment
+ * has a random name and mode 0600, and loses its name as soon as everyone sits.
+ *
+ *     +------+--------+--------+-----+---------------------------------+
+ *     | head | seat 0 | seat 1 | ... | rings: from 0 to 0, 0 to 1, ... |
+ *     +------+--------+--------+-----+---------------------------------+
+ *
+ *   B1  A seat is written by its owner alone, but for the bell. Counters only grow.
+ *   B2  What a process writes before it raises a counter is seen by whoever sees the counter raised.
+ *   B3  Who waits for a peer sleeps; who raises a counter that a sleeper may wait for rings its bell. A sleeper looks at
+ *       what it waits for once more after it has said that it sleeps, so no ring is lost. */
+#ifndef LS_COMM_BOARD_H
+#define LS_COMM_BOARD_H
+
+#include "base/status.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LS_BOARD_SMALL = 16384, LS_BOARD_WHY = 512, LS_BOARD_PARTS = 32, LS_CACHE_LINE = 64 };
+
+/* One of a process's two threads drives its communication at a time: its own thread (0), or one that waits (1). */
+enum ls_sleep { LS_AWAKE, LS_ASLEEP, LS_IDLE /* nothing under way: only its own process wakes it */ };
+struct ls_bell {
+    _Atomic uint32_t driver;
+    _Atomic uint32_t asleep[2]; /* enum ls_sleep */
+    _Atomic uint32_t rung[2];   /* futexes */
+};
+
+/* Where a buffer lies, for the other processes of the node: in a region (ls_comm_region), or -1: they cannot see it. */
+struct ls_spot {
+    int64_t region;
+    uint64_t offset;
+};
+
+/* What a process brings to a collective. Even and odd collectives have one each: nobody begins the second next before
+ * everyone has come to the next. */
+struct ls_offer {
+    uint64_t bytes;
+    double at; /* when it came */
+    uint32_t kind, root, codec;
+    uint32_t shared; /* all of its buffers can be seen */
+};
+
+struct ls_seat {
+    _Alignas(LS_CACHE_LINE) struct ls_bell bell;
+    _Alignas(LS_CACHE_LINE) _Atomic int32_t pid; /* 0: nobody sits here yet */
+    _Atomic uint32_t closed;                     /* has left in good order, or after saying why */
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t step;
+    _Atomic uint64_t collective; /* has begun so many */
+    _Atomic int32_t bucket, phase;
+    _Atomic int64_t since;                            /* nanoseconds on the monotonic clock */
+    _Atomic int64_t alive;                            /* when its process was last seen to run */
+    _Atomic int32_t waits;                            /* 1 + the rank it waits for; 0: none */
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t arrived; /* at the board, so many times */
+    struct ls_offer offer[2];
+    /* Chunks handed in, summed and taken out, since the start. */
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t in;
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t out;
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t got;
+    _Alignas(LS_CACHE_LINE) struct ls_spot data[2], parts[2][LS_BOARD_PARTS];
+    _Alignas(LS_CACHE_LINE) unsigned char small[2][LS_BOARD_SMALL];
+};
+
+/* A stream of records from one process to another (shm.c). */
+struct ls_ring {
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t written;
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t taken;
+    _Alignas(LS_CACHE_LINE) unsigned char bytes[];
+};
+
+struct ls_board_head {
+    _Atomic uint64_t ready;  /* a fixed number once it can be used */
+    _Atomic uint32_t seated; /* futex: how many sit */
+    uint32_t size, ring;     /* seats; bytes of a ring */
+    _Atomic uint32_t failed; /* 0, 1: being written, 2: status, rank and why are there */
+    int32_t status, rank;
+    char why[LS_BOARD_WHY];
+    _Atomic int64_t allowed; /* no deadline before then; nanoseconds */
+};
+
+struct ls_board {
+    struct ls_board_head *head; /* the mapping */
+    size_t bytes;
+    int size, me;
+    size_t ring; /* bytes of a ring's stream; a power of two */
+    int *pidfd;  /* owned; -1: not watched */
+};
+
+/* Take seat `me` of `size` at the board that goes by this name; waits for the others until the deadline and names the
+ * seats that stayed empty. */
+enum ls_status ls_board_open(const char *name, int size, int me, double deadline, struct ls_board **board);
+void ls_board_close(struct ls_board *board);
+struct ls_seat *ls_board_seat(const struct ls_board *board, int index);
+struct ls_ring *ls_board_ring(const struct ls_board *board, int from, int to);
+/* Is its process gone, other than by leaving in good order? */
+bool ls_board_gone(const struct ls_board *board, int index);
+/* The first to call this decides what everybody is told. */
+void ls_board_fail(struct ls_board *board, int rank, enum ls_status status, const char *why);
+bool ls_board_failed(const struct ls_board *board);
+
+/* Ring a peer's bell: it looks again at what it waits for. Costs a fence and a load while the peer is awake. */
+void ls_bell_ring(struct ls_bell *bell);
+/* The bells of all others at the board. */
+void ls_board_ring_all(struct ls_board *board);
+/* Wake whoever drives this process, idle or not. */
+void ls_bell_wake(struct ls_bell *bell);
+/* Say that `driver` is about to sleep; what rung says is for ls_bell_sleep. Look once more at what is waited for in
+ * between. */
+uint32_t ls_bell_doze(struct ls_bell *bell, int driver, enum ls_sleep how);
+/* Until rung or the time is over (seconds). */
+void ls_bell_sleep(struct ls_bell *bell, int driver, uint32_t rung, double seconds);
+/* Not sleeping after all. */
+void ls_bell_rise(struct ls_bell *bell, int driver);
+
+/* The monotonic clock, which the processes of a node share, in nanoseconds. */
+int64_t ls_clock_ns(void);
+/* The system call: sleep while *word is `value`, at most so long; wake all that do. */
+void ls_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, bool shared);
+void ls_futex_wake(_Atomic uint32_t *word, bool shared);
+
+#endif

@@ -1,0 +1,163 @@
+/* Which way a collective goes. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/group.h"
+#include "comm/sum.h"
+
+#include <string.h>
+
+void ls_range(size_t count, int n, int i, size_t *first, size_t *last)
+{
+    size_t units = (count + 15) / 16, parts = (size_t)n, at = (size_t)i;
+    size_t each = units / parts, extra = units % parts;
+    size_t from = at * each + (at < extra ? at : extra), to = from + each + (at < extra);
+    *first = from * 16 < count ? from * 16 : count;
+    *last = to * 16 < count ? to * 16 : count;
+}
+
+static enum ls_status allreduce_by_tree(struct ls_comm *c, struct ls_work *w)
+{
+    const struct ls_circle *k = &c->all;
+    if (!w->codec && w->bytes * (size_t)k->most_parts <= LS_BOARD_SMALL)
+        return ls_direct_small(c, k, w);
+    if (!w->codec && k->halving) {
+        size_t count = w->bytes / sizeof(float);
+        LS_TRY(ls_halving_sum(c, k, ls_work_part(w, 0), w->data, count));
+        return ls_halving_share(c, k, w->data, count);
+    }
+    LS_TRY(ls_direct_sum(c, k, w));
+    return ls_direct_share(c, k, w, -1);
+}
+
+/* Encoded values have one way only, so that a codec sees the same values whoever sits where. */
+static enum ls_collective way_of(const struct ls_comm *c, const struct ls_work *w)
+{
+    if (w->kind != LS_WORK_ALLREDUCE || w->codec)
+        return LS_COLLECTIVE_TREE;
+    if (c->force != LS_COLLECTIVE_AUTO)
+        return c->force;
+    return ls_comm_choice(c, w->bytes);
+}
+
+static enum ls_status run_over_messages(struct ls_comm *c, struct ls_work *w)
+{
+    const struct ls_circle *k = &c->all;
+    size_t count = w->bytes / sizeof(float);
+    switch (w->kind) {
+    case LS_WORK_ALLREDUCE:
+        return allreduce_by_tree(c, w);
+    case LS_WORK_REDUCE:
+        LS_TRY(ls_direct_sum(c, k, w));
+        return ls_direct_share(c, k, w, c->peers[w->peer].place);
+    case LS_WORK_SCATTER:
+        return !w->codec && k->halving ? ls_halving_sum(c, k, ls_work_part(w, 0), w->data, count)
+                                       : ls_direct_sum(c, k, w);
+    case LS_WORK_COLLECT:
+        return k->halving ? ls_halving_share(c, k, w->data, count) : ls_direct_share(c, k, w, -1);
+    case LS_WORK_BROADCAST:
+        return ls_move_broadcast(c, w);
+    case LS_WORK_ALLGATHER:
+        return ls_move_allgather(c, w);
+    case LS_WORK_BARRIER:
+        return ls_move_barrier(c);
+    case LS_WORK_SEND:
+    case LS_WORK_RECEIVE:
+        break;
+    }
+    return ls_fail(LS_FAILED, "%s is no collective", ls_work_name(w->kind));
+}
+
+/* Within a node, and by the MPI library, sums are made in place. */
+static bool needs_room(const struct ls_comm *c, enum ls_collective way)
+{
+    return way == LS_COLLECTIVE_RING || (c->nodes > 1 && way != LS_COLLECTIVE_MPI);
+}
+
+/* Ranks own ranges of the others' whole. */
+static bool may_be_cut(const struct ls_work *w)
+{
+    return w->kind == LS_WORK_ALLREDUCE || w->kind == LS_WORK_REDUCE;
+}
+
+static enum ls_status check(const struct ls_comm *c, const struct ls_work *w, enum ls_collective way)
+{
+    int first;
+    bool sums = w->kind <= LS_WORK_COLLECT, rooted = w->kind == LS_WORK_REDUCE || w->kind == LS_WORK_BROADCAST;
+    if (sums && w->bytes % sizeof(float) != 0)
+        return ls_fail(LS_FAILED, "a sum of %zu bytes is not one of floats", w->bytes);
+    if (w->kind <= LS_WORK_SCATTER && !w->parts && ls_tree_parts(&c->tree, c->rank, &first) != 1)
+        return ls_fail(LS_FAILED, "a sum without a list of parts on a rank that has several");
+    if (rooted && (w->peer < 0 || w->peer >= c->size))
+        return ls_fail(LS_FAILED, "a %s needs a rank from 0 to %d, not %d", ls_work_name(w->kind), c->size - 1,
+                       w->peer);
+    if (sums && needs_room(c, way) && w->bytes > c->o.max_bytes && !may_be_cut(w))
+        return ls_fail(LS_FAILED, "a sum of %zu bytes in a group opened for at most %zu", w->bytes, c->o.max_bytes);
+    return LS_OK;
+}
+
+/* Between nodes clocks differ, and who waits for a message waits for the network too. What is beyond the usual cost is
+ * put down to the rank whose message took longest. */
+static void note_last(struct ls_comm *c, struct ls_work *w, enum ls_collective way)
+{
+    double usual = c->cost[way].alpha + c->cost[way].beta * (double)w->bytes, wait = c->longest_wait - 2 * usual;
+    if (wait <= w->last_wait || c->cost[way].alpha == 0)
+        return;
+    w->last_rank = c->longest_peer;
+    w->last_wait = wait;
+    atomic_fetch_add(&c->peers[w->last_rank].late_times, 1);
+    atomic_fetch_add(&c->peers[w->last_rank].late_ns, (int64_t)(1e9 * wait));
+}
+
+static enum ls_status run_one(struct ls_comm *c, struct ls_work *w, enum ls_collective way)
+{
+    if (way == LS_COLLECTIVE_RING)
+        return ls_ring_run(c, w);
+    if (way == LS_COLLECTIVE_MPI)
+        return ls_library_run(c, w);
+    if (c->nodes == 1)
+        return ls_node_run(c, w);
+    if (way == LS_COLLECTIVE_HIER)
+        return ls_hier_run(c, w);
+    return run_over_messages(c, w);
+}
+
+/* A sum for which there is not room enough, piece by piece. */
+static enum ls_status run_pieces(struct ls_comm *c, struct ls_work *w, enum ls_collective way)
+{
+    int first, n = ls_tree_parts(&c->tree, c->rank, &first);
+    size_t most = c->o.max_bytes / sizeof(float) / LS_CODEC_BLOCK * LS_CODEC_BLOCK, count = w->bytes / sizeof(float);
+    float *parts[LS_MAX_PARTS];
+    if (most == 0 || n > LS_MAX_PARTS)
+        return ls_fail(LS_FAILED, "a sum of %zu bytes in a group opened for at most %zu", w->bytes, c->o.max_bytes);
+    for (size_t at = 0; at < count; at += most) {
+        struct ls_work piece = *w;
+        piece.data = (float *)w->data + at;
+        piece.bytes = (count - at < most ? count - at : most) * sizeof(float);
+        for (int i = 0; w->parts && i < n; i++)
+            parts[i] = w->parts[i] + at;
+        piece.parts = w->parts ? parts : NULL;
+        piece.codec_state = w->codec_state ? (float *)w->codec_state + ls_comm_feedback(c, at) : NULL;
+        LS_TRY(run_one(c, &piece, way));
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
+{
+    enum ls_collective way = way_of(c, w);
+    enum ls_status st = check(c, w, way);
+    w->begun = ls_now();
+    w->last_rank = -1;
+    w->last_wait = 0;
+    c->longest_wait = 0;
+    c->collective++;
+    if (c->board)
+        atomic_store_explicit(&ls_board_seat(c->board, c->local)->collective, c->collective, memory_order_relaxed);
+    if (st != LS_OK)
+        return st;
+    st = needs_room(c, way) && may_be_cut(w) && w->bytes > c->o.max_bytes ? run_pieces(c, w, way) : run_one(c, w, way);
+    ls_letters_forget(c);
+    if (c->nodes > 1)
+        note_last(c, w, way);
+    return st;
+}

@@ -1,0 +1,171 @@
+/* Messages: those of a collective (letters), and those that others post (LS_WORK_SEND, LS_WORK_RECEIVE). */
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/group.h"
+
+/* --- letters ------------------------------------------------------------------------------------------------------ */
+
+static enum ls_status next_letter(struct ls_comm *c, int rank, bool coming, struct ls_letter **letter)
+{
+    if (c->n_letters == c->letter_room)
+        return ls_fail(LS_FAILED, "a collective needs more than %d messages", c->letter_room);
+    *letter = &c->letters[c->n_letters++];
+    **letter = (struct ls_letter){.peer = rank, .under_way = true, .coming = coming};
+    return LS_OK;
+}
+
+enum ls_status ls_group_heard(struct ls_comm *c, enum ls_status st, int peer)
+{
+    if (st == LS_PEER_LOST && peer >= 0 && peer < c->size) {
+        LS_TRY(ls_group_check(c)); /* perhaps it has said why */
+        return ls_group_lose(c, LS_PEER_LOST, "rank %d (host %s) is gone: its connection has ended", peer,
+                             c->peers[peer].host);
+    }
+    return st;
+}
+
+enum ls_status ls_letter_send(struct ls_comm *c, int rank, const void *data, size_t bytes)
+{
+    struct ls_letter *l = NULL;
+    LS_TRY(next_letter(c, rank, false, &l));
+    return ls_group_heard(c, c->post->send(c->post_state, rank, LS_TAG_COLLECTIVE, data, bytes, &l->request), rank);
+}
+
+enum ls_status ls_letter_receive(struct ls_comm *c, int rank, void *data, size_t bytes)
+{
+    struct ls_letter *l = NULL;
+    LS_TRY(next_letter(c, rank, true, &l));
+    return ls_group_heard(c, c->post->receive(c->post_state, rank, LS_TAG_COLLECTIVE, data, bytes, &l->request), rank);
+}
+
+struct stretch {
+    int first, last;
+};
+
+static void mark_senders(const struct ls_comm *c, const void *context, bool *missing)
+{
+    const struct stretch *s = context;
+    for (int i = s->first; i < s->last; i++)
+        if (c->letters[i].under_way)
+            missing[c->letters[i].peer] = true;
+}
+
+static enum ls_status test_letter(struct ls_comm *c, struct ls_letter *l)
+{
+    bool done = false;
+    if (!l->under_way)
+        return LS_OK;
+    enum ls_status st = c->post->test(c->post_state, &l->request, &done);
+    l->under_way = !done;
+    return ls_group_heard(c, st, l->request.peer);
+}
+
+enum ls_status ls_letters_wait(struct ls_comm *c, int first, int last)
+{
+    struct ls_patience p = {.mail = true};
+    struct stretch s = {first, last};
+    enum ls_status st = LS_OK;
+    int last_peer = -1;
+    for (;;) {
+        int left = 0;
+        for (int i = first; i < last && st == LS_OK; i++) {
+            bool before = c->letters[i].under_way;
+            st = test_letter(c, &c->letters[i]);
+            left += c->letters[i].under_way;
+            if (before && !c->letters[i].under_way && c->letters[i].coming)
+                last_peer = c->letters[i].peer;
+        }
+        if (st != LS_OK || left == 0)
+            break;
+        LS_TRY_GOTO(end, ls_patience_step(c, &p, mark_senders, &s));
+    }
+    if (p.since > 0 && last_peer >= 0 && ls_now() - p.since > c->longest_wait) {
+        c->longest_wait = ls_now() - p.since;
+        c->longest_peer = last_peer;
+    }
+end:
+    ls_patience_end(c, &p);
+    return st;
+}
+
+void ls_letters_forget(struct ls_comm *c)
+{
+    for (int i = 0; i < c->n_letters; i++)
+        if (c->letters[i].under_way)
+            c->post->cancel(c->post_state, &c->letters[i].request);
+    c->n_letters = 0;
+}
+
+/* --- posted messages ------------------------------------------------------------------------------------------------ */
+
+_Static_assert(sizeof(struct ls_transport_request) <= sizeof(((struct ls_work *)0)->carrier),
+               "a work has room for a transport's request");
+
+static struct ls_transport_request *request_of(struct ls_work *w)
+{
+    return (struct ls_transport_request *)(void *)w->carrier;
+}
+
+static enum ls_status begin(struct ls_comm *c, struct ls_work *w)
+{
+    w->begun = w->posted;
+    if (w->kind == LS_WORK_SEND)
+        return c->post->send(c->post_state, w->peer, w->tag, w->data, w->bytes, request_of(w));
+    return c->post->receive(c->post_state, w->peer, w->tag, w->data, w->bytes, request_of(w));
+}
+
+static enum ls_status test(struct ls_comm *c, struct ls_work *w, bool *done)
+{
+    struct ls_transport_request *r = request_of(w);
+    *done = false;
+    LS_TRY(ls_group_heard(c, c->post->test(c->post_state, r, done), r->peer));
+    if (*done && w->kind == LS_WORK_RECEIVE) {
+        w->peer = r->peer;
+        w->bytes = r->bytes;
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_message_begin(struct ls_comm *c, struct ls_work *w)
+{
+    enum ls_status st = ls_group_heard(c, begin(c, w), w->peer);
+    w->next = NULL;
+    return st;
+}
+
+bool ls_messages_test(struct ls_comm *c)
+{
+    bool moved = false;
+    struct ls_work *last = NULL, *next;
+    for (struct ls_work *w = c->messages.head; w; w = next) {
+        bool done;
+        next = w->next;
+        enum ls_status st = test(c, w, &done);
+        if (st == LS_OK && !done) {
+            last = w;
+            continue;
+        }
+        if (last)
+            last->next = next;
+        else
+            c->messages.head = next;
+        if (c->messages.tail == w)
+            c->messages.tail = last;
+        atomic_fetch_sub(&c->pending, 1);
+        ls_work_finish(w, st);
+        moved = true;
+    }
+    return moved;
+}
+
+void ls_messages_drop(struct ls_comm *c, enum ls_status status)
+{
+    while (c->messages.head) {
+        struct ls_work *w = c->messages.head;
+        c->messages.head = w->next;
+        c->post->cancel(c->post_state, request_of(w));
+        atomic_fetch_sub(&c->pending, 1);
+        ls_work_finish(w, status);
+    }
+    c->messages.tail = NULL;
+}

@@ -1,0 +1,87 @@
+#include "comm/modules/meet.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "comm/modules/wire.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum ls_status ls_meet_keep(struct ls_meeting *m, int rank, const void *address, size_t bytes)
+{
+    void *copy = ls_alloc(bytes + 1, 1);
+    if (!copy)
+        return LS_FAILED;
+    memcpy(copy, address, bytes);
+    ls_free(m->address[rank].data);
+    m->address[rank] = (struct ls_address){copy, bytes};
+    return LS_OK;
+}
+
+void ls_meet_missing(const struct ls_meeting *m, char *text, size_t room)
+{
+    int count = 0, said = 0;
+    for (int i = 0; i < m->size; i++)
+        count += !m->address[i].data;
+    size_t used = (size_t)snprintf(text, room, count == 1 ? "rank" : "ranks");
+    for (int i = 0; i < m->size && used < room; i++)
+        if (!m->address[i].data) {
+            const char *before = said == 0 ? " " : said + 1 == count ? " and " : ", ";
+            used += (size_t)snprintf(text + used, room - used, "%s%d", before, i);
+            if (++said == 16 && count > 17) {
+                snprintf(text + used, room - used < room ? room - used : 0, " and %d more", count - said);
+                return;
+            }
+        }
+}
+
+enum ls_status ls_meet_check_token(const struct ls_launch *l)
+{
+    struct addrinfo *list;
+    LS_TRY(ls_wire_resolve(l->address, l->port, &list));
+    bool here = true;
+    for (struct addrinfo *a = list; a; a = a->ai_next)
+        here = here && ls_wire_is_loopback(a->ai_addr);
+    freeaddrinfo(list);
+    if (here || l->token)
+        return LS_OK;
+    return ls_fail(LS_USAGE,
+                   "%s: processes on several hosts need a secret that they share: set LOCKSTEP_TOKEN to the same text "
+                   "for all (openssl rand -hex 16), or use --rendezvous file:///PATH",
+                   l->address);
+}
+
+static enum ls_status meet(const struct ls_launch *l, double until, struct ls_meeting *m)
+{
+    if (l->kind == LS_LAUNCH_FILE)
+        return ls_meet_file(l, until, m);
+    LS_TRY(ls_meet_check_token(l));
+    return m->rank == 0 ? ls_meet_host(l, until, m) : ls_meet_join(l, until, m);
+}
+
+enum ls_status ls_meet(const struct ls_launch *launch, const void *address, size_t bytes, double until,
+                       struct ls_meeting *m)
+{
+    *m = (struct ls_meeting){.rank = launch->rank, .size = launch->size};
+    if (bytes > LS_ADDRESS_LIMIT)
+        return ls_fail(LS_FAILED,
+                       "the network's address has %zu bytes, more than the %zu that are handed round; "
+                       "choose one interface with UCX_NET_DEVICES",
+                       bytes, LS_ADDRESS_LIMIT);
+    /* The own one waits behind all others until the rank is known. */
+    m->address = ls_alloc((size_t)m->size + 1, sizeof *m->address);
+    enum ls_status st = m->address ? ls_meet_keep(m, m->size, address, bytes) : LS_FAILED;
+    if (st == LS_OK)
+        st = meet(launch, until, m);
+    if (st != LS_OK)
+        ls_meet_release(m);
+    return st;
+}
+
+void ls_meet_release(struct ls_meeting *m)
+{
+    for (int i = 0; m->address && i <= m->size; i++)
+        ls_free(m->address[i].data);
+    ls_free(m->address);
+    ls_free(m->folder);
+    *m = (struct ls_meeting){0};
+}

@@ -1,0 +1,398 @@
+/* Waiting for others, and what is said when they do not come (C3). */
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/group.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A thread that waits for its own work has nothing better to do for a moment. The communication thread shares its core
+ * with the compute and gives it up at once. */
+#define SPIN_HELPER 30e-6
+#define SPIN_THREAD 2e-6
+#define SPIN_LEAST 12   /* looks */
+#define LOOK 0.1        /* seconds of sleep between looks for the dead */
+#define NAP_LEAST 20e-6 /* between questions to a library that rings no bell */
+#define NAP_MOST 100e-6
+/* A rank of another node that was not heard of for so long is silent. */
+#define SILENT 2.5
+/* Nanoseconds; on this node each process says twice a second that it runs. */
+#define STILL INT64_C(1200000000)
+
+static inline void relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* --- saying it -------------------------------------------------------------------------------------------------- */
+
+const char *ls_work_name(enum ls_work_kind kind)
+{
+    static const char *const names[] = {
+        [LS_WORK_ALLREDUCE] = "allreduce", [LS_WORK_REDUCE] = "reduce",       [LS_WORK_SCATTER] = "scatter",
+        [LS_WORK_COLLECT] = "collect",     [LS_WORK_BROADCAST] = "broadcast", [LS_WORK_ALLGATHER] = "allgather",
+        [LS_WORK_BARRIER] = "barrier",     [LS_WORK_SEND] = "send",           [LS_WORK_RECEIVE] = "receive",
+    };
+    return kind >= 0 && (size_t)kind < sizeof names / sizeof *names ? names[kind] : "unknown work";
+}
+
+const char *ls_stage_name(enum ls_stage phase)
+{
+    static const char *const names[] = {
+        [LS_STAGE_START] = "starting",
+        [LS_STAGE_INPUT] = "waiting for input",
+        [LS_STAGE_COMPUTE] = "computing",
+        [LS_STAGE_REDUCE] = "waiting for the network",
+        [LS_STAGE_UPDATE] = "updating weights",
+        [LS_STAGE_EVALUATE] = "evaluating",
+        [LS_STAGE_SAVE] = "saving",
+        [LS_STAGE_END] = "ending",
+    };
+    return phase >= 0 && (size_t)phase < sizeof names / sizeof *names ? names[phase] : "lost";
+}
+
+static void set_broken(struct ls_comm *c, enum ls_status status)
+{
+    int none = LS_OK;
+    atomic_compare_exchange_strong(&c->broken, &none, (int)status);
+}
+
+enum ls_status ls_group_lose(struct ls_comm *c, enum ls_status status, const char *format, ...)
+{
+    char why[LS_BOARD_WHY];
+    va_list args;
+    if (atomic_load(&c->broken))
+        return (enum ls_status)atomic_load(&c->broken);
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    set_broken(c, status);
+    if (c->board)
+        ls_board_fail(c->board, -1, status, why);
+    ls_beats_tell(c, status, -1, why);
+    return ls_fail(status, "%s", why);
+}
+
+/* Somebody else has said it. */
+static enum ls_status adopt(struct ls_comm *c)
+{
+    const struct ls_board_head *h = c->board->head;
+    char why[LS_BOARD_WHY];
+    memcpy(why, h->why, sizeof why);
+    why[sizeof why - 1] = 0;
+    ls_beats_tell(c, h->status, h->rank, why);
+    if (h->rank == c->rank) {
+        set_broken(c, h->status);
+        return h->status;
+    }
+    set_broken(c, LS_PEER_LOST);
+    if (h->rank < 0)
+        return ls_fail(LS_PEER_LOST, "%s", why);
+    return ls_fail(LS_PEER_LOST, "rank %d (host %s) has failed: %s", h->rank, c->peers[h->rank].host, why);
+}
+
+/* What everyone is waited for at. */
+static void describe_work(const struct ls_comm *c, char *text, size_t room)
+{
+    const struct ls_work *w = c->current;
+    if (!w)
+        snprintf(text, room, "connect");
+    else if (w->kind <= LS_WORK_COLLECT && w->bucket >= 0)
+        snprintf(text, room, "come to bucket %d of step %" PRIu64, w->bucket, w->step);
+    else if (w->kind == LS_WORK_SEND || w->kind == LS_WORK_RECEIVE)
+        snprintf(text, room, "%s a message (tag %u, step %" PRIu64 ")", w->kind == LS_WORK_SEND ? "take" : "send",
+                 w->tag, w->step);
+    else
+        snprintf(text, room, "come to the %s at step %" PRIu64, ls_work_name(w->kind), w->step);
+}
+
+static void describe_ranks(const struct ls_comm *c, char *text, size_t room)
+{
+    size_t used = 0;
+    int count = 0, said = 0;
+    for (int r = 0; r < c->size; r++)
+        count += c->missing[r];
+    used = (size_t)snprintf(text, room, "rank%s ", count == 1 ? "" : "s");
+    for (int r = 0; r < c->size && used < room; r++)
+        if (c->missing[r]) {
+            int n = snprintf(text + used, room - used, "%s%d (host %s)", said++ ? ", " : "", r, c->peers[r].host);
+            used += n > 0 ? (size_t)n : 0;
+        }
+}
+
+static void describe_position(const struct ls_comm *c, int rank, char *text, size_t room)
+{
+    struct ls_position p = ls_comm_where(c, rank);
+    if (p.phase == LS_STAGE_START)
+        snprintf(text, room, "it was still starting %.0f s ago", p.age);
+    else if (c->peers[rank].node != c->peers[c->rank].node && ls_now() - c->peers[rank].heard > SILENT)
+        snprintf(text, room, "it was last heard of %.0f s ago, %s step %" PRIu64 " since %.0f s",
+                 ls_now() - c->peers[rank].heard, ls_stage_name(p.phase), p.step, p.age);
+    else
+        snprintf(text, room, "it was last seen %s step %" PRIu64 " %.0f s ago", ls_stage_name(p.phase), p.step, p.age);
+}
+
+/* Is its process known not to run? */
+static bool silent(const struct ls_comm *c, int rank)
+{
+    const struct ls_peer *p = &c->peers[rank];
+    if (rank == c->rank)
+        return false;
+    if (p->node != c->peers[c->rank].node)
+        return ls_now() - p->heard > SILENT;
+    return c->board && ls_clock_ns() - atomic_load(&ls_board_seat(c->board, p->local)->alive) > STILL;
+}
+
+/* Has it not yet come to the collective that this rank is in? */
+static bool behind(const struct ls_comm *c, int rank)
+{
+    const struct ls_peer *p = &c->peers[rank];
+    bool collective = c->current && c->current->kind < LS_WORK_SEND;
+    if (!collective || rank == c->rank)
+        return false;
+    if (p->node != c->peers[c->rank].node)
+        return p->collective < c->collective;
+    return c->board && atomic_load(&ls_board_seat(c->board, p->local)->collective) < c->collective;
+}
+
+static int waits_for(const struct ls_comm *c, int rank)
+{
+    const struct ls_peer *p = &c->peers[rank];
+    if (p->node != c->peers[c->rank].node)
+        return p->waits - 1;
+    return c->board ? atomic_load(&ls_board_seat(c->board, p->local)->waits) - 1 : -1;
+}
+
+static bool mark(struct ls_comm *c, bool (*culprit)(const struct ls_comm *c, int rank))
+{
+    bool found = false;
+    for (int r = 0; r < c->size; r++)
+        found |= culprit(c, r);
+    for (int r = 0; found && r < c->size; r++)
+        c->missing[r] = culprit(c, r);
+    return found;
+}
+
+/* The rank waited for may itself be waiting. Those to name are the ones that do not run, that are not even here, or at
+ * the end of the chain. */
+static void look_further(struct ls_comm *c)
+{
+    int end = 0;
+    if (mark(c, silent) || mark(c, behind))
+        return;
+    while (end < c->size && !c->missing[end])
+        end++;
+    for (int links = 0; end < c->size && links < c->size; links++) {
+        int next = waits_for(c, end);
+        if (next < 0 || next == c->rank) {
+            memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
+            c->missing[end] = true;
+            return;
+        }
+        end = next;
+    }
+}
+
+enum ls_status ls_group_blame(struct ls_comm *c)
+{
+    char who[160], at[96], where[128], it[32] = "";
+    int first = -1, count = 0;
+    look_further(c);
+    for (int r = 0; r < c->size; r++)
+        if (c->missing[r]) {
+            first = first < 0 ? r : first;
+            count++;
+        }
+    describe_work(c, at, sizeof at);
+    if (first < 0)
+        return ls_group_lose(c, LS_PEER_LOST, "the group did not %s within %.3g s", at, c->o.deadline);
+    describe_ranks(c, who, sizeof who);
+    describe_position(c, first, where, sizeof where);
+    if (count > 1)
+        snprintf(it, sizeof it, "rank %d: ", first);
+    return ls_group_lose(c, LS_PEER_LOST, "%s did not %s within %.3g s; %s%s", who, at, c->o.deadline, it, where);
+}
+
+/* --- looking --------------------------------------------------------------------------------------------------- */
+
+static enum ls_status look_for_dead(struct ls_comm *c)
+{
+    for (int r = 0; c->board && r < c->size; r++) {
+        const struct ls_peer *p = &c->peers[r];
+        if (p->node != c->peers[c->rank].node || !ls_board_gone(c->board, p->local))
+            continue;
+        if (ls_board_failed(c->board)) /* it may have said why before it went */
+            return adopt(c);
+        char where[128];
+        describe_position(c, r, where, sizeof where);
+        return ls_group_lose(c, LS_PEER_LOST, "rank %d (pid %d on host %s) is gone; %s", r, (int)p->pid, p->host,
+                             where);
+    }
+    return LS_OK;
+}
+
+void ls_group_alive(struct ls_comm *c)
+{
+    if (c->board)
+        atomic_store_explicit(&ls_board_seat(c->board, c->local)->alive, ls_clock_ns(), memory_order_relaxed);
+}
+
+void ls_group_waits(struct ls_comm *c, int rank)
+{
+    _Atomic int32_t *waits = c->board ? &ls_board_seat(c->board, c->local)->waits : &c->waits;
+    atomic_store_explicit(waits, rank < 0 ? 0 : rank + 1, memory_order_relaxed);
+}
+
+enum ls_status ls_group_check(struct ls_comm *c)
+{
+    ls_group_alive(c);
+    if (atomic_load(&c->broken))
+        return (enum ls_status)atomic_load(&c->broken);
+    if (c->board && ls_board_failed(c->board))
+        return adopt(c);
+    double now = ls_now();
+    if (now - c->watched >= LOOK) {
+        c->watched = now;
+        LS_TRY(look_for_dead(c));
+    }
+    return ls_beats_move(c);
+}
+
+double ls_group_limit(const struct ls_comm *c, double since)
+{
+    int64_t allowed = atomic_load(&c->allowed);
+    if (c->board) {
+        int64_t there = atomic_load(&c->board->head->allowed);
+        allowed = there > allowed ? there : allowed;
+    }
+    double later = 1e-9 * (double)allowed;
+    return (later > since ? later : since) + c->o.deadline;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------------------------- */
+
+static bool any_missing(struct ls_comm *c, ls_missing *missing, const void *context)
+{
+    bool any = false;
+    memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
+    missing(c, context, c->missing);
+    for (int r = 0; r < c->size; r++)
+        any |= c->missing[r];
+    return any;
+}
+
+static enum ls_status look_around(struct ls_comm *c, struct ls_patience *p, ls_missing *missing, const void *context)
+{
+    LS_TRY(ls_group_check(c));
+    if (ls_now() < ls_group_limit(c, p->since) || !any_missing(c, missing, context))
+        return LS_OK;
+    return ls_group_blame(c);
+}
+
+void ls_group_wake(struct ls_comm *c)
+{
+    uint64_t one = 1;
+    ls_bell_wake(c->bell); /* with a fence in it */
+    if (atomic_load_explicit(&c->polling, memory_order_relaxed) && write(c->event, &one, sizeof one) < 0)
+        ls_note("the communication thread was not woken: %s", strerror(errno));
+}
+
+uint32_t ls_group_doze(struct ls_comm *c, enum ls_sleep how, bool mail)
+{
+    if (mail && c->event >= 0)
+        atomic_store(&c->polling, true);
+    return ls_bell_doze(c->bell, c->driver, how);
+}
+
+void ls_group_rise(struct ls_comm *c)
+{
+    atomic_store_explicit(&c->polling, false, memory_order_relaxed);
+    ls_bell_rise(c->bell, c->driver);
+}
+
+void ls_group_sleep(struct ls_comm *c, uint32_t rung, double seconds)
+{
+    uint64_t count;
+    if (!atomic_load_explicit(&c->polling, memory_order_relaxed)) {
+        ls_bell_sleep(c->bell, c->driver, rung, seconds);
+        return;
+    }
+    struct pollfd fds[2] = {{.fd = c->event, .events = POLLIN}, {.events = POLLIN}};
+    fds[1].fd = c->post->descriptor(c->post_state);
+    if (fds[1].fd >= 0 && poll(fds, 2, (int)(1e3 * seconds)) > 0 && fds[0].revents &&
+        read(c->event, &count, sizeof count) < 0)
+        ls_note("a wake-up call could not be read: %s", strerror(errno));
+    ls_group_rise(c);
+}
+
+/* Time in which this process did not run (a debugger, a suspended machine) is nobody else's fault. */
+static void sleep_a_little(struct ls_comm *c, struct ls_patience *p)
+{
+    bool asks = c->polled && c->event < 0 ? p->mail || c->messages.head : c->polled && !p->mail && c->messages.head;
+    double before = ls_now(), longest = asks ? p->nap : LOOK;
+    ls_group_sleep(c, p->rung, longest);
+    double over = ls_now() - before - longest;
+    if (over > LS_STOPPED)
+        p->since += over;
+}
+
+/* So that others can tell who holds up whom. */
+static void say_whom(struct ls_comm *c, ls_missing *missing, const void *context)
+{
+    int rank = 0;
+    any_missing(c, missing, context);
+    while (rank < c->size && !c->missing[rank])
+        rank++;
+    ls_group_waits(c, rank < c->size ? rank : -1);
+}
+
+enum ls_status ls_patience_step(struct ls_comm *c, struct ls_patience *p, ls_missing *missing, const void *context)
+{
+    if (p->dozing) {
+        sleep_a_little(c, p);
+        p->dozing = false;
+        p->steps = 0;
+        return look_around(c, p, missing, context);
+    }
+    double now = ls_now();
+    if (p->since == 0)
+        p->since = now;
+    if (p->steps++ == 0) {
+        p->began = now;
+        p->nap = p->nap == 0 ? NAP_LEAST : p->nap < NAP_MOST ? 1.5 * p->nap : NAP_MOST;
+    }
+    if (ls_messages_move(c))
+        return LS_OK;
+    double spun = now - p->began;
+    if (p->steps < SPIN_LEAST || spun < (c->driver == 1 ? SPIN_HELPER : SPIN_THREAD)) {
+        if (c->crowded || spun > SPIN_THREAD)
+            sched_yield(); /* whoever is waited for may want this core */
+        else
+            relax();
+        return LS_OK;
+    }
+    if (!p->said)
+        say_whom(c, missing, context);
+    p->said = true;
+    p->rung = ls_group_doze(c, LS_ASLEEP, p->mail);
+    p->dozing = true;
+    return LS_OK;
+}
+
+void ls_patience_end(struct ls_comm *c, struct ls_patience *p)
+{
+    if (p->dozing)
+        ls_group_rise(c);
+    if (p->said)
+        ls_group_waits(c, -1);
+    p->dozing = p->said = false;
+}

@@ -1,0 +1,339 @@
+#define _GNU_SOURCE
+#include "base/clock.h"
+#include "base/log.h"
+#include "comm/group.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#define IDLE_SLEEP 0.5 /* between looks around when there is nothing to do */
+#define NAP_LEAST 20e-6
+#define NAP_MOST 2e-3
+
+/* --- work ----------------------------------------------------------------------------------------------------------- */
+
+/* state: 0 free, 1 posted, 2 done, 3 posted and somebody sleeps until it is done */
+enum { POSTED = 1, DONE = 2, AWAITED = 3 };
+
+static _Atomic uint32_t *state_word(struct ls_work *w)
+{
+    _Static_assert(sizeof w->state == sizeof(uint32_t), "a futex is 32 bits");
+    return (_Atomic uint32_t *)(void *)&w->state;
+}
+
+void ls_work_finish(struct ls_work *w, enum ls_status status)
+{
+    w->status = status;
+    w->done = ls_now();
+    /* From here on the work is its owner's again. */
+    if (atomic_exchange(&w->state, DONE) == AWAITED)
+        ls_futex_wake(state_word(w), false);
+}
+
+static void list_add(struct ls_list *l, struct ls_work *w)
+{
+    w->next = NULL;
+    if (l->tail)
+        l->tail->next = w;
+    else
+        l->head = w;
+    l->tail = w;
+}
+
+void ls_queue_push(struct ls_comm *c, struct ls_work *w)
+{
+    pthread_mutex_lock(&c->queue_lock);
+    list_add(&c->queue, w);
+    atomic_fetch_add(&c->posted, 1);
+    pthread_mutex_unlock(&c->queue_lock);
+}
+
+static void take_one(struct ls_comm *c, struct ls_work *w)
+{
+    bool message = w->kind == LS_WORK_SEND || w->kind == LS_WORK_RECEIVE;
+    enum ls_status st = (enum ls_status)atomic_load(&c->broken);
+    if (st == LS_OK && message)
+        st = ls_message_begin(c, w);
+    if (st != LS_OK) {
+        ls_work_finish(w, st);
+        return;
+    }
+    atomic_fetch_add(&c->pending, 1);
+    list_add(message ? &c->messages : &c->collectives, w);
+}
+
+static bool take_posted(struct ls_comm *c)
+{
+    if (atomic_load(&c->posted) == atomic_load_explicit(&c->taken, memory_order_relaxed))
+        return false;
+    pthread_mutex_lock(&c->queue_lock);
+    struct ls_work *w = c->queue.head;
+    c->queue = (struct ls_list){0};
+    atomic_store(&c->taken, atomic_load(&c->posted));
+    pthread_mutex_unlock(&c->queue_lock);
+    while (w) {
+        struct ls_work *next = w->next;
+        take_one(c, w);
+        w = next;
+    }
+    return true;
+}
+
+/* --- the driver (G1) ---------------------------------------------------------------------------------------------- */
+
+/* A thread has slept on a message beyond the deadline. */
+static void check_overdue(struct ls_comm *c)
+{
+    struct ls_work *late = atomic_exchange(&c->overdue, NULL);
+    for (struct ls_work *w = late ? c->messages.head : NULL; w; w = w->next)
+        if (w == late && w->peer >= 0) {
+            struct ls_work *before = c->current;
+            memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
+            c->missing[w->peer] = true;
+            c->current = w;
+            ls_group_blame(c);
+            c->current = before;
+            return;
+        }
+}
+
+bool ls_messages_move(struct ls_comm *c)
+{
+    take_posted(c);
+    if (atomic_load_explicit(&c->overdue, memory_order_relaxed))
+        check_overdue(c);
+    return c->messages.head && ls_messages_test(c);
+}
+
+static void drop_all(struct ls_comm *c)
+{
+    enum ls_status st = (enum ls_status)atomic_load(&c->broken);
+    ls_messages_drop(c, st);
+    while (c->collectives.head) {
+        struct ls_work *w = c->collectives.head;
+        c->collectives.head = w->next;
+        atomic_fetch_sub(&c->pending, 1);
+        ls_work_finish(w, st);
+    }
+    c->collectives.tail = NULL;
+}
+
+static void run_next(struct ls_comm *c)
+{
+    struct ls_work *w = c->collectives.head;
+    c->collectives.head = w->next;
+    if (!w->next)
+        c->collectives.tail = NULL;
+    c->current = w;
+    enum ls_status st = ls_collective_run(c, w);
+    if (st != LS_OK && !atomic_load(&c->broken))
+        st = ls_group_lose(c, st, "the %s of step %lu failed on rank %d", ls_work_name(w->kind), (unsigned long)w->step,
+                           c->rank);
+    c->current = NULL;
+    atomic_fetch_sub(&c->pending, 1);
+    ls_work_finish(w, st);
+}
+
+/* Do what can be done; false: nothing. */
+static bool drive(struct ls_comm *c)
+{
+    bool moved = take_posted(c);
+    if (atomic_load(&c->broken)) {
+        moved |= c->messages.head || c->collectives.head;
+        drop_all(c);
+        ls_beats_abort(c);
+        return moved;
+    }
+    moved |= ls_messages_move(c);
+    if (c->collectives.head) {
+        run_next(c);
+        moved = true;
+    }
+    return moved;
+}
+
+static bool try_drive(struct ls_comm *c, double *checked)
+{
+    if (pthread_mutex_trylock(&c->drive) != 0)
+        return false; /* somebody who waits does */
+    c->driver = 0;
+    bool moved = drive(c);
+    double now = ls_now();
+    if (!moved && now - *checked > 0.1) {
+        *checked = now;
+        ls_group_check(c);
+    }
+    pthread_mutex_unlock(&c->drive);
+    return moved;
+}
+
+/* --- the communication thread ---------------------------------------------------------------------------------------- */
+
+/* A thread that waits may hold `drive`, but never where there is a descriptor to sleep on (G1). */
+static void rest(struct ls_comm *c, uint32_t rung, double seconds)
+{
+    if (atomic_load(&c->polling))
+        ls_group_sleep(c, rung, seconds);
+    else
+        ls_bell_sleep(c->bell, 0, rung, seconds);
+}
+
+static void serve(struct ls_comm *c)
+{
+    bool dozing = false, mail = false;
+    uint32_t rung = 0;
+    double checked = ls_now(), nap = NAP_LEAST, idle = c->beats ? IDLE_SLEEP / 2 : IDLE_SLEEP;
+    while (!atomic_load(&c->stop)) {
+        ls_group_alive(c);
+        if (try_drive(c, &checked)) {
+            if (dozing)
+                ls_bell_rise(c->bell, 0);
+            atomic_store(&c->polling, false);
+            dozing = false;
+            nap = NAP_LEAST;
+        } else if (!dozing) {
+            mail = c->polled && atomic_load(&c->pending);
+            if (mail && c->event >= 0)
+                atomic_store(&c->polling, true);
+            rung = ls_bell_doze(c->bell, 0, atomic_load(&c->pending) ? LS_ASLEEP : LS_IDLE);
+            dozing = true;
+        } else {
+            rest(c, rung, mail && c->event < 0 ? nap : idle);
+            nap = nap < NAP_MOST ? 1.5 * nap : NAP_MOST;
+            dozing = false;
+        }
+    }
+}
+
+static void *thread_main(void *argument)
+{
+    struct ls_comm *c = argument;
+    prctl(PR_SET_TIMERSLACK, 1000UL, 0UL, 0UL, 0UL);
+    prctl(PR_SET_NAME, "lockstep-comm", 0UL, 0UL, 0UL);
+    c->connect_status = ls_connect(c);
+    bool connected = c->connect_status == LS_OK;
+    atomic_store(&c->connected, connected ? 1 : 2);
+    ls_futex_wake(&c->connected, false);
+    if (connected)
+        serve(c);
+    pthread_mutex_lock(&c->drive);
+    c->driver = 0;
+    take_posted(c);
+    int none = LS_OK;
+    if (connected) {
+        atomic_compare_exchange_strong(&c->broken, &none, LS_FAILED); /* whatever is left ends here */
+        drop_all(c);
+    }
+    pthread_mutex_lock(&c->queue_lock);
+    bool graceful = c->graceful;
+    pthread_mutex_unlock(&c->queue_lock);
+    ls_disconnect(c, graceful);
+    pthread_mutex_unlock(&c->drive);
+    return NULL;
+}
+
+/* Signals are for the threads of the program. */
+enum ls_status ls_thread_start(struct ls_comm *c)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&c->thread, NULL, thread_main, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return ls_fail(LS_FAILED, "the communication thread cannot be started: %s", strerror(code));
+    c->running = true;
+    while (atomic_load(&c->connected) == 0)
+        ls_futex_wait(&c->connected, 0, 1.0, false);
+    return c->connect_status;
+}
+
+void ls_thread_stop(struct ls_comm *c, bool graceful)
+{
+    if (!c->running)
+        return;
+    pthread_mutex_lock(&c->queue_lock); /* the bell stays until it has rung */
+    c->graceful = graceful;
+    atomic_store(&c->stop, true);
+    if (atomic_load(&c->connected) == 1)
+        ls_group_wake(c);
+    pthread_mutex_unlock(&c->queue_lock);
+    pthread_join(c->thread, NULL);
+    c->running = false;
+}
+
+/* --- waiting for work ------------------------------------------------------------------------------------------------- */
+
+bool ls_comm_done(const struct ls_work *w)
+{
+    return atomic_load_explicit(&w->state, memory_order_acquire) == DONE;
+}
+
+static void mark_peer(const struct ls_comm *c, const void *context, bool *missing)
+{
+    const struct ls_work *w = context;
+    (void)c;
+    if (w->peer >= 0)
+        missing[w->peer] = true;
+}
+
+/* Holding `drive`: carry on until this work is done. */
+static void help(struct ls_comm *c, struct ls_work *w)
+{
+    struct ls_patience p = {0};
+    c->driver = 1;
+    atomic_store(&c->bell->driver, 1);
+    while (!ls_comm_done(w)) {
+        if (drive(c))
+            continue;
+        c->current = w;
+        if (w->peer == LS_ANY_RANK && w->kind == LS_WORK_RECEIVE)
+            p.since = ls_now(); /* anybody may be late: there is nobody to name */
+        ls_patience_step(c, &p, mark_peer, w);
+        c->current = NULL;
+    }
+    ls_patience_end(c, &p);
+    c->driver = 0;
+    atomic_store(&c->bell->driver, 0);
+}
+
+/* The driver does it; sleep until then. */
+static void sleep_on(struct ls_comm *c, struct ls_work *w)
+{
+    bool message = w->kind == LS_WORK_SEND || w->kind == LS_WORK_RECEIVE;
+    double since = ls_now();
+    int posted = POSTED;
+    atomic_compare_exchange_strong(&w->state, &posted, AWAITED);
+    if (message)
+        ls_group_waits(c, w->asked);
+    while (!ls_comm_done(w)) {
+        double before = ls_now();
+        ls_futex_wait(state_word(w), AWAITED, 0.1, false);
+        if (ls_now() - before > 0.1 + LS_STOPPED)
+            since += ls_now() - before;
+        if (message && !ls_comm_done(w) && ls_now() > ls_group_limit(c, since)) {
+            atomic_store(&c->overdue, w);
+            ls_group_wake(c);
+            since = ls_now();
+        }
+    }
+    if (message)
+        ls_group_waits(c, -1);
+}
+
+void ls_thread_wait(struct ls_comm *c, struct ls_work *w)
+{
+    if (ls_comm_done(w))
+        return;
+    if (c->may_help && pthread_mutex_trylock(&c->drive) == 0) {
+        help(c, w);
+        pthread_mutex_unlock(&c->drive);
+        /* What else there is goes back to the communication thread. */
+        if (atomic_load(&c->pending) || atomic_load(&c->posted) != atomic_load(&c->taken))
+            ls_group_wake(c);
+        return;
+    }
+    ls_group_wake(c);
+    sleep_on(c, w);
+}

@@ -1,0 +1,261 @@
+#!/bin/sh
+# Processes that find each other in every way that the tests can start them in, and talk: tests/probes/transport_probe.
+. tests/cli/harness.sh
+probe=$(dirname "$program")/tests/transport_probe
+LOCKSTEP_MODULES=$(dirname "$program")
+export LOCKSTEP_MODULES
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCKSTEP_TOKEN
+
+has_module() {
+    [ -e "$LOCKSTEP_MODULES/lockstep-$1.so" ] || skip "built without $1"
+    [ -z "$skipped" ]
+}
+
+# A port that nobody listens on; two runs of the tests at once take different ones.
+port=$((20000 + $$ % 5000 * 2))
+
+# mpi KIND N WORDS...: the probe under that MPI's mpirun.
+mpi() {
+    kind=$1 processes=$2
+    shift 2
+    if [ "$kind" = openmpi ]; then
+        set -- --oversubscribe "$probe" "$@"
+        [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
+    else
+        set -- "$probe" "$@"
+    fi
+    timeout -k 5 120 "mpirun.$kind" -np "$processes" "$@" >out 2>err </dev/null
+    code=$?
+}
+
+# start WORDS...: one process in the background; `collect` waits for all of them: $codes, out, err.
+started=
+start() {
+    timeout -k 5 120 "$probe" "$@" >>out 2>>err </dev/null &
+    started="$started $!"
+}
+
+collect() {
+    codes=
+    for pid in $started; do
+        wait "$pid"
+        codes="$codes $?"
+    done
+    started=
+    codes=${codes# }
+}
+
+tcp() {
+    start "$1" --master-ip 127.0.0.1 --master-port $port --num-nodes "$3" --rank "$2" --deadline "$4"
+}
+
+for kind in openmpi mpich; do
+    it "carries messages over MPI ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 3 everything
+        expect_code 0
+        expect "$(grep -c 'of 3: done (mpi)' out)" = 3
+    fi
+
+    it "knows a world of two ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 2 open
+        expect_code 0
+        expect_out 'rank 1 of 2'
+    fi
+
+    it "ends when a rank is killed ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 3 killed
+        expect "$code" != 0
+        expect "$code" != 124
+    fi
+done
+
+it "says that another MPI's mpirun started it"
+if has_module mpi-mpich && has_module mpi-openmpi; then
+    OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 mpi mpich 2 open
+    expect "$code" != 0
+    expect_err 'started 2 processes, but Open MPI [^ ]* sees 1; start with the mpirun that belongs'
+fi
+
+it "carries messages between processes that RANK and MASTER_ADDR join"
+if has_module ucx; then
+    for rank in 0 1 2; do
+        RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port start everything
+    done
+    collect
+    expect "$codes" = "0 0 0"
+    expect "$(grep -c 'of 3: done (ucx)' out)" = 3
+fi
+
+it "carries messages between processes started by hand, over TCP, behind a token"
+if has_module ucx; then
+    export LOCKSTEP_TOKEN=a-secret-of-this-test UCX_TLS=tcp,self
+    for rank in 0 1 2; do
+        tcp everything $rank 3 60
+    done
+    collect
+    unset LOCKSTEP_TOKEN UCX_TLS
+    expect "$codes" = "0 0 0"
+fi
+
+it "carries messages between processes that meet in a folder, in order of arrival"
+if has_module ucx; then
+    for _ in 0 1 2; do
+        start everything --rendezvous "file://$scratch/meet" --num-nodes 3
+    done
+    collect
+    expect "$codes" = "0 0 0"
+    expect "$(sed -n 's/^rank \([0-9]*\) of 3: done.*/\1/p' out | sort | tr -d '\n')" = 012
+    expect "$(ls -A meet)" = ""
+fi
+
+it "hears of a peer that was killed"
+if has_module ucx; then
+    for rank in 0 1 2; do
+        tcp killed $rank 3 60
+    done
+    collect
+    expect "$codes" = "4 4 137"
+    expect_out 'rank 0: lost 2'
+    expect_out 'rank 1: lost 2'
+fi
+
+it "names the ranks that did not come, at every rank that did"
+if has_module ucx; then
+    tcp open 0 4 1
+    tcp open 2 4 1
+    collect
+    expect "$codes" = "4 4"
+    expect "$(grep -c "ranks 1 and 3 did not come to 127.0.0.1:$port within 1 s" err)" = 2
+fi
+
+it "says that rank 0 did not come"
+if has_module ucx; then
+    tcp open 1 2 0.3
+    collect
+    expect "$codes" = 4
+    expect_error "rank 0 did not come to 127.0.0.1:$port within"
+fi
+
+it "turns away a wrong token, on both sides, and goes on with the right one"
+if has_module ucx; then
+    LOCKSTEP_TOKEN=the-right-one tcp open 0 2 60
+    LOCKSTEP_TOKEN=the-wrong-one timeout 60 "$probe" open --master-ip 127.0.0.1 --master-port $port --num-nodes 2 \
+        --rank 1 >>out 2>>err
+    expect $? = 2
+    LOCKSTEP_TOKEN=the-right-one tcp open 1 2 60
+    collect
+    expect "$codes" = "0 0"
+    expect_err 'turned away a process from 127.0.0.1: wrong token'
+    expect_err 'refuses rank 1: wrong token'
+    ! grep -q 'the-.*-one' out err || miss "a token was printed"
+fi
+
+it "refuses a process that was started for another size"
+if has_module ucx; then
+    tcp open 0 3 60
+    tcp open 2 4 60
+    collect
+    expect "$codes" = "2 2"
+    expect_err 'rank 2 at 127.0.0.1 was started for 4 processes, rank 0 for 3'
+fi
+
+it "refuses a second process of the same rank"
+if has_module ucx; then
+    tcp open 0 3 60
+    tcp open 1 3 60
+    tcp open 1 3 60
+    tries=0
+    until grep -q 'refuses rank 1' err || [ $tries = 600 ]; do
+        sleep 0.05
+        tries=$((tries + 1))
+    done
+    tcp open 2 3 60
+    collect
+    expect "$(echo "$codes" | tr ' ' '\n' | sort | tr -d '\n')" = 0002
+    expect_err 'there is a rank 1 already; each process needs a rank of its own'
+fi
+
+it "does not mind a stranger that talks nonsense"
+if has_module ucx; then
+    tcp open 0 2 60
+    timeout 60 "$probe" junk 127.0.0.1 $port
+    tcp open 1 2 60
+    collect
+    expect "$codes" = "0 0"
+    expect_err 'turned away a process from 127.0.0.1: it does not speak Lockstep'
+fi
+
+it "asks for a token where processes are on several hosts"
+if has_module ucx; then
+    start open --master-ip 192.0.2.1 --num-nodes 2 --rank 1
+    collect
+    expect "$codes" = 2
+    expect_error '192.0.2.1: .* set LOCKSTEP_TOKEN'
+fi
+
+it "says that the port is in use"
+if has_module ucx; then
+    tcp open 0 2 60
+    timeout 60 "$probe" junk 127.0.0.1 $port # returns once somebody listens
+    timeout 60 "$probe" open --master-ip 127.0.0.1 --master-port $port --num-nodes 2 --rank 0 >>out 2>>err
+    expect $? = 2
+    tcp open 1 2 60
+    collect
+    expect "$codes" = "0 0"
+    expect_err 'in use.*--master-port'
+fi
+
+it "names who did not come to the folder, and leaves the next run a clean place"
+if has_module ucx; then
+    start open --rendezvous "file://$scratch/meet" --num-nodes 3 --rank 0 --deadline 1
+    start open --rendezvous "file://$scratch/meet" --num-nodes 3 --rank 2 --deadline 1
+    collect
+    expect "$codes" = "4 4"
+    expect "$(grep -c 'rank 1 did not come to file://.*/meet within 1 s' err)" = 2
+    expect "$(find meet -name '*.rank-*' | wc -l)" = 0
+fi
+
+it "passes over what a killed run left in the folder"
+if has_module ucx; then
+    rm -rf meet
+    mkdir -m 700 meet
+    (umask 077; head -c 36 /dev/zero >meet/session-0001; : >meet/session-0001.rank-1)
+    touch -d '1 hour ago' meet/session-0001 meet/session-0001.rank-1
+    for rank in 0 1 2; do
+        start open --rendezvous "file://$scratch/meet" --num-nodes 3 --rank $rank
+    done
+    collect
+    expect "$codes" = "0 0 0"
+    expect "$(ls -A meet)" = ""
+fi
+
+it "refuses a folder that others may write, and another user's session"
+if has_module ucx; then
+    mkdir open
+    chmod 777 open
+    start open --rendezvous "file://$scratch/open" --num-nodes 2
+    collect
+    expect "$codes" = 2
+    expect_error 'open: other users may change that folder'
+    : >err
+    mkdir -m 700 shared
+    head -c 36 /dev/zero >shared/session-0001
+    chmod 644 shared/session-0001
+    start open --rendezvous "file://$scratch/shared" --num-nodes 2
+    collect
+    expect "$codes" = 3
+    expect_error 'session-0001: not a session of ours'
+fi
+
+it "does not join a run in the folder whose token is another"
+if has_module ucx; then
+    LOCKSTEP_TOKEN=the-right-one start open --rendezvous "file://$scratch/tokens" --num-nodes 2 --deadline 2
+    LOCKSTEP_TOKEN=the-wrong-one start open --rendezvous "file://$scratch/tokens" --num-nodes 2 --deadline 2
+    collect
+    expect "$codes" = "4 4"
+fi
+
+finish
