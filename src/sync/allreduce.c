@@ -1,0 +1,16 @@
+/* One sum a tensor when the pass is over. */
+#include "sync/sync.h"
+
+static enum ls_status finish(struct ls_sync *s)
+{
+    for (int b = 0; b < s->n_buckets; b++)
+        ls_sync_post(s, b, LS_WORK_ALLREDUCE, 0);
+    return ls_sync_settle(s, true);
+}
+
+const struct ls_sync_ops ls_sync_allreduce = {
+    .name = "allreduce",
+    .summary = "one sum a tensor, after backward",
+    .by_tensor = true,
+    .finish = finish,
+};

@@ -1,0 +1,100 @@
+/* Local SGD: every worker updates by its own gradients; every H steps all parameters (and momenta) become their mean.
+ * With block momentum the mean is not taken as it is but as a step from the last common parameters, with a momentum of
+ * its own (CNTK's BMUF):
+ *     change = momentum * change + (mean - common);    common = common + change */
+#include "sync/sync.h"
+#include "base/memory.h"
+
+struct local {
+    uint64_t since; /* steps since all were equal */
+    float *common;  /* owned; parameters and change, value after value; NULL without block momentum */
+    size_t count;   /* floats of all parameters */
+};
+
+static enum ls_status open(struct ls_sync *s)
+{
+    struct local *l = s->state = ls_alloc(1, sizeof *l);
+    if (!l)
+        return LS_FAILED;
+    for (int b = 0; b < s->n_buckets; b++)
+        for (int v = 0; v < s->buckets[b].n_values; v++)
+            l->count += s->buckets[b].values[v].optimizer ? 0 : s->buckets[b].values[v].count;
+    if (s->o->block_momentum <= 0)
+        return LS_OK;
+    l->common = ls_alloc(2 * l->count, sizeof *l->common);
+    float *to = l->common;
+    for (int b = 0; l->common && b < s->n_buckets; b++)
+        for (int v = 0; v < s->buckets[b].n_values; v++) {
+            const struct ls_sync_values *values = &s->buckets[b].values[v];
+            for (size_t i = 0; i < values->count && !values->optimizer; i++)
+                *to++ = values->memory[i];
+        }
+    return l->common ? LS_OK : LS_FAILED;
+}
+
+static void close(struct ls_sync *s)
+{
+    struct local *l = s->state;
+    if (l)
+        ls_free(l->common);
+}
+
+/* values = common + change, change as above. */
+static void block_step(const struct ls_sync *s, float *common, float *change, float *values, size_t count)
+{
+    float momentum = (float)s->o->block_momentum;
+    for (size_t i = 0; i < count; i++) {
+        change[i] = momentum * change[i] + (values[i] - common[i]);
+        values[i] = common[i] = common[i] + change[i];
+    }
+}
+
+static enum ls_status average(struct ls_sync *s)
+{
+    struct local *l = s->state;
+    float share = 1.0f / (float)ls_comm_size(s->comm), *common = l->common;
+    for (int b = 0; b < s->n_buckets; b++)
+        for (int v = 0; v < s->buckets[b].n_values; v++) {
+            const struct ls_sync_values *values = &s->buckets[b].values[v];
+            struct ls_work work = {.kind = LS_WORK_ALLREDUCE,
+                                   .data = values->memory,
+                                   .bytes = values->count * sizeof(float),
+                                   .step = s->step,
+                                   .bucket = b};
+            for (size_t i = 0; i < values->count; i++)
+                values->memory[i] *= share;
+            ls_comm_post(s->comm, &work);
+            LS_TRY(ls_sync_wait(s, &work));
+            if (common && !values->optimizer) {
+                block_step(s, common, common + l->count, values->memory, values->count);
+                common += values->count;
+            }
+        }
+    l->since = 0;
+    return LS_OK;
+}
+
+static enum ls_status finish(struct ls_sync *s)
+{
+    struct local *l = s->state;
+    for (int b = 0; b < s->n_buckets; b++)
+        LS_TRY(s->update(s->context, b));
+    return ++l->since >= (uint64_t)s->o->local_steps ? average(s) : LS_OK;
+}
+
+static enum ls_status collect(struct ls_sync *s)
+{
+    const struct local *l = s->state;
+    return l->since > 0 ? average(s) : LS_OK;
+}
+
+const struct ls_sync_ops ls_sync_local = {
+    .name = "local",
+    .summary = "each worker updates on its own; every --local-steps all take the mean",
+    .by_tensor = true,
+    .alone = true,
+    .open = open,
+    .finish = finish,
+    .collect = collect,
+    .close = close,
+};

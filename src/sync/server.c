@@ -1,0 +1,61 @@
+/* Parameters are sharded: bucket b belongs to rank b mod W, which is sent its gradients, keeps its momentum, updates it
+ * and sends the new weights to all. */
+#include "sync/sync.h"
+
+static int owner_of(const struct ls_sync *s, int bucket)
+{
+    return bucket % ls_comm_size(s->comm);
+}
+
+static enum ls_status ready(struct ls_sync *s, int bucket)
+{
+    ls_sync_post(s, bucket, LS_WORK_REDUCE, owner_of(s, bucket));
+    return LS_OK;
+}
+
+/* The owner's values, either of the two kinds, to all. */
+static enum ls_status share(struct ls_sync *s, int bucket, bool optimizer)
+{
+    const struct ls_bucket *b = &s->buckets[bucket];
+    for (int v = 0; v < b->n_values; v++) {
+        struct ls_work work = {.kind = LS_WORK_BROADCAST,
+                               .peer = owner_of(s, bucket),
+                               .data = b->values[v].memory,
+                               .bytes = b->values[v].count * sizeof(float),
+                               .step = s->step,
+                               .bucket = bucket};
+        if (b->values[v].optimizer != optimizer)
+            continue;
+        ls_comm_post(s->comm, &work);
+        LS_TRY(ls_sync_wait(s, &work));
+    }
+    return LS_OK;
+}
+
+static enum ls_status finish(struct ls_sync *s)
+{
+    int rank = ls_comm_rank(s->comm);
+    for (int b = 0; b < s->n_buckets; b++) {
+        LS_TRY(ls_sync_wait(s, &s->works[b]));
+        if (owner_of(s, b) == rank)
+            LS_TRY(s->update(s->context, b));
+    }
+    for (int b = 0; b < s->n_buckets; b++)
+        LS_TRY(share(s, b, false));
+    return LS_OK;
+}
+
+static enum ls_status collect(struct ls_sync *s)
+{
+    for (int b = 0; b < s->n_buckets; b++)
+        LS_TRY(share(s, b, true));
+    return LS_OK;
+}
+
+const struct ls_sync_ops ls_sync_server = {
+    .name = "server",
+    .summary = "parameters sharded over servers; gradients are pushed, new weights pulled",
+    .ready = ready,
+    .finish = finish,
+    .collect = collect,
+};

@@ -1,0 +1,135 @@
+#include "sync/sync.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "sync/compress.h"
+
+#include <string.h>
+
+extern const struct ls_sync_ops ls_sync_gather, ls_sync_allreduce, ls_sync_overlap, ls_sync_server, ls_sync_local;
+
+const struct ls_sync_ops *const ls_sync_list[] = {
+    &ls_sync_gather, &ls_sync_allreduce, &ls_sync_overlap, &ls_sync_server, &ls_sync_local, NULL,
+};
+
+const struct ls_sync_ops *ls_sync_find(const char *name)
+{
+    for (int i = 0; ls_sync_list[i]; i++)
+        if (strcmp(ls_sync_list[i]->name, name) == 0)
+            return ls_sync_list[i];
+    return NULL;
+}
+
+/* The codec of --compress, with what it remembers of each bucket. */
+static enum ls_status open_codec(struct ls_sync *s)
+{
+    if (strcmp(s->o->compress, "none") == 0)
+        return LS_OK;
+    if (strncmp(s->o->compress, "powersgd", 8) == 0)
+        return ls_sync_lowrank_open(s);
+    s->codec = ls_compress_find(s->o->compress);
+    if (!s->codec)
+        return ls_fail(LS_USAGE, "--compress %s: there is no such compression for --sync %s", s->o->compress,
+                       s->ops->name);
+    s->feedback = ls_alloc((size_t)s->n_buckets, sizeof *s->feedback);
+    if (!s->feedback)
+        return LS_FAILED;
+    for (int b = 0; s->codec->feedback && b < s->n_buckets; b++) {
+        s->feedback[b] = ls_alloc(ls_comm_feedback(s->comm, s->buckets[b].count), sizeof **s->feedback);
+        if (!s->feedback[b])
+            return LS_FAILED;
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_sync_open(struct ls_sync *s)
+{
+    s->works = ls_alloc((size_t)s->n_buckets, sizeof *s->works);
+    s->bucket_parts = ls_alloc((size_t)(s->n_buckets * s->n_parts), sizeof *s->bucket_parts);
+    if (!s->works || !s->bucket_parts)
+        return LS_FAILED;
+    for (int b = 0; b < s->n_buckets; b++)
+        for (int p = 0; p < s->n_parts; p++)
+            s->bucket_parts[b * s->n_parts + p] = s->parts[p] + s->buckets[b].first;
+    LS_TRY(open_codec(s));
+    return s->ops->open ? s->ops->open(s) : LS_OK;
+}
+
+void ls_sync_close(struct ls_sync *s)
+{
+    if (s->ops && s->ops->close)
+        s->ops->close(s);
+    for (int b = 0; s->feedback && b < s->n_buckets; b++)
+        ls_free(s->feedback[b]);
+    ls_free(s->feedback);
+    ls_sync_lowrank_close(s);
+    ls_free(s->works);
+    ls_free(s->bucket_parts);
+    ls_free(s->state);
+    *s = (struct ls_sync){0};
+}
+
+void ls_sync_begin(struct ls_sync *s, uint64_t step)
+{
+    s->step = step;
+    s->next = s->posted = s->at = 0;
+    s->waited = 0;
+}
+
+enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at)
+{
+    s->at = at;
+    return s->ops->ready && !s->lowrank ? s->ops->ready(s, bucket) : LS_OK;
+}
+
+enum ls_status ls_sync_finish(struct ls_sync *s)
+{
+    ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
+    if (!s->lowrank)
+        return s->ops->finish(s);
+    LS_TRY(ls_sync_lowrank_sum(s));
+    for (int b = 0; b < s->n_buckets; b++)
+        LS_TRY(s->update(s->context, b));
+    return LS_OK;
+}
+
+enum ls_status ls_sync_collect(struct ls_sync *s)
+{
+    return s->ops && s->ops->collect ? s->ops->collect(s) : LS_OK;
+}
+
+void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer)
+{
+    const struct ls_bucket *b = &s->buckets[bucket];
+    s->works[bucket] = (struct ls_work){.kind = kind,
+                                        .peer = peer,
+                                        .data = s->grads + b->first,
+                                        .bytes = b->count * sizeof(float),
+                                        .parts = s->bucket_parts + bucket * s->n_parts,
+                                        .codec = b->plain ? NULL : s->codec,
+                                        .codec_state = b->plain || !s->feedback ? NULL : s->feedback[bucket],
+                                        .step = s->step,
+                                        .bucket = bucket};
+    ls_comm_post(s->comm, &s->works[bucket]);
+    s->posted = bucket + 1;
+}
+
+enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)
+{
+    double start = ls_now();
+    enum ls_status st = ls_comm_wait(s->comm, work);
+    s->waited += ls_now() - start;
+    return st;
+}
+
+enum ls_status ls_sync_settle(struct ls_sync *s, bool all)
+{
+    for (; s->next < s->n_buckets; s->next++) {
+        struct ls_work *work = &s->works[s->next];
+        if (!all && (s->next >= s->posted || s->buckets[s->next].used >= s->at || !ls_comm_done(work)))
+            return LS_OK;
+        LS_TRY(ls_sync_wait(s, work));
+        LS_TRY(s->update(s->context, s->next));
+    }
+    return LS_OK;
+}

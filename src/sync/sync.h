@@ -1,0 +1,100 @@
+/* How workers agree on a step: one file a strategy, one line in list.c.
+ *
+ * A pass leaves gradients in one flat memory in the order in which it completes them; a bucket is a range of it. The step
+ * says which bucket is complete (ready) while its last pass still runs, and asks for the rest when it is over (finish).
+ * Between the two a strategy combines gradients and has parameters updated, bucket by bucket.
+ *
+ *   S1  gather, allreduce, overlap and server give the bits of one process that computes all replicas.
+ *   S2  A bucket's parameters are updated once a step, after its last use by the pass and once its sum is complete. */
+#ifndef LS_SYNC_SYNC_H
+#define LS_SYNC_SYNC_H
+
+#include "comm/comm.h"
+#include "config/options.h"
+
+struct ls_bucket {
+    size_t first, count; /* floats of the gradient memory */
+    int ready;           /* the node that completes it */
+    int used;            /* the last node of a pass that reads what its updates change */
+    bool plain;          /* statistics, which no compression may touch */
+    /* Its gradients as matrices, where they lie as such; cols 0: a vector. In the order of memory, without a gap. */
+    struct ls_sync_matrix {
+        size_t first, count; /* floats of the gradient memory */
+        size_t rows, cols, block;
+    } * matrices; /* owned */
+    int n_matrices;
+    /* What its updates change: parameters, running statistics, momentum. */
+    struct ls_sync_values {
+        float *memory; /* borrowed */
+        size_t count;
+        bool optimizer; /* momentum: only who updates needs it */
+    } * values;         /* owned */
+    int n_values;
+};
+
+struct ls_sync {
+    const struct ls_sync_ops *ops;
+    const struct ls_options *o;
+    struct ls_comm *comm;
+    float *grads;
+    float *const *parts; /* this rank's parts of the sum, each like grads; the last is grads */
+    int n_parts;
+    struct ls_bucket *buckets; /* borrowed */
+    int n_buckets;
+    enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
+    void *context;
+    const struct ls_codec *codec;    /* NULL: none */
+    float **feedback;                /* owned; of the codec, one a bucket, NULL where it keeps none */
+    struct ls_sync_lowrank *lowrank; /* owned; --compress powersgd, instead of a codec */
+    /* the step under way */
+    uint64_t step;
+    double waited;         /* seconds the compute waited for communication, since the last step */
+    int posted, next;      /* buckets handed over; the first bucket that is not updated yet */
+    int at;                /* nodes of the last pass that have run */
+    struct ls_work *works; /* owned; one a bucket */
+    float **bucket_parts;  /* owned; n_parts a bucket */
+    void *state;           /* the strategy's own; owned */
+};
+
+struct ls_sync_ops {
+    const char *name, *summary;
+    bool by_tensor; /* a bucket is a tensor */
+    bool alone;     /* gradients are not summed: each worker's mean is over its own samples */
+    enum ls_status (*open)(struct ls_sync *s);              /* NULL: nothing to do */
+    enum ls_status (*ready)(struct ls_sync *s, int bucket); /* NULL: nothing to do */
+    enum ls_status (*finish)(struct ls_sync *s);
+    /* Make all ranks agree, and rank 0's state whole, before it is evaluated or saved. NULL: they do. */
+    enum ls_status (*collect)(struct ls_sync *s);
+    void (*close)(struct ls_sync *s); /* NULL: nothing to do */
+};
+
+extern const struct ls_sync_ops *const ls_sync_list[]; /* ends with NULL */
+const struct ls_sync_ops *ls_sync_find(const char *name);
+
+/* The caller fills o, comm, grads, parts, n_parts, buckets, n_buckets, update and context. */
+enum ls_status ls_sync_open(struct ls_sync *s);
+void ls_sync_close(struct ls_sync *s);
+/* A step begins; a bucket is complete (in order), the last pass having run nodes 0 .. at-1; the pass is over: afterwards
+ * all parameters are updated. */
+void ls_sync_begin(struct ls_sync *s, uint64_t step);
+enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at);
+enum ls_status ls_sync_finish(struct ls_sync *s);
+enum ls_status ls_sync_collect(struct ls_sync *s);
+
+/* lowrank.c: PowerSGD for all buckets of a step at once, in place of the strategy's sums. */
+enum ls_status ls_sync_lowrank_open(struct ls_sync *s);
+enum ls_status ls_sync_lowrank_sum(struct ls_sync *s);
+void ls_sync_lowrank_close(struct ls_sync *s);
+
+/* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
+void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
+enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
+/* Update the buckets whose sums are there, in order, as far as S2 allows; all: wait for every one. */
+enum ls_status ls_sync_settle(struct ls_sync *s, bool all);
+
+/* Where to cut: tensors in the order of completion, ready[i] seconds into the pass, `bytes[i]` long. Sums take
+ * alpha + beta * bytes each, one after the other, each as soon as its last tensor is ready and the one before it is
+ * through. Marks in last[i] the tensors that end a bucket such that the last sum ends soonest. */
+enum ls_status ls_sync_cut(int n, const double *ready, const size_t *bytes, struct ls_cost cost, bool *last);
+
+#endif
