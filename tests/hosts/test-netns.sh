@@ -1,0 +1,239 @@
+#!/bin/sh
+# Training over a network, on hosts that are network namespaces of this machine (netns.sh). Needs root.
+. tests/cli/harness.sh
+. "$source_root/tests/hosts/netns.sh"
+
+release_scratch() {
+    hosts_down
+}
+
+flow() {
+    host=$1
+    shift
+    on "$host" python3 "$source_root/tests/hosts/flow.py" "$@"
+}
+
+# Starts a receiver on a host and returns when it listens.
+listen() {
+    mkfifo says
+    flow "$1" receive "$(address "$1")" 5001 >says 2>>err &
+    receiver=$!
+    read -r word <says
+    rm says
+    [ "$word" = listening ] || miss "the receiver does not start"
+}
+
+# Mbit/s from one host to another, over a second. A busy machine makes it less, never more: the best of three counts.
+measure() {
+    rate=0
+    for _ in 1 2 3; do
+        listen "$2"
+        found=$(flow "$1" send "$(address "$2")" 5001 1)
+        wait "$receiver"
+        [ "$found" -lt "$rate" ] || rate=$found
+        [ "$rate" -lt "$3" ] || break
+    done
+}
+
+missing=$(hosts_missing)
+# Does this program know how to train on several hosts? One that does not run at all is no reason to skip.
+lockstep train --help
+[ "$code" = 0 ] || {
+    echo "Bail out! $program does not run"
+    exit 1
+}
+grep -q -e '--master-ip' out || alone="this program trains in one process"
+alone=${missing:-${alone:-}}
+
+it "makes hosts with names of their own that reach each other"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    hosts_up 4 200mbit || miss "the hosts do not come up"
+    expect "$(on 0 hostname)" = host0
+    expect "$(on 3 hostname)" = host3
+    for from in 0 1 2 3; do
+        to=$(((from + 1) % 4))
+        listen $to
+        flow $from reach host$to 5001 10 2>>err || miss "host$from does not reach host$to"
+            wait "$receiver"
+    done
+fi
+
+it "gives each host shared memory of its own"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    on 0 touch /dev/shm/of-host0
+    on 0 test -e /dev/shm/of-host0 || miss "host0 does not see its own"
+    ! on 1 test -e /dev/shm/of-host0 || miss "host1 sees host0's"
+    expect_no_file /dev/shm/of-host0
+fi
+
+it "holds a cable to its rate"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    measure 0 2 150
+    echo "# 200 Mbit/s cable: $rate Mbit/s"
+    expect "$rate" -ge 150
+    expect "$rate" -le 220
+fi
+
+it "pulls a cable and plugs it in again"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    listen 2
+    cable 2 down
+    ! flow 1 reach host2 5001 0.5 2>>err || miss "host2 answers without a cable"
+    cable 2 up
+    flow 1 reach host2 5001 10 2>>err || miss "host2 does not answer after its cable is back"
+    wait "$receiver"
+fi
+
+# over_hosts COMMAND...: under Open MPI's mpirun, one process a host, started from host0. What it takes for ssh reaches
+# the hosts; only their network carries messages.
+over_hosts() {
+    for i in $(seq 0 $((hosts - 1))); do
+        echo "host$i slots=1"
+    done >hostfile
+    on 0 env OMPI_MCA_plm_rsh_agent="$(hosts_agent)" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+        OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 \
+        OMPI_MCA_oob_tcp_if_include=10.77.0.0/24 timeout 60 mpirun.openmpi -npernode 1 --hostfile hostfile "$@" \
+        >out 2>err </dev/null
+    code=$?
+}
+command -v mpirun.openmpi >/dev/null && command -v mpicc.openmpi >/dev/null || no_mpi="needs Open MPI"
+no_mpi=${missing:-${no_mpi:-}}
+
+it "starts MPI programs over the hosts by mpirun and a hostfile"
+if [ -n "$no_mpi" ]; then
+    skip "$no_mpi"
+else
+    mpicc.openmpi -o mpi_sum "$source_root/tests/hosts/mpi_sum.c" 2>err || miss "mpicc fails"
+    over_hosts ./mpi_sum
+    expect_code 0
+    for i in 0 1 2 3; do
+        expect_out "^host$i: rank $i of 4, sum 10\$"
+    done
+fi
+[ -n "$missing" ] || hosts_down
+
+# --- training ---------------------------------------------------------------------------------------------
+
+# train_on I ARGUMENTS: one process of a small run on host I, in the background; its exit code goes to code.I
+train_on() {
+    rank=$1
+    shift
+    (
+        on "$rank" timeout 100 "$program" train --model "$source_root/tests/cli/small.yaml" \
+            --data synthetic:1x14x14:10:480 --batch 32 --replicas 4 --threads 1 "$@" >"out.$rank" 2>"err.$rank" </dev/null
+        echo $? >"code.$rank"
+    ) &
+    eval "trainer$rank=$!"
+}
+
+# A run over all hosts, found by address.
+train_everywhere() {
+    rm -f code.*
+    for i in $(seq 0 $((hosts - 1))); do
+        train_on "$i" --master-ip "$(address 0)" --num-nodes "$hosts" --rank "$i" "$@"
+    done
+}
+
+# Waits for every process and leaves what they said in out and err, their exit codes in codes.
+gather_trainers() {
+    for i in $(seq 0 $((hosts - 1))); do
+        eval "wait \$trainer$i"
+    done
+    codes=$(cat code.* | tr '\n' ' ')
+    cat out.* >out
+    cat err.* >err
+}
+
+weights() {
+    sha256sum <"$1/checkpoints/step-$2/model.safetensors"
+}
+
+export LOCKSTEP_TOKEN=of-this-test
+
+it "trains over four hosts to the bits of one process"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    hosts_up 4 1gbit || miss "the hosts do not come up"
+    lockstep train --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:480 --batch 32 --replicas 4 \
+        --threads 1 --steps 20 --run one
+    train_everywhere --steps 20 --run many
+    gather_trainers
+    expect "$codes" = "0 0 0 0 "
+    expect "$(weights one 00000020)" = "$(weights many 00000020)"
+fi
+
+it "meets in a folder, too"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    rm -f code.*
+    for i in 0 1 2 3; do
+        train_on $i --rendezvous "file://$PWD/meet" --num-nodes 4 --steps 20 --run met
+    done
+    gather_trainers
+    expect "$codes" = "0 0 0 0 "
+    expect "$(weights one 00000020)" = "$(weights met 00000020)"
+fi
+
+it "refuses a process with another token"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    rm -f code.*
+    for i in 0 1 2 3; do
+        LOCKSTEP_TOKEN=$([ $i = 2 ] && echo the-wrong-token || echo the-right-token)
+        train_on $i --master-ip "$(address 0)" --num-nodes 4 --rank $i --steps 20 --deadline 5 --run refused
+    done
+    LOCKSTEP_TOKEN=of-this-test
+    gather_trainers
+    expect "$(cat code.2)" != 0
+    grep -q token err.2 || miss "host2 is not told that its token is wrong"
+fi
+
+it "ends on every host, with the culprit named, when a cable is pulled"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    train_everywhere --epochs 100000 --deadline 3 --run pulled
+    within 60 grep -q '"kind": "step"' pulled/metrics.jsonl || miss "the run does not begin"
+    cable 2 down
+    gather_trainers
+    expect "$codes" = "4 4 4 4 "
+    grep -q 'rank 2\|host2' err.0 || miss "rank 0 does not name rank 2"
+    cable 2 up
+fi
+
+it "ends on every host, with the culprit named, when a process dies"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    train_everywhere --epochs 100000 --deadline 3 --run killed
+    within 60 grep -q '"kind": "step"' killed/metrics.jsonl || miss "the run does not begin"
+    for pid in $(ip netns pids "$hosts_prefix-1"); do
+        [ "$(cat "/proc/$pid/comm")" != lockstep ] || kill -9 "$pid"
+    done
+    gather_trainers
+    expect "$(cat code.0) $(cat code.2) $(cat code.3)" = "4 4 4"
+    grep -q 'rank 1\|host1' err.0 || miss "rank 0 does not name rank 1"
+fi
+
+it "trains under mpirun with a hostfile"
+if [ -n "$alone$no_mpi" ]; then
+    skip "${alone:-$no_mpi}"
+else
+    over_hosts "$program" train --threads 1 --model "$source_root/tests/cli/small.yaml" \
+        --data synthetic:1x14x14:10:480 --batch 32 --replicas 4 --steps 20 --run hostfiled
+    expect_code 0
+    expect "$(weights one 00000020)" = "$(weights hostfiled 00000020)"
+fi
+
+finish
