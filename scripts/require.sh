@@ -19,11 +19,27 @@ build    header stdio.h,jpeglib.h    libjpeg-dev
 build    header zlib.h               zlib1g-dev
 test     header cmocka.h             libcmocka-dev
 test     module venv,ensurepip       python3-venv
+test     command pgrep               procps
+test     command mpicc.openmpi       libopenmpi-dev
+test     command mpirun.openmpi      openmpi-bin
+test     command mpicc.mpich         libmpich-dev
+test     command mpirun.mpich        mpich
+test     header ucp/api/ucp.h        libucx-dev
+test     header openssl/hmac.h       libssl-dev
+test     command ip                  iproute2
+test     command slurmctld           slurm-wlm
+test     command munged              munge
+test     library pmix                libpmix-dev
 END
 }
 
+# Daemons lie where an ordinary account does not look.
 has_command() {
-    command -v "$1" >/dev/null
+    (PATH=$PATH:/usr/sbin:/sbin && command -v "$1" >/dev/null)
+}
+
+has_library() {
+    echo 'int main(void) { return 0; }' | cc -x c - -l"$1" -o /dev/null 2>/dev/null
 }
 
 has_header() {

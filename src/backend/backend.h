@@ -17,10 +17,10 @@ struct ls_run {
 struct ls_backend_options {
     int threads;        /* >= 1 */
     bool reuse;         /* place activations by liveness (off: each has its own room) */
-    bool keep_grads;    /* gradients of parameters stay readable after the pass (replicas, tests) */
+    bool keep_grads;    /* gradients get memory of their own that outlives the pass: grad_bytes */
     bool tune;          /* measure candidate kernels where the cache has no answer */
     const char *cache;  /* file of measured choices, NULL: none */
-    const char *record; /* file of the choices a run began with, which are binding; NULL: none */
+    const char *record; /* the choices a run began with (ls_backend.choices), which are binding; NULL: none */
 };
 
 /* Parameters and state, shared by the programs of one run (training and evaluation): flat memory whose layout
@@ -40,7 +40,11 @@ struct ls_backend {
     void (*release)(struct ls_program *p);
     /* Bytes of activation arena the program needs; programs that never run at once may share one arena. */
     size_t (*arena_bytes)(const struct ls_program *p);
-    enum ls_status (*bind)(struct ls_program *p, void *arena);
+    /* Bytes of all GRAD tensors with keep_grads, else 0. They lie there in the order in which a pass completes them, each
+     * at a multiple of LS_ALIGN, so that a range of this memory is a range of time. */
+    size_t (*grad_bytes)(const struct ls_program *p);
+    /* grads: zeroed at first; NULL where grad_bytes is 0. */
+    enum ls_status (*bind)(struct ls_program *p, void *arena, void *grads);
     /* Run the nodes first .. last-1. */
     enum ls_status (*run)(struct ls_program *p, int first, int last, const struct ls_run *run);
     /* Tensor values in plain row-major f32 (i32 for labels and ranks as int32). ACT tensors are readable only
@@ -51,6 +55,9 @@ struct ls_backend {
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
+    /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
+     * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: not like that. */
+    bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);
     /* The kernels chosen where there was a choice, as lines that a later prepare takes as its record; "" when none. */
     const char *(*choices)(const struct ls_program *p);
     /* One line a node for `lockstep plan`: kernel, layouts, offset; text ends without a newline. */

@@ -5,7 +5,14 @@
 
 #include <stdint.h>
 
-enum ls_random_use { LS_RANDOM_INIT = 1, LS_RANDOM_SHUFFLE, LS_RANDOM_AUGMENT, LS_RANDOM_DROPOUT, LS_RANDOM_SYNTHETIC };
+enum ls_random_use {
+    LS_RANDOM_INIT = 1,
+    LS_RANDOM_SHUFFLE,
+    LS_RANDOM_AUGMENT,
+    LS_RANDOM_DROPOUT,
+    LS_RANDOM_SYNTHETIC,
+    LS_RANDOM_COMPRESS
+};
 
 static inline void ls_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
 {

@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "cmd/cmd.h"
+#include "cmd/workers.h"
+#include "cmd/world.h"
 #include "report/stats.h"
 #include "report/table.h"
 #include "train/step.h"
@@ -21,6 +23,7 @@
 
 struct bench {
     const struct ls_options *o;
+    struct ls_comm *comm; /* NULL: alone */
     struct ls_task task;
     struct ls_engine engine;
     struct ls_stepper stepper;
@@ -51,11 +54,13 @@ static int64_t image_values(const struct ls_model_size *s)
 static enum ls_status make_slots(struct bench *b)
 {
     const struct ls_model_size *size = &b->task.size;
-    b->n_slots = SLOTS * b->engine.replicas * b->engine.passes;
+    b->n_slots = SLOTS * b->stepper.replicas.n_slices;
     b->slots = ls_alloc((size_t)b->n_slots, sizeof *b->slots);
     for (int i = 0; b->slots && i < b->n_slots; i++) {
         struct ls_slot *slot = &b->slots[i];
-        slot->valid = size->batch;
+        int64_t slices = b->engine.tree->replicas * b->engine.passes;
+        int slice = b->stepper.replicas.order[i % b->stepper.replicas.n_slices];
+        slot->valid = b->o->batch / slices + (slice < b->o->batch % slices);
         slot->images = ls_alloc((size_t)(size->batch * image_values(size)), sizeof *slot->images);
         slot->labels = ls_alloc((size_t)size->batch, sizeof *slot->labels);
         if (!slot->images || !slot->labels)
@@ -94,7 +99,7 @@ static enum ls_status fill_from_data(struct bench *b)
     for (int i = 0; st == LS_OK && i < b->n_slots; i++) {
         const struct ls_slot *slot;
         st = ls_loader_next(loader, &slot);
-        if (st == LS_OK && slot->valid < size->batch)
+        if (st == LS_OK && (!slot || slot->valid < size->batch))
             st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch, b->o->data,
                          (long long)ls_dataset_info(b->task.train)->count);
         if (st != LS_OK)
@@ -152,6 +157,8 @@ static enum ls_status warm_up(struct bench *b)
     b->steps = b->o->steps;
     if (b->steps == 0)
         b->steps = seconds > 0.34 ? 3 : seconds < 0.005 ? 200 : (int64_t)(1.0 / seconds);
+    if (b->comm)
+        LS_TRY(ls_comm_broadcast(b->comm, 0, &b->steps, sizeof b->steps));
     b->step_ms = ls_alloc((size_t)(b->steps * b->o->repeat), sizeof *b->step_ms);
     b->speed = ls_alloc((size_t)b->o->repeat, sizeof *b->speed);
     return b->step_ms && b->speed ? LS_OK : LS_FAILED;
@@ -218,12 +225,12 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
         "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f}",
         "kind", "bench", "model", b->o->model, "batch", (json_int_t)b->o->batch, "input",
         (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width, "classes",
-        (json_int_t)b->task.size.classes, "workers", 1, "replicas", (json_int_t)b->o->replicas, "accumulate",
-        (json_int_t)b->o->accumulate, "threads", b->engine.threads, "dtype", b->o->dtype, "backend",
-        b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv", ms->variation,
-        "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv", speed->variation,
-        "peak_bytes", (json_int_t)ls_memory_peak(), "arena_bytes", (json_int_t)b->engine.arena_bytes, "parameters",
-        (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
+        (json_int_t)b->task.size.classes, "workers", b->comm ? ls_comm_size(b->comm) : 1, "replicas",
+        (json_int_t)b->o->replicas, "accumulate", (json_int_t)b->o->accumulate, "threads", b->engine.threads, "dtype",
+        b->o->dtype, "backend", b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv",
+        ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
+        speed->variation, "peak_bytes", (json_int_t)ls_memory_peak(), "arena_bytes", (json_int_t)b->engine.arena_bytes,
+        "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
     int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
@@ -232,6 +239,8 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
 static enum ls_status report(const struct bench *b)
 {
     struct ls_stats ms, speed;
+    if (b->comm && ls_comm_rank(b->comm) > 0)
+        return LS_OK;
     LS_TRY(ls_stats_of(b->step_ms, (int)(b->steps * b->o->repeat), &ms));
     LS_TRY(ls_stats_of(b->speed, (int)b->o->repeat, &speed));
     return b->o->json ? print_json(b, &ms, &speed) : print_table(b, &ms, &speed);
@@ -258,8 +267,8 @@ static enum ls_status setup(struct bench *b)
     bool from_data = ls_options_given(b->o, "data");
     LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
-    LS_TRY(ls_engine_open(&b->engine, b->o, &b->task.size, NULL, LS_ENGINE_TRAIN));
-    LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){next_slot, b}, b->o->seed));
+    LS_TRY(ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, NULL, LS_ENGINE_TRAIN));
+    LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){next_slot, b}, b->o));
     LS_TRY(make_slots(b));
     if (from_data)
         return fill_from_data(b);
@@ -270,12 +279,19 @@ static enum ls_status setup(struct bench *b)
 enum ls_status ls_cmd_bench(struct ls_options *o)
 {
     enum ls_status st;
-    struct bench b = {.o = o};
+    bool parent;
+    LS_TRY(ls_workers_wanted(o, &parent));
+    if (parent)
+        return ls_workers_run(o, o->n_command_line, o->command_line);
+    struct ls_world world;
+    LS_TRY(ls_world_open(&world, o));
+    struct bench b = {.o = o, .comm = world.comm};
     LS_TRY_GOTO(out, setup(&b));
     LS_TRY_GOTO(out, warm_up(&b));
     LS_TRY_GOTO(out, measure(&b));
     LS_TRY_GOTO(out, report(&b));
 out:
     release(&b);
+    ls_world_close(&world, st);
     return st;
 }

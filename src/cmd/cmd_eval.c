@@ -25,11 +25,11 @@ static enum ls_status evaluate(const struct ls_options *o, const struct ls_task 
     struct ls_engine engine;
     struct ls_stepper stepper = {0};
     struct ls_console console;
-    LS_TRY(ls_engine_open(&engine, o, &task->size, NULL, LS_ENGINE_EVAL));
+    LS_TRY(ls_engine_open(&engine, o, NULL, &task->size, NULL, LS_ENGINE_EVAL));
     ls_console_begin(&console, o, 0);
     enum ls_status st = ls_weights_load(&engine, LS_WEIGHTS_MODEL, file);
     if (st == LS_OK)
-        st = ls_stepper_init(&stepper, &engine, (struct ls_feed){0}, o->seed);
+        st = ls_stepper_init(&stepper, &engine, (struct ls_feed){0}, o);
     if (st == LS_OK)
         st = ls_evaluate(&stepper, task, o, &console, r);
     ls_console_end(&console);

@@ -113,7 +113,7 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     bool from_data = ls_options_given(o, "data");
     LS_TRY_GOTO(out, from_data ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
-    LS_TRY_GOTO(out, ls_engine_open(&engine, o, &task.size, NULL, LS_ENGINE_TRAIN));
+    LS_TRY_GOTO(out, ls_engine_open(&engine, o, NULL, &task.size, NULL, LS_ENGINE_TRAIN));
     st = o->json ? print_json(o, &engine) : print_table(&engine);
 out:
     ls_engine_close(&engine);

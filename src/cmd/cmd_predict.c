@@ -51,7 +51,7 @@ static enum ls_status setup(struct predict *p)
     }
     p->task.size.batch = p->n_files < BATCH ? p->n_files : BATCH;
     LS_TRY(ls_augment_parse(p->o->augment, false, &info, size->channels, size->height, size->width, &p->augment));
-    LS_TRY(ls_engine_open(&p->engine, p->o, size, NULL, LS_ENGINE_EVAL));
+    LS_TRY(ls_engine_open(&p->engine, p->o, NULL, size, NULL, LS_ENGINE_EVAL));
     LS_TRY(ls_weights_load(&p->engine, LS_WEIGHTS_MODEL, p->trained.file));
     p->planes = ls_alloc((size_t)(size->batch * size->channels * size->height * size->width), sizeof *p->planes);
     p->logits = ls_alloc((size_t)(size->batch * size->classes), sizeof *p->logits);

@@ -62,11 +62,14 @@ static enum ls_status show_help(const char *what)
     return LS_OK;
 }
 
+/* argv: the whole command line. */
 static enum ls_status run_command(const struct ls_command_info *info, int argc, char **argv)
 {
     struct ls_options o;
     bool help;
-    LS_TRY(ls_options_parse(&o, info->command, argc, argv, &help));
+    LS_TRY(ls_options_parse(&o, info->command, argc - 2, argv + 2, &help));
+    o.command_line = argv;
+    o.n_command_line = argc;
     enum ls_status st = LS_OK;
     for (size_t i = 0; i < sizeof table / sizeof *table && !help; i++)
         if (table[i].command == info->command)
@@ -107,7 +110,7 @@ static enum ls_status dispatch(int argc, char **argv)
         return LS_OK;
     }
     const struct ls_command_info *info = find_command(name);
-    return info ? run_command(info, argc - 2, argv + 2) : unknown_command(name);
+    return info ? run_command(info, argc, argv) : unknown_command(name);
 }
 
 /* Output that a full disk has swallowed is a failure; a reader that has seen enough (`| head`) is not. */

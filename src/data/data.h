@@ -140,12 +140,13 @@ struct ls_loader_options {
     uint64_t seed;
     bool shuffle;
     int threads, ring; /* ring: slots filled ahead, >= 2 */
-    /* Step t takes step_samples from the epoch's order (fewer at its end); they are cut into `parts` slices
-     * of `batch` each: slot k of the step holds samples [k*batch, (k+1)*batch) of the step's samples. Slices
-     * come in the order `order[0..parts-1]` (replica tree order); NULL: 0, 1, 2 ... With an uneven last step
-     * the samples are dealt evenly: slice k gets n/parts (+1 for the first n%parts slices). */
-    int64_t batch, parts;
+    /* Step t takes `step` samples (0: batch * parts, the most) from the epoch's order, fewer at its end; they are cut into
+     * `parts` slices of at most `batch` each, one a slot. Slices
+     * come in the order `order[0..own-1]`, the slices of this process; NULL: all, 0, 1, 2 ... Samples are dealt
+     * as evenly as can be: of n, slice k gets n/parts (+1 for the first n%parts slices). */
+    int64_t batch, parts, step;
     const int *order;
+    int64_t own;
     int64_t epoch_samples; /* samples an epoch (<= set count), 0: all */
     uint64_t epoch;        /* start here (resume) */
     int64_t position;      /* samples of that epoch already used */

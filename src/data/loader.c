@@ -74,7 +74,7 @@ static struct place *place_of(struct ls_loader *l, uint64_t slot)
 
 static int64_t step_samples(const struct ls_loader *l)
 {
-    int64_t full = l->o.batch * l->o.parts, left = l->o.epoch_samples - l->position;
+    int64_t full = l->o.step, left = l->o.epoch_samples - l->position;
     return left < full ? left : full;
 }
 
@@ -106,7 +106,7 @@ static void open_slot(struct ls_loader *l)
     p->given = 0;
     p->unfilled = l->o.batch;
     p->status = LS_OK;
-    if (++l->part == l->o.parts) {
+    if (++l->part == l->o.own) {
         l->part = 0;
         l->position += n;
         close_epoch(l);
@@ -247,6 +247,9 @@ static enum ls_status check(const struct ls_loader_options *o)
                        count);
     if (o->batch > INT64_MAX / o->parts)
         return ls_fail(LS_USAGE, "%" PRId64 " slices of %" PRId64 " samples are too many", o->parts, o->batch);
+    if (o->step > o->batch * o->parts)
+        return ls_fail(LS_USAGE, "a step of %" PRId64 " samples does not fit %" PRId64 " slices of %" PRId64, o->step,
+                       o->parts, o->batch);
     if (o->position < 0)
         return ls_fail(LS_USAGE, "an epoch cannot begin at sample %" PRId64, o->position);
     return LS_OK;
@@ -323,6 +326,9 @@ enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_
     pthread_cond_init(&l->filled, NULL);
     l->o = *options;
     l->o.order = NULL;
+    if (l->o.step == 0)
+        l->o.step = l->o.batch * l->o.parts;
+    l->o.own = options->order ? options->own : options->parts;
     int64_t count = ls_dataset_info(l->o.set)->count;
     if (l->o.epoch_samples == 0)
         l->o.epoch_samples = count;
@@ -331,12 +337,12 @@ enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_
     l->position = l->o.position;
     close_epoch(l);
     if (options->order) {
-        l->order = ls_alloc((size_t)l->o.parts, sizeof *l->order);
+        l->order = ls_alloc((size_t)l->o.own, sizeof *l->order);
         if (!l->order) {
             st = LS_FAILED;
             goto free_loader;
         }
-        memcpy(l->order, options->order, (size_t)l->o.parts * sizeof *l->order);
+        memcpy(l->order, options->order, (size_t)l->o.own * sizeof *l->order);
     }
     LS_TRY_GOTO(free_loader, place_slots(l));
     LS_TRY_GOTO(free_loader, start_workers(l));

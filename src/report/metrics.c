@@ -105,6 +105,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     put_real(out, "input_share", r->input_seconds / r->seconds);
     put_real(out, "compute_share", r->compute_seconds / r->seconds);
     if (training)
+        put_real(out, "wait_share", r->wait_seconds / r->seconds);
+    if (training)
         put_real(out, "update_share", r->update_seconds / r->seconds);
     fputs("}\n", out);
 

@@ -19,6 +19,7 @@ void ls_report_add(struct ls_report *sum, const struct ls_report *step)
     sum->input_seconds += before.input_seconds;
     sum->compute_seconds += before.compute_seconds;
     sum->update_seconds += before.update_seconds;
+    sum->wait_seconds += before.wait_seconds;
 }
 
 double ls_report_speed(const struct ls_report *r)

@@ -17,7 +17,8 @@ struct ls_report {
     double seconds;         /* wall clock of the stretch, made up of: */
     double input_seconds;   /* waiting for the loader */
     double compute_seconds; /* forward and backward */
-    double update_seconds;  /* combining gradients and updating weights */
+    double wait_seconds;    /* waiting for other workers and the network */
+    double update_seconds;  /* updating weights, and what is left */
 };
 
 /* Grow `sum` (zero before the first) by one step: samples and seconds add up, loss, top1 and top5 become

@@ -12,6 +12,8 @@ void ls_trainer_say(const struct ls_trainer *t, const char *format, ...)
 {
     char line[1024];
     va_list args;
+    if (!t->root)
+        return;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
@@ -79,9 +81,10 @@ static void say_batch(const struct ls_trainer *t)
 {
     const struct ls_options *o = t->o;
     char parts[128] = "";
-    if (t->engine.replicas * t->engine.passes > 1)
-        snprintf(parts, sizeof parts, " = %d replica%s x %d pass%s x %" PRId64, t->engine.replicas,
-                 plural(t->engine.replicas), t->engine.passes, t->engine.passes == 1 ? "" : "es", t->task.size.batch);
+    int replicas = t->engine.tree->replicas, passes = t->engine.passes;
+    if (replicas * passes > 1)
+        snprintf(parts, sizeof parts, " = %d replica%s x %d pass%s x %" PRId64, replicas, plural(replicas), passes,
+                 passes == 1 ? "" : "es", t->task.size.batch);
     ls_trainer_say(t, "  batch      %" PRId64 "%s; the gradient is the mean over all its samples", o->batch, parts);
     ls_trainer_say(t, "  length     %" PRId64 " step%s, %" PRId64 " an epoch", t->total_steps, plural(t->total_steps),
                    t->steps_per_epoch);
@@ -105,10 +108,26 @@ static void say_machine(const struct ls_trainer *t)
     int loaders = ls_task_loader_threads(t->o);
     ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name, t->o->dtype,
                    e->threads, plural(e->threads), loaders, plural(loaders));
-    double sums = (double)t->stepper.replicas.room * t->stepper.replicas.levels * sizeof(float);
-    ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations%s",
+    ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
                    (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
-                   sums > 0 ? ", and sums of gradients" : "");
+                   (double)e->n_grads * sizeof(float) / 1048576);
+}
+
+/* Who else trains, and how gradients meet. */
+static void say_workers(const struct ls_trainer *t)
+{
+    const struct ls_engine *e = &t->engine;
+    if (!e->comm)
+        return;
+    int size = ls_comm_size(e->comm), nodes = 0;
+    for (int rank = 0; rank < size; rank++)
+        nodes = ls_comm_node(e->comm, rank) >= nodes ? ls_comm_node(e->comm, rank) + 1 : nodes;
+    struct ls_cost cost = ls_comm_cost(e->comm, ls_comm_choice(e->comm, e->n_grads * sizeof(float)));
+    ls_trainer_say(t, "  workers    %d on %d host%s over %s, %d replicas; a sum takes %.0f us and %.2f ms a MiB", size,
+                   nodes, plural(nodes), ls_comm_transport(e->comm), e->tree->replicas, 1e6 * cost.alpha,
+                   1e3 * 1048576 * cost.beta);
+    ls_trainer_say(t, "  sync       %s, compression %s, %d bucket%s", t->o->sync, t->o->compress, e->n_buckets,
+                   plural(e->n_buckets));
 }
 
 void ls_trainer_announce(const struct ls_trainer *t)
@@ -118,6 +137,7 @@ void ls_trainer_announce(const struct ls_trainer *t)
     say_batch(t);
     say_rate(t);
     say_machine(t);
+    say_workers(t);
     ls_trainer_say(t, "  run        %s", t->run);
     if (t->resumed)
         ls_trainer_say(t, "Going on after step %" PRIu64 " from %s.", t->state.step, t->checkpoint);

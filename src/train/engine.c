@@ -22,14 +22,11 @@ int ls_engine_cores(void)
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch)
 {
     int64_t parts = o->replicas * o->accumulate;
-    if (o->batch % parts != 0)
-        return ls_fail(
-            LS_USAGE,
-            "--batch %lld cannot be dealt evenly to %lld replicas of %lld passes; use a multiple of %lld, such "
-            "as %lld",
-            (long long)o->batch, (long long)o->replicas, (long long)o->accumulate, (long long)parts,
-            (long long)((o->batch / parts + 1) * parts));
-    *batch = o->batch / parts;
+    if (o->batch < parts)
+        return ls_fail(LS_USAGE,
+                       "--batch %lld is too small for %lld replicas of %lld passes: each needs a sample, %lld in all",
+                       (long long)o->batch, (long long)o->replicas, (long long)o->accumulate, (long long)parts);
+    *batch = (o->batch + parts - 1) / parts;
     return LS_OK;
 }
 
@@ -84,9 +81,14 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
     return LS_OK;
 }
 
+/* One pass is a whole step: nothing to sum, so gradients need not outlive their updates. */
+static bool one_pass(const struct ls_engine *e)
+{
+    return e->tree->replicas * e->passes == 1;
+}
+
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const char *record)
 {
-    bool one_pass = e->replicas * e->passes == 1;
     struct ls_net *net = &e->train;
     struct ls_optim optim = {
         .name = o->optimizer,
@@ -95,14 +97,15 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
         .trust = (float)o->trust,
         .nesterov = o->nesterov,
         .decay_all = o->decay_all,
-        .interleave = one_pass,
+        .interleave = one_pass(e),
     };
     LS_TRY(build(o, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, &optim));
-    LS_TRY(prepare(e, o, record, net, !one_pass));
-    while (!one_pass && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
+    LS_TRY(prepare(e, o, record, net, !one_pass(e)));
+    while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
+    e->n_grads = e->backend->grad_bytes(net->program) / sizeof(float);
     return LS_OK;
 }
 
@@ -112,13 +115,37 @@ static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o,
     return prepare(e, o, record, &e->eval, false);
 }
 
-static enum ls_status bind_arena(struct ls_engine *e)
+/* Memory for gradients, where the other processes of this node can read it. */
+static enum ls_status take_grads(struct ls_engine *e, size_t floats, float **memory)
+{
+    void *region;
+    LS_TRY(e->comm ? ls_comm_region(e->comm, floats * sizeof(float), &region)
+                   : ls_region_map(floats * sizeof(float), &region));
+    *memory = region;
+    return LS_OK;
+}
+
+static size_t most_parts(const struct ls_tree *t)
+{
+    int most = 1;
+    for (int rank = 0; rank < t->size; rank++) {
+        int first, n = ls_tree_parts(t, rank, &first);
+        most = n > most ? n : most;
+    }
+    return (size_t)most;
+}
+
+static enum ls_status bind_memory(struct ls_engine *e)
 {
     LS_TRY(ls_region_map(e->arena_bytes, &e->arena));
+    if (e->n_grads > 0)
+        LS_TRY(take_grads(e, e->n_grads, &e->grads));
+    if (e->n_grads > 0 && most_parts(e->tree) > 1)
+        LS_TRY(take_grads(e, (most_parts(e->tree) - 1) * e->n_grads, &e->side));
     if (e->train.program)
-        LS_TRY(e->backend->bind(e->train.program, e->arena));
+        LS_TRY(e->backend->bind(e->train.program, e->arena, e->grads));
     if (e->eval.program)
-        LS_TRY(e->backend->bind(e->eval.program, e->arena));
+        LS_TRY(e->backend->bind(e->eval.program, e->arena, NULL));
     return LS_OK;
 }
 
@@ -127,11 +154,57 @@ const struct ls_net *ls_engine_net(const struct ls_engine *e)
     return e->train.program ? &e->train : &e->eval;
 }
 
-enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, const struct ls_model_size *size,
-                              const char *record, unsigned uses)
+/* The kernels of both programs, as a record. Freed by ls_free. */
+static char *choices(const struct ls_engine *e)
+{
+    const struct ls_program *train = e->train.program, *eval = e->eval.program;
+    return ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
+}
+
+static enum ls_status make_programs(struct ls_engine *e, const struct ls_options *o, const char *record, unsigned uses)
+{
+    if (uses & LS_ENGINE_TRAIN)
+        LS_TRY(make_train(e, o, record));
+    if (uses & LS_ENGINE_EVAL)
+        LS_TRY(make_eval(e, o, record));
+    return LS_OK;
+}
+
+/* Rank 0 measures, the others follow. */
+static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_options *o, const char *record,
+                                         unsigned uses)
 {
     enum ls_status st = LS_OK;
-    *e = (struct ls_engine){.size = *size, .replicas = 1, .passes = 1};
+    bool root = ls_comm_rank(e->comm) == 0;
+    uint64_t bytes = 0;
+    char *text = NULL;
+    if (root) {
+        LS_TRY(make_programs(e, o, record, uses));
+        text = choices(e);
+        if (!text)
+            return LS_FAILED;
+        bytes = strlen(text) + 1;
+    }
+    LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, &bytes, sizeof bytes));
+    if (!root && !(text = ls_alloc(bytes, 1))) {
+        st = LS_FAILED;
+        goto free_text;
+    }
+    LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, text, bytes));
+    if (!root)
+        st = make_programs(e, o, text, uses);
+free_text:
+    ls_free(text);
+    return st;
+}
+
+enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
+                              const struct ls_model_size *size, const char *record, unsigned uses)
+{
+    enum ls_status st = LS_OK;
+    bool train = uses & LS_ENGINE_TRAIN;
+    *e = (struct ls_engine){.size = *size, .passes = train ? (int)o->accumulate : 1};
+    e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
@@ -146,14 +219,11 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, c
         st = LS_FAILED;
         goto failed;
     }
-    if (uses & LS_ENGINE_TRAIN) {
-        e->replicas = (int)o->replicas;
-        e->passes = (int)o->accumulate;
-        LS_TRY_GOTO(failed, make_train(e, o, record));
-    }
-    if (uses & LS_ENGINE_EVAL)
-        LS_TRY_GOTO(failed, make_eval(e, o, record));
-    LS_TRY_GOTO(failed, bind_arena(e));
+    if (!e->comm)
+        LS_TRY_GOTO(failed, ls_tree_init(&e->own_tree, train ? (int)o->replicas : 1, 1));
+    e->tree = e->comm ? ls_comm_tree(e->comm) : &e->own_tree;
+    LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, record, uses) : make_programs(e, o, record, uses));
+    LS_TRY_GOTO(failed, bind_memory(e));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
     LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
@@ -172,40 +242,46 @@ static void close_net(struct ls_engine *e, struct ls_net *net)
 
 void ls_engine_close(struct ls_engine *e)
 {
+    ls_engine_free_buckets(e);
     close_net(e, &e->eval);
     close_net(e, &e->train);
     ls_region_unmap(e->arena, e->arena_bytes);
+    if (!e->comm) {
+        ls_region_unmap(e->grads, e->n_grads * sizeof *e->grads);
+        ls_region_unmap(e->side, (e->side ? most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
+    }
+    ls_tree_release(&e->own_tree);
     ls_store_free(e->store);
     *e = (struct ls_engine){0};
 }
 
 enum ls_status ls_engine_record(const struct ls_engine *e, const char *path)
 {
-    const struct ls_program *train = e->train.program, *eval = e->eval.program;
-    char *text = ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
+    char *text = choices(e);
     enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : LS_FAILED;
     ls_free(text);
     return st;
 }
 
-enum ls_status ls_engine_gradients(const struct ls_engine *e, struct ls_grad_range **ranges, int *n)
+enum ls_status ls_engine_share(struct ls_engine *e)
 {
-    const struct ls_graph *g = &e->train.graph;
-    struct ls_grad_range *list = ls_alloc((size_t)g->n_tensors, sizeof *list);
-    if (!list)
-        return LS_FAILED;
-    *n = 0;
-    for (int t = 0; t < g->n_tensors; t++) {
-        size_t bytes = 0;
-        if (g->tensors[t].role != LS_ROLE_GRAD)
+    const struct ls_net *net = ls_engine_net(e);
+    for (int t = 0; e->comm && t < net->graph.n_tensors; t++) {
+        enum ls_role role = net->graph.tensors[t].role;
+        size_t bytes;
+        if (role != LS_ROLE_PARAM && role != LS_ROLE_STATE)
             continue;
-        void *memory = e->backend->memory(e->train.program, t, &bytes);
-        if (!memory || bytes % sizeof(float) != 0) {
-            ls_free(list);
-            return ls_fail(LS_FAILED, "backend %s keeps no f32 memory for %s", e->backend->name, g->tensors[t].name);
-        }
-        list[(*n)++] = (struct ls_grad_range){memory, bytes / sizeof(float)};
+        void *memory = e->backend->memory(net->program, t, &bytes);
+        LS_TRY(ls_comm_broadcast(e->comm, 0, memory, bytes));
     }
-    *ranges = list;
+    return LS_OK;
+}
+
+enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
+{
+    for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1]; i++) {
+        int node = e->update_nodes[i];
+        LS_TRY(e->backend->run(e->train.program, node, node + 1, run));
+    }
     return LS_OK;
 }

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "config/options.h"
 #include "graph/build.h"
+#include "sync/sync.h"
 #include "train/replicas.h"
 
 struct ls_net {
@@ -19,30 +20,46 @@ struct ls_engine {
     struct ls_store *store; /* owned */
     struct ls_net train, eval;
     struct ls_model_size size; /* of one pass */
-    int threads, replicas, passes;
+    int threads, passes;
+    struct ls_comm *comm;       /* borrowed; NULL: alone */
+    const struct ls_tree *tree; /* of replicas over the processes: comm's, or own_tree */
+    struct ls_tree own_tree;
     void *arena; /* owned */
     size_t arena_bytes, store_bytes;
+    /* Where one pass is not a whole step, gradients are kept, and updated bucket by bucket. */
+    float *grads, *side;       /* side: a process's parts of the sum but the last; owned unless comm has them */
+    size_t n_grads;            /* floats; 0: updates follow the gradients within the pass */
+    struct ls_bucket *buckets; /* owned */
+    int n_buckets;
+    int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
 };
 
 enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2 };
 
 /* Cores this process may use. */
 int ls_engine_cores(void);
-/* Samples of one pass: batch / (replicas * accumulate); LS_USAGE when the batch cannot be dealt evenly. */
+/* Room for samples of one pass: batch / (replicas * accumulate), rounded up; LS_USAGE when a pass would have none. */
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch);
 
-/* size->batch is that of one pass. record: the file with the kernels a resumed run began with, or NULL. uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads
- * labels beyond evaluation's, and replicas and accumulation do not matter. Parameters get their start values
- * from o->seed. */
-enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, const struct ls_model_size *size,
-                              const char *record, unsigned uses);
+/* size->batch is that of one pass. comm: NULL alone. record: the kernels a resumed run began with (plan.txt), or NULL.
+ * uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads labels beyond evaluation's, and replicas and
+ * accumulation do not matter. Parameters get their start values from o->seed. Every rank computes with the kernels that
+ * rank 0 chose. */
+enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
+                              const struct ls_model_size *size, const char *record, unsigned uses);
 /* Write that file. */
 enum ls_status ls_engine_record(const struct ls_engine *e, const char *path);
 void ls_engine_close(struct ls_engine *e);
 
 /* The net that holds the parameters: train where there is one. */
 const struct ls_net *ls_engine_net(const struct ls_engine *e);
-/* Memory of all gradients (and BN statistics), for summing over passes. ranges is freed by ls_free. */
-enum ls_status ls_engine_gradients(const struct ls_engine *e, struct ls_grad_range **ranges, int *n);
+/* Every parameter and all state as rank 0 has it. */
+enum ls_status ls_engine_share(struct ls_engine *e);
+/* Run the updates of a bucket. */
+enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run);
+
+/* buckets.c: cut the kept gradients into buckets for a strategy (NULL: alone, one bucket), and find their updates. */
+enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops);
+void ls_engine_free_buckets(struct ls_engine *e);
 
 #endif

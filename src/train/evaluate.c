@@ -8,7 +8,7 @@ static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, in
 {
     for (;;) {
         const struct ls_slot *slot;
-        if (ls_interrupted())
+        if (ls_interrupted() && !s->engine->comm)
             return LS_INTERRUPTED;
         LS_TRY(ls_loader_next(loader, &slot));
         if (!slot)
@@ -25,12 +25,13 @@ enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, con
     struct ls_totals totals = {0};
     int64_t count = ls_dataset_info(task->test)->count, batch = task->size.batch;
     double start = ls_now();
-    LS_TRY(ls_task_test_loader(task, o, &loader));
+    LS_TRY(ls_task_test_loader(task, o, s->engine->comm, &loader));
     enum ls_status st = run_all(s, loader, count, console, &totals);
     double waited = ls_loader_waited(loader);
     ls_loader_free(loader);
     if (st != LS_OK)
         return st;
+    LS_TRY(ls_agree_totals(s->engine->comm, &totals));
     if (totals.samples != count)
         return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples, (long long)count);
     ls_totals_report(&totals, r);

@@ -3,111 +3,65 @@
 
 #include <string.h>
 
-/* --- sums of gradients -------------------------------------------------------------------------------- */
+enum op_kind {
+    OP_RUN,   /* replica, pass */
+    OP_KEEP,  /* put the gradients by at a level; they will be overwritten */
+    OP_ADD,   /* gradients = what was put by + gradients */
+    OP_FINISH /* the gradients are part number `level` */
+};
 
-static float *unfinished(const struct ls_replicas *r, int level)
-{
-    return r->unfinished + (size_t)level * r->room;
-}
+struct ls_replicas_op {
+    enum op_kind kind;
+    int level, replica, pass;
+    bool totals; /* of KEEP and ADD: totals too (those of passes run on by themselves) */
+};
 
-/* Keep the gradients at a level of the walk; they will be overwritten. */
-static void put_by(struct ls_replicas *r, int level)
-{
-    float *kept = unfinished(r, level);
-    for (int i = 0; i < r->n_ranges; i++) {
-        const float *values = r->ranges[i].values;
-        size_t count = r->ranges[i].count;
-#pragma omp parallel for simd
-        for (size_t k = 0; k < count; k++)
-            kept[k] = values[k];
-        kept += count;
-    }
-}
-
-/* gradients = what was put by + gradients. */
-static void add_back(struct ls_replicas *r, int level)
-{
-    const float *kept = unfinished(r, level);
-    for (int i = 0; i < r->n_ranges; i++) {
-        float *values = r->ranges[i].values;
-        size_t count = r->ranges[i].count;
-#pragma omp parallel for simd
-        for (size_t k = 0; k < count; k++)
-            values[k] = kept[k] + values[k];
-        kept += count;
-    }
-}
-
-void ls_replicas_clear(struct ls_replicas *r)
-{
-    for (int i = 0; i < r->n_ranges; i++)
-        memset(r->ranges[i].values, 0, r->ranges[i].count * sizeof(float));
-}
-
-static void add_totals(struct ls_totals *sum, const struct ls_totals *more)
+void ls_totals_add(struct ls_totals *sum, const struct ls_totals *more)
 {
     sum->loss += more->loss;
     sum->top1 += more->top1;
     sum->top5 += more->top5;
     sum->samples += more->samples;
+    sum->stop = more->stop > sum->stop ? more->stop : sum->stop;
 }
 
-/* --- the walk ----------------------------------------------------------------------------------------- */
+/* --- the walk as a list ------------------------------------------------------------------------------- */
 
-struct walk {
-    struct ls_replicas *r;
-    ls_pass pass;
-    void *context;
-};
+static void emit(struct ls_replicas *r, struct ls_replicas_op op)
+{
+    if (op.kind == OP_RUN) {
+        r->order[r->n_slices++] = op.replica * r->passes + op.pass;
+        r->last_run = r->n_ops;
+    }
+    r->ops[r->n_ops++] = op;
+}
 
 /* R1 */
-static enum ls_status run_replica(const struct walk *w, int replica, struct ls_totals *totals)
+static void list_replica(struct ls_replicas *r, int replica)
 {
-    int level = w->r->levels - 1;
-    *totals = (struct ls_totals){0};
-    for (int pass = 0; pass < w->r->passes; pass++) {
+    int level = r->levels - 1;
+    for (int pass = 0; pass < r->passes; pass++) {
         if (pass > 0)
-            put_by(w->r, level);
-        LS_TRY(w->pass(w->context, replica, pass, totals));
+            emit(r, (struct ls_replicas_op){OP_KEEP, .level = level});
+        emit(r, (struct ls_replicas_op){OP_RUN, .replica = replica, .pass = pass});
         if (pass > 0)
-            add_back(w->r, level);
+            emit(r, (struct ls_replicas_op){OP_ADD, .level = level});
     }
-    return LS_OK;
 }
 
 /* R2: T(v, s), at depth `level` of the tree. */
-static enum ls_status run_tree(const struct walk *w, int v, int s, int level, struct ls_totals *totals)
+static void list_tree(struct ls_replicas *r, int replicas, int v, int s, int level)
 {
-    struct ls_totals right;
-    if (s >= w->r->replicas)
-        return run_replica(w, v, totals);
-    LS_TRY(run_tree(w, v, 2 * s, level + 1, totals));
-    if (v + s >= w->r->replicas)
-        return LS_OK;
-    put_by(w->r, level);
-    LS_TRY(run_tree(w, v + s, 2 * s, level + 1, &right));
-    add_back(w->r, level);
-    add_totals(totals, &right);
-    return LS_OK;
-}
-
-enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context, struct ls_totals *totals)
-{
-    struct walk w = {r, pass, context};
-    return run_tree(&w, 0, 1, 0, totals);
-}
-
-/* The leaves of T(v, s) from left to right. */
-static int list_leaves(int v, int s, int replicas, int *leaves)
-{
-    if (v >= replicas)
-        return 0;
     if (s >= replicas) {
-        leaves[0] = v;
-        return 1;
+        list_replica(r, v);
+        return;
     }
-    int n = list_leaves(v, 2 * s, replicas, leaves);
-    return n + list_leaves(v + s, 2 * s, replicas, leaves + n);
+    list_tree(r, replicas, v, 2 * s, level + 1);
+    if (v + s >= replicas)
+        return;
+    emit(r, (struct ls_replicas_op){OP_KEEP, .level = level, .totals = true});
+    list_tree(r, replicas, v + s, 2 * s, level + 1);
+    emit(r, (struct ls_replicas_op){OP_ADD, .level = level, .totals = true});
 }
 
 static int tree_depth(int replicas)
@@ -118,33 +72,107 @@ static int tree_depth(int replicas)
     return depth;
 }
 
-enum ls_status ls_replicas_init(struct ls_replicas *r, int replicas, int passes, const struct ls_grad_range *ranges,
-                                int n_ranges)
+/* --- sums --------------------------------------------------------------------------------------------- */
+
+static void copy(float *to, const float *from, size_t count)
 {
-    *r = (struct ls_replicas){.replicas = replicas, .passes = passes, .n_ranges = n_ranges};
+#pragma omp parallel for simd
+    for (size_t i = 0; i < count; i++)
+        to[i] = from[i];
+}
+
+static void add(struct ls_replicas *r, int level, size_t first, size_t count)
+{
+    const float *kept = r->unfinished + (size_t)level * r->count + first;
+    float *grads = r->grads + first;
+#pragma omp parallel for simd
+    for (size_t i = 0; i < count; i++)
+        grads[i] = kept[i] + grads[i];
+}
+
+void ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count)
+{
+    for (int i = r->last_run + 1; i < r->n_ops; i++)
+        if (r->ops[i].kind == OP_ADD)
+            add(r, r->ops[i].level, first, count);
+}
+
+void ls_replicas_clear(struct ls_replicas *r)
+{
+    memset(r->grads, 0, r->count * sizeof *r->grads);
+}
+
+enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context)
+{
+    struct ls_totals totals = {0};
+    for (int i = 0; i < r->n_ops; i++) {
+        const struct ls_replicas_op *op = &r->ops[i];
+        bool settled = i > r->last_run; /* R5: by the last pass */
+        switch (op->kind) {
+        case OP_RUN:
+            if (op->pass == 0)
+                totals = (struct ls_totals){0};
+            LS_TRY(pass(context, op->replica, op->pass, i == r->last_run, &totals));
+            break;
+        case OP_KEEP:
+            copy(r->unfinished + (size_t)op->level * r->count, r->grads, r->count);
+            if (op->totals)
+                r->unfinished_totals[op->level] = totals;
+            break;
+        case OP_ADD:
+            if (!settled)
+                add(r, op->level, 0, r->count);
+            if (op->totals) {
+                struct ls_totals sum = r->unfinished_totals[op->level];
+                ls_totals_add(&sum, &totals);
+                totals = sum;
+            }
+            break;
+        case OP_FINISH:
+            if (!settled)
+                copy(r->parts[op->level], r->grads, r->count);
+            r->part_totals[op->level] = totals;
+        }
+    }
+    return LS_OK;
+}
+
+/* --- made and unmade ---------------------------------------------------------------------------------- */
+
+enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes, float *grads,
+                                size_t count, float *side)
+{
+    int first, replicas = tree->replicas, n_parts = ls_tree_parts(tree, rank, &first);
+    int leaves = tree->first[rank + 1] - tree->first[rank], slices = leaves * passes;
+    *r = (struct ls_replicas){.passes = passes, .n_parts = n_parts, .grads = grads, .count = count, .last_run = -1};
     r->levels = tree_depth(replicas) + (passes > 1);
-    for (int i = 0; i < n_ranges; i++)
-        r->room += ranges[i].count;
-    r->order = ls_alloc((size_t)replicas * (size_t)passes, sizeof *r->order);
-    r->ranges = ls_alloc((size_t)n_ranges, sizeof *r->ranges);
-    r->unfinished = ls_alloc((size_t)r->levels * r->room, sizeof *r->unfinished);
-    if (!r->order || !r->ranges || !r->unfinished) {
+    r->order = ls_alloc((size_t)slices, sizeof *r->order);
+    /* A run for each slice, and for each of them at most a keep and an add; an end for each part. */
+    r->ops = ls_alloc((size_t)(3 * slices + n_parts), sizeof *r->ops);
+    r->parts = ls_alloc((size_t)n_parts, sizeof *r->parts);
+    r->part_totals = ls_alloc((size_t)n_parts, sizeof *r->part_totals);
+    r->unfinished_totals = ls_alloc((size_t)r->levels, sizeof *r->unfinished_totals);
+    r->unfinished = ls_alloc(slices > n_parts ? (size_t)r->levels * count : 0, sizeof *r->unfinished);
+    if (!r->order || !r->ops || !r->parts || !r->part_totals || !r->unfinished_totals || !r->unfinished) {
         ls_replicas_release(r);
         return LS_FAILED;
     }
-    if (n_ranges > 0)
-        memcpy(r->ranges, ranges, (size_t)n_ranges * sizeof *ranges);
-    list_leaves(0, 1, replicas, r->order);
-    for (int i = replicas - 1; i >= 0; i--)
-        for (int pass = passes - 1; pass >= 0; pass--)
-            r->order[i * passes + pass] = r->order[i] * passes + pass;
+    for (int i = 0; i < n_parts; i++) {
+        const struct ls_tree_part *part = &tree->parts[first + i];
+        r->parts[i] = i < n_parts - 1 ? side + (size_t)i * count : grads;
+        list_tree(r, replicas, part->v, part->s, 0);
+        emit(r, (struct ls_replicas_op){OP_FINISH, .level = i});
+    }
     return LS_OK;
 }
 
 void ls_replicas_release(struct ls_replicas *r)
 {
     ls_free(r->order);
-    ls_free(r->ranges);
+    ls_free(r->ops);
+    ls_free(r->parts);
+    ls_free(r->part_totals);
+    ls_free(r->unfinished_totals);
     ls_free(r->unfinished);
     *r = (struct ls_replicas){0};
 }

@@ -6,14 +6,19 @@
  *          T(v, s) = T(v, 2s) + T(v+s, 2s)   when replica v+s exists, else T(v, 2s);
  *          T(v, s) = replica v               when s >= V: no further one exists.
  *      The step's gradient is T(0, 1). For V a power of two, level 1 adds (v, v+V/2), level 2 (v, v+V/4) ...
- *  R3  The tree depends on V alone. A process that computes the replicas v = w mod W owns the subtree T(w, W)
- *      whole, so the same additions can be spread over processes.
+ *  R3  The tree depends on V alone. A process computes the subtrees that comm/tree.h gives it, its parts; the additions
+ *      that are left are made between processes.
  *  R4  Depth first, the walk holds at most ceil(log2 V) unfinished sums besides the gradients being computed,
- *      and one more for passes. All of it is taken before the first step. */
+ *      and one more for passes. All of it is taken before the first step.
+ *  R5  In the last pass the additions that remain can be made range by range, while the pass still runs: a range that is
+ *      settled is this process's last part of the sum.
+ *  R6  A sample's loss is rounded to 2^-24 before it is counted: sums of up to 2^29 are then exact, in any order. */
 #ifndef LS_TRAIN_REPLICAS_H
 #define LS_TRAIN_REPLICAS_H
 
 #include "base/status.h"
+#include "comm/tree.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -21,32 +26,34 @@
 struct ls_totals {
     double loss;
     int64_t top1, top5, samples;
+    int64_t stop; /* not a sum but the largest: the signal to stop by, 0: none */
 };
-
-/* A stretch of the memory that holds gradients. */
-struct ls_grad_range {
-    float *values; /* borrowed */
-    size_t count;
-};
+void ls_totals_add(struct ls_totals *sum, const struct ls_totals *more);
 
 struct ls_replicas {
-    int replicas, passes, levels;
-    int *order;                   /* owned; slice numbers (replica * passes + pass) as the walk asks for them */
-    struct ls_grad_range *ranges; /* owned */
-    int n_ranges;
-    float *unfinished; /* owned; levels times room */
-    size_t room;       /* floats of all ranges */
+    int passes, n_slices, n_parts, levels;
+    int *order;                 /* owned; slice numbers (replica * passes + pass) as the walk asks for them */
+    struct ls_replicas_op *ops; /* owned; the walk, as a list */
+    int n_ops, last_run;
+    float *grads; /* borrowed; where a pass leaves its gradients */
+    size_t count;
+    float **parts;                       /* owned list; of this process, in the tree's order; the last is grads */
+    struct ls_totals *part_totals;       /* owned; one a part */
+    struct ls_totals *unfinished_totals; /* owned; one a level */
+    float *unfinished;                   /* owned; levels times count */
 };
 
-/* ranges (copied) is where a pass leaves its gradients and where the sum ends up. */
-enum ls_status ls_replicas_init(struct ls_replicas *r, int replicas, int passes, const struct ls_grad_range *ranges,
-                                int n_ranges);
+/* grads, and side for all parts but the last ((n_parts - 1) * count floats), are borrowed. */
+enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes, float *grads,
+                                size_t count, float *side);
 void ls_replicas_release(struct ls_replicas *r);
 
-/* One pass: overwrite the gradients, add to *totals (zero before each replica). */
-typedef enum ls_status (*ls_pass)(void *context, int replica, int pass, struct ls_totals *totals);
-/* Every pass of every replica in the walk's order; the ranges then hold the step's gradient. */
-enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context, struct ls_totals *totals);
+/* One pass: overwrite the gradients, add to *totals (zero before each replica). last: nothing follows but additions, and
+ * the pass makes them itself with ls_replicas_settle, for every range, when it is complete. */
+typedef enum ls_status (*ls_pass)(void *context, int replica, int pass, bool last, struct ls_totals *totals);
+/* Every pass of every replica of this process in the walk's order; then `parts` and `part_totals` hold its sums. */
+enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context);
+void ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count);
 /* The gradients of a pass without samples. */
 void ls_replicas_clear(struct ls_replicas *r);
 

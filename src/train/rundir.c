@@ -178,19 +178,39 @@ enum ls_status ls_rundir_config(const char *run, const struct ls_options *o)
     return st;
 }
 
-enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)
+/* Strategies of which one gives the bits of the other. */
+static bool exact(const char *sync)
+{
+    static const char *const names[] = {"gather", "allreduce", "overlap", "server"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(sync, names[i]) == 0)
+            return true;
+    return false;
+}
+
+enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
 {
     struct ls_options plain = *o;
-    char *text, same[] = "plain";
-    size_t size;
+    char same[] = "plain", overlap[] = "overlap";
     plain.run = plain.resume = plain.plan_cache = NULL;
     plain.log_format = same;
     plain.threads = plain.loader_threads = plain.checkpoint_every = plain.keep = plain.log_every = 0;
+    plain.check_every = plain.workers = 0;
+    plain.deadline = plain.bucket_mb = 0;
     plain.tune = plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate = true;
+    if (exact(o->sync))
+        plain.sync = overlap;
     /* Only the cosine looks at the end of the run; any other may be made longer. */
     if (strncmp(o->schedule, "cosine", 6) != 0)
         plain.epochs = plain.steps = 0;
-    LS_TRY(config_text(&plain, &text, &size));
+    return config_text(&plain, text, size);
+}
+
+enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)
+{
+    char *text;
+    size_t size;
+    LS_TRY(ls_rundir_meaning(o, &text, &size));
     *digest = ls_checksum_of(text, size);
     free(text);
     return LS_OK;

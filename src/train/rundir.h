@@ -17,7 +17,9 @@ bool ls_rundir_is_checkpoint(const char *folder);
 enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);
 /* Write down the effective configuration as config.yaml, without the options that name this run. */
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
-/* Checksum over the options that decide a run's result: not where it runs, how fast, or what it prints. */
+/* The options that decide a run's result, as YAML: not where it runs, how fast, or what it prints. Freed by free. */
+enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size);
+/* Their checksum. */
 enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest);
 
 #endif

@@ -110,8 +110,10 @@ int ls_task_loader_threads(const struct ls_options *o)
     return cores > 1 ? cores / 2 : 1;
 }
 
-enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, struct ls_loader **loader)
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_comm *comm,
+                                   struct ls_loader **loader)
 {
+    int rank = comm ? ls_comm_rank(comm) : 0;
     struct ls_loader_options options = {
         .set = t->test,
         .augment = t->test_augment,
@@ -119,7 +121,9 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
         .threads = ls_task_loader_threads(o),
         .ring = 3,
         .batch = t->size.batch,
-        .parts = 1,
+        .parts = comm ? ls_comm_size(comm) : 1,
+        .order = &rank,
+        .own = 1,
         .epochs = 1,
     };
     return ls_loader_new(&options, loader);

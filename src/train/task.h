@@ -2,6 +2,7 @@
 #ifndef LS_TRAIN_TASK_H
 #define LS_TRAIN_TASK_H
 
+#include "comm/comm.h"
 #include "config/options.h"
 #include "data/data.h"
 #include "graph/build.h"
@@ -24,7 +25,9 @@ void ls_task_close(struct ls_task *t);
 
 /* Threads for a loader: --loader-threads or a choice. */
 int ls_task_loader_threads(const struct ls_options *o);
-/* A loader over the test set from its first sample to its last, each once. */
-enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, struct ls_loader **loader);
+/* A loader over the test set from its first sample to its last, each once; with a comm (NULL: alone) this process's share
+ * of it. */
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_comm *comm,
+                                   struct ls_loader **loader);
 
 #endif

@@ -18,6 +18,12 @@ static bool steps_left(const struct ls_trainer *t)
     return t->state.step < (uint64_t)t->total_steps;
 }
 
+static void say_position(const struct ls_trainer *t, enum ls_stage stage)
+{
+    if (t->engine.comm)
+        ls_comm_position(t->engine.comm, t->state.step, 0, stage);
+}
+
 /* --- saving ------------------------------------------------------------------------------------------- */
 
 static void name_good_checkpoint(const struct ls_trainer *t)
@@ -31,6 +37,10 @@ static void name_good_checkpoint(const struct ls_trainer *t)
 static enum ls_status save(struct ls_trainer *t)
 {
     double start = ls_now();
+    LS_TRY(ls_sync_collect(&t->stepper.sync));
+    if (!t->root)
+        return LS_OK;
+    say_position(t, LS_STAGE_SAVE);
     enum ls_status st = ls_checkpoint_save(t->run, &t->engine, &t->card, &t->state, t->o->keep);
     t->saving += ls_now() - start;
     if (st != LS_OK) {
@@ -59,8 +69,11 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 {
     struct ls_report r = {
         .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
+    LS_TRY(ls_sync_collect(&t->stepper.sync));
+    say_position(t, LS_STAGE_EVALUATE);
     LS_TRY(ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r));
-    ls_console_eval(&t->console, &r);
+    if (t->root)
+        ls_console_eval(&t->console, &r);
     t->evaluating += r.seconds;
     t->last_eval = r;
     *better = r.top1 > t->state.best_top1;
@@ -75,12 +88,19 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 
 static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
 {
+    if (!t->root)
+        return LS_DIVERGED;
     ls_console_end(&t->console);
     enum ls_status st = ls_fail(
         LS_DIVERGED, "step %" PRId64 ": the loss is %f: training diverged; try a lower --lr (now %g) or a --warmup",
         r->step, r->loss, r->lr);
     name_good_checkpoint(t);
     return st;
+}
+
+static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind kind, const struct ls_report *r)
+{
+    return t->root ? ls_metrics_write(&t->metrics, kind, r) : LS_OK;
 }
 
 static enum ls_status train_step(struct ls_trainer *t)
@@ -92,14 +112,18 @@ static enum ls_status train_step(struct ls_trainer *t)
                           .step_in_epoch = s->position / t->o->batch + 1,
                           .steps_per_epoch = t->steps_per_epoch};
     LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
-    LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_STEP, &r));
+    LS_TRY(write_metrics(t, LS_METRICS_STEP, &r));
     if (!isfinite(r.loss))
         return diverged(t, &r);
     s->step++;
     s->position += samples;
     ls_report_add(&s->done, &r);
     ls_report_add(&t->spent, &r);
-    ls_console_step(&t->console, &r);
+    if (t->root)
+        ls_console_step(&t->console, &r);
+    bool equal = !t->stepper.sync.ops || !t->stepper.sync.ops->alone;
+    if (equal && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0)
+        LS_TRY(ls_same_parameters(&t->engine, s->step));
     if (t->on_step)
         t->on_step(t->context, s->step);
     return LS_OK;
@@ -117,12 +141,13 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     epoch.epochs = t->o->steps > 0 ? 0 : t->o->epochs;
     epoch.step_in_epoch = epoch.steps_per_epoch = t->steps_per_epoch;
     epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
-    ls_console_epoch(&t->console, &epoch);
+    if (t->root)
+        ls_console_epoch(&t->console, &epoch);
     if (t->task.test)
         LS_TRY(evaluate(t, &better));
-    LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_EPOCH, &epoch));
+    LS_TRY(write_metrics(t, LS_METRICS_EPOCH, &epoch));
     if (t->task.test)
-        LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_EVAL, &t->last_eval));
+        LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     s->epoch++;
     s->position = 0;
     s->done = (struct ls_report){0};
@@ -148,7 +173,7 @@ static enum ls_status finish_run(struct ls_trainer *t)
     if (t->task.test && fresh) {
         LS_TRY(evaluate(t, &better));
         if (mid_epoch)
-            LS_TRY(ls_metrics_write(&t->metrics, LS_METRICS_EVAL, &t->last_eval));
+            LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     }
     return mid_epoch ? save(t) : LS_OK;
 }
@@ -158,10 +183,24 @@ static void say_time(const struct ls_trainer *t)
 {
     double total = ls_now() - t->began, share = total > 0 ? 100 / total : 0;
     ls_trainer_say(t,
-                   "Time: %.1f s; waiting for input %.1f%%, forward and backward %.1f%%, updates %.1f%%, evaluation "
-                   "%.1f%%, checkpoints %.1f%%.",
+                   "Time: %.1f s; waiting for input %.1f%%, forward and backward %.1f%%, waiting for workers %.1f%%, "
+                   "updates %.1f%%, evaluation %.1f%%, checkpoints %.1f%%.",
                    total, share * t->spent.input_seconds, share * t->spent.compute_seconds,
-                   share * t->spent.update_seconds, share * t->evaluating, share * t->saving);
+                   share * t->spent.wait_seconds, share * t->spent.update_seconds, share * t->evaluating,
+                   share * t->saving);
+}
+
+/* Who kept the others waiting. */
+static void say_late(const struct ls_trainer *t)
+{
+    int size = t->engine.comm ? ls_comm_size(t->engine.comm) : 0;
+    for (int rank = 0; rank < size; rank++) {
+        struct ls_lateness l;
+        ls_comm_lateness(t->engine.comm, rank, &l);
+        if (l.times > 0)
+            ls_trainer_say(t, "  rank %d (%s) came last to %" PRIu64 " sums and was waited for %.1f s.", rank,
+                           ls_comm_host(t->engine.comm, rank), l.times, l.seconds);
+    }
 }
 
 static void say_end(const struct ls_trainer *t)
@@ -174,6 +213,7 @@ static void say_end(const struct ls_trainer *t)
         ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
                        100 * t->state.best_top1, t->state.best_step, t->run);
     say_time(t);
+    say_late(t);
     ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
     ls_trainer_say(t, "Log: %s/log.txt, metrics: %s/metrics.jsonl", t->run, t->run);
 }
@@ -192,7 +232,8 @@ static enum ls_status run_steps(struct ls_trainer *t)
 {
     while (steps_left(t) || epoch_over(t)) {
         LS_TRY(advance(t));
-        if (ls_interrupted() && (steps_left(t) || epoch_over(t)))
+        int stop = t->engine.comm ? t->stepper.stop : ls_interrupted();
+        if (stop && (steps_left(t) || epoch_over(t)))
             return LS_INTERRUPTED;
     }
     return finish_run(t);
@@ -202,13 +243,14 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
 {
     ls_trainer_announce(t);
     t->began = ls_now();
-    ls_console_begin(&t->console, t->o, t->total_steps);
+    if (t->root)
+        ls_console_begin(&t->console, t->o, t->total_steps);
     t->console.epoch = t->state.done;
     t->console.epoch_steps = t->state.done.step_in_epoch;
     ls_interrupt_watch();
     enum ls_status st = run_steps(t);
     if (st == LS_INTERRUPTED)
-        st = interrupted(t, ls_interrupted());
+        st = interrupted(t, t->engine.comm ? t->stepper.stop : ls_interrupted());
     ls_interrupt_release();
     ls_console_end(&t->console);
     if (st == LS_OK)

@@ -11,6 +11,8 @@
 
 struct ls_trainer {
     const struct ls_options *o; /* borrowed */
+    struct ls_comm *comm;       /* borrowed; NULL: alone */
+    bool root;                  /* rank 0, which alone speaks and writes files */
     struct ls_task task;
     struct ls_engine engine;
     struct ls_stepper stepper;
@@ -23,7 +25,7 @@ struct ls_trainer {
     double began, evaluating, saving; /* when the run began, ls_now; seconds */
     struct ls_console console;
     struct ls_metrics metrics;
-    char *run;        /* owned: the run directory */
+    char *run;        /* owned: the run directory; a new one is known to the root alone */
     char *checkpoint; /* owned: the newest good one, or NULL */
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;
@@ -34,7 +36,7 @@ struct ls_trainer {
 
 /* Data, model, optimizer, backend, run directory; weights from --init or --resume. On failure everything is
  * released. */
-enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o);
+enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm);
 /* Train to the end, evaluate and save. LS_INTERRUPTED: a signal came, the state is saved. LS_DIVERGED: the
  * loss is not finite; the last checkpoint is from before. */
 enum ls_status ls_trainer_run(struct ls_trainer *t);

@@ -72,7 +72,7 @@ static enum ls_status find_run(struct ls_trainer *t)
     LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
     t->resumed = t->run != NULL;
     if (!t->resumed)
-        return ls_rundir_check(t->o);
+        return t->root ? ls_rundir_check(t->o) : LS_OK;
     if (t->checkpoint)
         LS_TRY(ls_checkpoint_read(t->checkpoint, &t->state));
     else
@@ -83,7 +83,9 @@ static enum ls_status find_run(struct ls_trainer *t)
 /* What else changed is the user's right, but not silently. */
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
-    if (t->state.config != config)
+    if (!t->root)
+        ;
+    else if (t->state.config != config)
         ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
                 t->checkpoint);
     else if (t->state.threads != t->engine.threads)
@@ -91,7 +93,7 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
                 t->state.threads);
     t->state.config = config;
     t->state.threads = t->engine.threads;
-    return ls_checkpoint_load(t->checkpoint, &t->engine);
+    return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
 }
 
 static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
@@ -103,15 +105,25 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .threads = t->engine.threads,
                                  .config = config,
                                  .best_top1 = -1};
-    return t->o->init ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
+    return t->o->init && t->root ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
-/* A resumed run computes with the kernels it began with. */
+/* The kernels a resumed run began with; NULL: a new run, or it has none. Freed by ls_free. */
+static char *recorded_plan(const struct ls_trainer *t)
+{
+    char *path = t->resumed ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
+    size_t size;
+    if (path && ls_file_exists(path) && ls_file_read(path, (size_t)64 << 20, &text, &size) != LS_OK)
+        text = NULL;
+    ls_free(path);
+    return text;
+}
+
 static enum ls_status open_engine(struct ls_trainer *t)
 {
     unsigned uses = LS_ENGINE_TRAIN | (t->o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u);
-    char *plan = t->resumed ? ls_format("%s/plan.txt", t->run) : NULL;
-    enum ls_status st = ls_engine_open(&t->engine, t->o, &t->task.size, plan, uses);
+    char *plan = recorded_plan(t);
+    enum ls_status st = ls_engine_open(&t->engine, t->o, t->comm, &t->task.size, plan, uses);
     ls_free(plan);
     return st;
 }
@@ -140,6 +152,9 @@ static enum ls_status open_run(struct ls_trainer *t)
     uint64_t config;
     LS_TRY(ls_rundir_digest(t->o, &config));
     LS_TRY(t->resumed ? resume_state(t, config) : start_state(t, config));
+    LS_TRY(ls_engine_share(&t->engine));
+    if (!t->root)
+        return LS_OK;
     if (!t->resumed)
         LS_TRY(ls_rundir_make(t->o, &t->run));
     return open_files(t);
@@ -147,7 +162,7 @@ static enum ls_status open_run(struct ls_trainer *t)
 
 static enum ls_status open_loader(struct ls_trainer *t)
 {
-    int64_t parts = t->engine.replicas * t->engine.passes;
+    int64_t parts = t->engine.tree->replicas * t->engine.passes;
     struct ls_loader_options options = {
         .set = t->task.train,
         .augment = t->task.augment,
@@ -157,7 +172,9 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .ring = 4,
         .batch = t->task.size.batch,
         .parts = parts,
+        .step = t->o->batch,
         .order = t->stepper.replicas.order,
+        .own = t->stepper.replicas.n_slices,
         .epoch_samples = t->epoch_samples,
         .epoch = t->state.epoch,
         .position = t->state.position,
@@ -174,17 +191,19 @@ static enum ls_status open_loader(struct ls_trainer *t)
     return LS_OK;
 }
 
-enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o)
+enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm)
 {
     enum ls_status st;
-    *t = (struct ls_trainer){.o = o};
+    *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0};
+    LS_TRY_GOTO(failed, ls_same_options(comm, o));
     LS_TRY_GOTO(failed, ls_task_open(&t->task, o, true, o->evaluate, NULL));
     LS_TRY_GOTO(failed, ls_engine_pass_batch(o, &t->task.size.batch));
     LS_TRY_GOTO(failed, decide_length(t));
     LS_TRY_GOTO(failed, find_run(t));
     describe_model(t);
     LS_TRY_GOTO(failed, open_engine(t));
-    LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o->seed));
+    LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
+    LS_TRY_GOTO(failed, ls_same_schedule(&t->engine));
     LS_TRY_GOTO(failed, open_run(t));
     LS_TRY_GOTO(failed, open_loader(t));
     return LS_OK;

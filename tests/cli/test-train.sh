@@ -66,10 +66,14 @@ expect_code 0
 train --epochs 1 --accumulate 2 --run accumulate
 expect_code 0
 
-it "refuses a batch that the replicas do not divide"
+it "deals a batch that the replicas do not divide"
 train --epochs 1 --replicas 5 --run five
+expect_code 0
+
+it "refuses a batch smaller than the number of replicas"
+train --epochs 1 --replicas 33 --run more
 expect_code 2
-expect_error '32.*5|5.*32'
+expect_error 'batch 32.*33 replicas'
 
 it "keeps the last checkpoints only"
 train --steps 20 --checkpoint-every 4 --keep 2 --run kept

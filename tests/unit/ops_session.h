@@ -23,8 +23,8 @@ struct session {
     struct ls_store *store;
     bool own_store;
     struct ls_program *program;
-    void *arena;
-    size_t arena_bytes;
+    void *arena, *grads;
+    size_t arena_bytes, grad_bytes;
     float *images;
     int32_t *labels;
     struct ls_run run;
@@ -104,7 +104,9 @@ static inline void session_open(struct session *s, const struct ls_backend *back
     assert_int_equal(backend->prepare(options, &s->g, s->store, &s->program), LS_OK);
     s->arena_bytes = backend->arena_bytes(s->program);
     assert_int_equal(ls_region_map(s->arena_bytes, &s->arena), LS_OK);
-    assert_int_equal(backend->bind(s->program, s->arena), LS_OK);
+    s->grad_bytes = backend->grad_bytes(s->program);
+    assert_int_equal(ls_region_map(s->grad_bytes, &s->grads), LS_OK);
+    assert_int_equal(backend->bind(s->program, s->arena, s->grads), LS_OK);
     if (s->own_store)
         fill_parameters(s);
     fill_inputs(s);
@@ -116,6 +118,7 @@ static inline void session_close(struct session *s)
     if (s->own_store)
         ls_store_free(s->store);
     ls_region_unmap(s->arena, s->arena_bytes);
+    ls_region_unmap(s->grads, s->grad_bytes);
     ls_graph_release(&s->g);
     ls_free(s->images);
     ls_free(s->labels);

@@ -19,7 +19,7 @@ static int begin(void **state)
     if (tiny_begin(state) != 0)
         return -1;
     options = tiny_options("open");
-    return ls_trainer_open(&trainer, &options) != LS_OK;
+    return ls_trainer_open(&trainer, &options, NULL) != LS_OK;
 }
 
 static int end(void **state)

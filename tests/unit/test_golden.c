@@ -32,8 +32,8 @@ struct session {
     struct ls_graph train, eval;
     struct ls_program *train_program, *eval_program;
     struct ls_store *store;
-    void *arena;
-    size_t arena_bytes;
+    void *arena, *grads;
+    size_t arena_bytes, grad_bytes;
     int end; /* nodes 0 .. end-1 of train are the pass, the rest updates */
     int params[MOST_PARAMS], n_params;
     float *images;
@@ -143,8 +143,10 @@ static void prepare(struct session *s)
     size_t train = s->backend->arena_bytes(s->train_program), eval = s->backend->arena_bytes(s->eval_program);
     s->arena_bytes = train > eval ? train : eval;
     assert_int_equal(ls_region_map(s->arena_bytes, &s->arena), LS_OK);
-    assert_int_equal(s->backend->bind(s->train_program, s->arena), LS_OK);
-    assert_int_equal(s->backend->bind(s->eval_program, s->arena), LS_OK);
+    s->grad_bytes = s->backend->grad_bytes(s->train_program);
+    assert_int_equal(ls_region_map(s->grad_bytes, &s->grads), LS_OK);
+    assert_int_equal(s->backend->bind(s->train_program, s->arena, s->grads), LS_OK);
+    assert_int_equal(s->backend->bind(s->eval_program, s->arena, NULL), LS_OK);
     for (s->end = s->train.n_nodes; s->end > 0 && s->train.nodes[s->end - 1].phase == LS_UPDATE;)
         s->end--;
 }
@@ -220,6 +222,7 @@ static void close_session(struct session *s)
     s->backend->release(s->eval_program);
     ls_store_free(s->store);
     ls_region_unmap(s->arena, s->arena_bytes);
+    ls_region_unmap(s->grads, s->grad_bytes);
     ls_graph_release(&s->train);
     ls_graph_release(&s->eval);
     ls_safetensors_release(&s->golden);

@@ -80,8 +80,8 @@ struct net {
     struct ls_graph g;
     struct ls_store *store;
     struct ls_program *p;
-    void *arena;
-    size_t arena_bytes;
+    void *arena, *grads;
+    size_t arena_bytes, grad_bytes;
     float images[BATCH * 3 * SIZE * SIZE];
     int32_t labels[BATCH];
 };
@@ -113,7 +113,9 @@ static void open_net(struct net *n, const char *model)
     assert_int_equal(backend()->prepare(&options, &n->g, n->store, &n->p), LS_OK);
     n->arena_bytes = backend()->arena_bytes(n->p);
     assert_int_equal(ls_region_map(n->arena_bytes, &n->arena), LS_OK);
-    assert_int_equal(backend()->bind(n->p, n->arena), LS_OK);
+    n->grad_bytes = backend()->grad_bytes(n->p);
+    assert_int_equal(ls_region_map(n->grad_bytes, &n->grads), LS_OK);
+    assert_int_equal(backend()->bind(n->p, n->arena, n->grads), LS_OK);
     assert_int_equal(ls_program_init_params(backend(), n->p, &n->g, 1), LS_OK);
     assert_int_equal(backend()->input(n->p, n->g.input, n->images), LS_OK);
     assert_int_equal(backend()->input(n->p, n->g.label, n->labels), LS_OK);
@@ -123,6 +125,7 @@ static void close_net(struct net *n)
 {
     backend()->release(n->p);
     ls_region_unmap(n->arena, n->arena_bytes);
+    ls_region_unmap(n->grads, n->grad_bytes);
     ls_store_free(n->store);
     ls_graph_release(&n->g);
 }

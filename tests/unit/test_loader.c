@@ -150,6 +150,7 @@ static void slices_follow_the_replicas(void **state)
     o.batch = 5;
     o.parts = 4;
     o.order = order;
+    o.own = 4;
     o.epochs = 1;
     o.shuffle = false;
     run(&o, &r);

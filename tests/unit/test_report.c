@@ -149,7 +149,7 @@ static struct ls_report report_of(int64_t step)
 static const char step_1[] =
     "{\"kind\": \"step\", \"step\": 1, \"epoch\": 0, \"samples\": 64, \"loss\": 2.25, \"lr\": 0.05, "
     "\"top1\": 0.5, \"top5\": 0.875, \"samples_per_s\": 128, \"seconds\": 0.5, \"input_share\": 0.25, "
-    "\"compute_share\": 0.5, \"update_share\": 0.125}\n";
+    "\"compute_share\": 0.5, \"wait_share\": 0, \"update_share\": 0.125}\n";
 
 static void write_steps(struct ls_metrics *m, int64_t first, int64_t last)
 {

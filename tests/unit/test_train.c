@@ -31,12 +31,13 @@ static float pass_gradient(int replica, int pass, int k)
 }
 
 struct fake {
+    struct ls_replicas *r;
     float gradient[3];
     int order[64], n;
     int passes;
 };
 
-static enum ls_status fake_pass(void *context, int replica, int pass, struct ls_totals *totals)
+static enum ls_status fake_pass(void *context, int replica, int pass, bool last, struct ls_totals *totals)
 {
     struct fake *f = context;
     f->order[f->n++] = replica * f->passes + pass;
@@ -44,6 +45,10 @@ static enum ls_status fake_pass(void *context, int replica, int pass, struct ls_
         f->gradient[k] = pass_gradient(replica, pass, k);
     totals->samples++;
     totals->top1 += replica;
+    if (last) { /* R5 */
+        ls_replicas_settle(f->r, 0, 1);
+        ls_replicas_settle(f->r, 1, 2);
+    }
     return LS_OK;
 }
 
@@ -60,28 +65,53 @@ static float expected(int replicas, int passes, int v, int s, int k)
     return sum;
 }
 
+/* All processes of a tree, one after the other, then the sums that are left. */
+static void check_tree(int replicas, int size, int passes)
+{
+    struct ls_tree tree;
+    float parts[16][3];
+    struct ls_totals totals[16];
+    int runs = 0;
+    assert_int_equal(ls_tree_init(&tree, replicas, size), LS_OK);
+    for (int rank = 0; rank < size; rank++) {
+        struct ls_replicas r;
+        float side[16 * 3];
+        struct fake f = {.r = &r, .passes = passes};
+        int first, n = ls_tree_parts(&tree, rank, &first);
+        assert_int_equal(ls_replicas_init(&r, &tree, rank, passes, f.gradient, 3, side), LS_OK);
+        assert_int_equal(ls_replicas_run(&r, fake_pass, &f), LS_OK);
+        assert_int_equal(f.n, r.n_slices);
+        assert_memory_equal(f.order, r.order, (size_t)f.n * sizeof *f.order);
+        runs += f.n;
+        assert_int_equal(r.n_parts, n);
+        for (int i = 0; i < n; i++) {
+            memcpy(parts[first + i], r.parts[i], sizeof parts[0]);
+            totals[first + i] = r.part_totals[i];
+        }
+        /* R4 */
+        assert_int_equal(r.levels, (int)ceil(log2(replicas)) + (passes > 1));
+        ls_replicas_release(&r);
+    }
+    assert_int_equal(runs, replicas * passes);
+    for (int i = 0; i < tree.n_sums; i++) {
+        for (int k = 0; k < 3; k++)
+            parts[tree.sums[i].to][k] += parts[tree.sums[i].from][k];
+        ls_totals_add(&totals[tree.sums[i].to], &totals[tree.sums[i].from]);
+    }
+    assert_int_equal(totals[0].samples, replicas * passes);
+    assert_int_equal(totals[0].top1, passes * replicas * (replicas - 1) / 2);
+    for (int k = 0; k < 3; k++)
+        assert_true(parts[0][k] == expected(replicas, passes, 0, 1, k));
+    ls_tree_release(&tree);
+}
+
 static void test_tree(void **state)
 {
     (void)state;
     for (int replicas = 1; replicas <= 9; replicas++)
-        for (int passes = 1; passes <= 3; passes++) {
-            struct fake f = {.passes = passes};
-            struct ls_grad_range ranges[2] = {{f.gradient, 1}, {f.gradient + 1, 2}};
-            struct ls_replicas r;
-            struct ls_totals totals;
-            assert_int_equal(ls_replicas_init(&r, replicas, passes, ranges, 2), LS_OK);
-            assert_int_equal(ls_replicas_run(&r, fake_pass, &f, &totals), LS_OK);
-            assert_int_equal(f.n, replicas * passes);
-            assert_memory_equal(f.order, r.order, (size_t)f.n * sizeof *f.order);
-            assert_int_equal(totals.samples, replicas * passes);
-            assert_int_equal(totals.top1, passes * replicas * (replicas - 1) / 2);
-            for (int k = 0; k < 3; k++)
-                assert_true(f.gradient[k] == expected(replicas, passes, 0, 1, k));
-            /* R4 */
-            int depth = (int)ceil(log2(replicas)) + (passes > 1);
-            assert_int_equal(r.levels, depth);
-            ls_replicas_release(&r);
-        }
+        for (int size = 1; size <= replicas; size++)
+            for (int passes = 1; passes <= 3; passes++)
+                check_tree(replicas, size, passes);
 }
 
 /* Level 1 adds (v, v+V/2), level 2 (v, v+V/4). */
@@ -104,7 +134,7 @@ static void test_interleave(void **state)
     struct ls_options o = run_options("unused");
     struct ls_engine e;
     struct ls_model_size size = {.batch = 4, .channels = 1, .height = 8, .width = 8, .classes = 4};
-    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, NULL, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     const struct ls_graph *g = &e.train.graph;
     int updates = 0, last_backward = 0, before_last = 0;
     assert_int_equal(e.train.end, g->n_nodes);
@@ -125,7 +155,7 @@ static void test_interleave(void **state)
     ls_engine_close(&e);
 
     o.accumulate = 2;
-    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, NULL, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     for (int i = 0; i < e.train.graph.n_nodes; i++)
         assert_true((e.train.graph.nodes[i].phase == LS_UPDATE) == (i >= e.train.end));
     ls_engine_close(&e);
@@ -140,7 +170,7 @@ static void test_decay_and_momentum(void **state)
     struct ls_model_size size = {.batch = 4, .channels = 1, .height = 8, .width = 8, .classes = 4};
     o.decay_all = false;
     tiny_set(&o.optimizer, "lars");
-    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, NULL, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     int lars = 0, sgd = 0;
     for (int i = 0; i < e.train.graph.n_nodes; i++) {
         const struct ls_node *n = &e.train.graph.nodes[i];
@@ -155,7 +185,7 @@ static void test_decay_and_momentum(void **state)
     assert_int_equal(sgd, 3);
     ls_engine_close(&e);
     tiny_set(&o.optimizer, "adagrad");
-    assert_int_equal(ls_engine_open(&e, &o, &size, NULL, LS_ENGINE_TRAIN), LS_USAGE);
+    assert_int_equal(ls_engine_open(&e, &o, NULL, &size, NULL, LS_ENGINE_TRAIN), LS_USAGE);
     assert_non_null(strstr(ls_log_last(), "sgd, lars"));
     ls_options_release(&o);
 }
@@ -168,7 +198,7 @@ static void test_learns(void **state)
     struct ls_options o = run_options("learn");
     struct ls_trainer t;
     o.epochs = 8;
-    assert_int_equal(ls_trainer_open(&t, &o), LS_OK);
+    assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
     assert_int_equal(ls_trainer_run(&t), LS_OK);
     assert_int_equal(t.state.step, 8 * TINY_STEPS);
     assert_int_equal(t.last_eval.samples, 22);
@@ -198,10 +228,10 @@ static void test_evaluation_is_exact(void **state)
         struct ls_console console;
         o.batch = batches[i];
         assert_int_equal(ls_task_open(&task, &o, false, true, NULL), LS_OK);
-        assert_int_equal(ls_engine_open(&e, &o, &task.size, NULL, LS_ENGINE_EVAL), LS_OK);
+        assert_int_equal(ls_engine_open(&e, &o, NULL, &task.size, NULL, LS_ENGINE_EVAL), LS_OK);
         assert_int_equal(ls_weights_load(&e, LS_WEIGHTS_MODEL, tiny_path("learn/checkpoints/best/model.safetensors")),
                          LS_OK);
-        assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, 1), LS_OK);
+        assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, &o), LS_OK);
         ls_console_begin(&console, &o, 0);
         assert_int_equal(ls_evaluate(&s, &task, &o, &console, &r[i]), LS_OK);
         ls_stepper_release(&s);
@@ -238,7 +268,7 @@ static void test_replicas_mean_over_samples(void **state)
         o.replicas = parts[i][0];
         o.accumulate = parts[i][1];
         o.epochs = 2;
-        assert_int_equal(ls_trainer_open(&t, &o), LS_OK);
+        assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
         assert_int_equal(ls_trainer_run(&t), LS_OK);
         read_bias(&t, i == 0 ? whole : bias);
         for (int k = 0; i > 0 && k < 4; k++)
@@ -248,13 +278,19 @@ static void test_replicas_mean_over_samples(void **state)
     }
 }
 
-static void test_batch_must_divide(void **state)
+/* A batch need not divide by the replicas, but each must get a sample. */
+static void test_uneven_batch(void **state)
 {
     (void)state;
-    struct ls_options o = run_options("five");
+    struct ls_options o = run_options("uneven");
     o.replicas = 5;
+    assert_true(o.batch % 5 != 0);
+    assert_int_equal(tiny_train(&o), LS_OK);
+    ls_options_release(&o);
+    o = run_options("five");
+    o.replicas = o.batch + 1;
     assert_int_equal(tiny_train(&o), LS_USAGE);
-    assert_non_null(strstr(ls_log_last(), "multiple of 5, such as 25"));
+    assert_non_null(strstr(ls_log_last(), "too small"));
     assert_false(ls_file_exists(tiny_path("five")));
     ls_options_release(&o);
 }
@@ -270,7 +306,7 @@ static void stop_at(void *context, uint64_t step)
 static enum ls_status train_until(const struct ls_options *o, uint64_t step)
 {
     struct ls_trainer t;
-    LS_TRY(ls_trainer_open(&t, o));
+    LS_TRY(ls_trainer_open(&t, o, NULL));
     t.on_step = stop_at;
     t.context = &step;
     enum ls_status st = ls_trainer_run(&t);
@@ -488,7 +524,7 @@ static void test_nothing_allocated(void **state)
             tiny_set(&o.backend, names[i]);
             o.replicas = replicas;
             o.steps = TINY_STEPS - 1;
-            assert_int_equal(ls_trainer_open(&t, &o), LS_OK);
+            assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
             t.on_step = count_allocations;
             t.context = &a;
             assert_int_equal(ls_trainer_run(&t), LS_OK);
@@ -508,7 +544,7 @@ int main(void)
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_evaluation_is_exact),
         cmocka_unit_test(test_replicas_mean_over_samples),
-        cmocka_unit_test(test_batch_must_divide),
+        cmocka_unit_test(test_uneven_batch),
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_onednn),
         cmocka_unit_test(test_resume_after_crash),

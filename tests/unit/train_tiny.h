@@ -96,7 +96,7 @@ static struct ls_options tiny_options(const char *run)
 static inline enum ls_status tiny_train(const struct ls_options *o)
 {
     struct ls_trainer t;
-    LS_TRY(ls_trainer_open(&t, o));
+    LS_TRY(ls_trainer_open(&t, o, NULL));
     enum ls_status st = ls_trainer_run(&t);
     ls_trainer_close(&t);
     return st;

@@ -5,6 +5,7 @@
 
 #include <omp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* --- tensors ------------------------------------------------------------------------------------------------- */
@@ -214,10 +215,22 @@ static enum ls_status prepare_node(struct ls_program *p, int n)
     return kernel->prepare(p, n);
 }
 
-/* Whether a tensor's memory lies in the arena, and for how long. */
-static bool whole_life(const struct ls_program *p, const struct ls_tensor *t)
+static bool kept(const struct ls_program *p, int tensor)
 {
-    return t->role == LS_ROLE_GRAD && p->options.keep_grads;
+    return p->g->tensors[tensor].role == LS_ROLE_GRAD && p->options.keep_grads;
+}
+
+/* Kept gradients lie one after the other in the order of completion. */
+static void place_grads(struct ls_program *p)
+{
+    for (int n = 0; n < p->g->n_nodes; n++)
+        for (int o = 0; o < LS_MAX_OUT; o++) {
+            int t = p->g->nodes[n].out[o];
+            if (t == LS_NONE || !kept(p, t))
+                continue;
+            p->places[t].offset = p->grad_bytes;
+            p->grad_bytes += p->places[t].bytes;
+        }
 }
 
 static enum ls_status plan(struct ls_program *p)
@@ -232,18 +245,16 @@ static enum ls_status plan(struct ls_program *p)
     }
     ls_plan_lifetimes(g, first, last);
     for (int t = 0; t < g->n_tensors; t++) {
-        if (last[t] < 0 || !p->places[t].placed || in_store(&g->tensors[t]) || g->tensors[t].role == LS_ROLE_INPUT)
+        if (last[t] < 0 || !p->places[t].placed || in_store(&g->tensors[t]) || kept(p, t) ||
+            g->tensors[t].role == LS_ROLE_INPUT)
             continue;
-        bool whole = whole_life(p, &g->tensors[t]);
         p->places[t].span = p->n_spans;
-        p->spans[p->n_spans++] = (struct ls_span){.bytes = p->places[t].bytes,
-                                                  .first = whole ? 0 : first[t],
-                                                  .last = whole ? g->n_nodes : last[t],
-                                                  .over = LS_NONE};
+        p->spans[p->n_spans++] =
+            (struct ls_span){.bytes = p->places[t].bytes, .first = first[t], .last = last[t], .over = LS_NONE};
     }
     for (int n = 0; n < g->n_nodes; n++) {
         int in = ls_plan_inplace(g, n, last);
-        if (in != LS_NONE && p->places[in].span != LS_NONE &&
+        if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE &&
             p->places[in].bytes == p->places[g->nodes[n].out[0]].bytes)
             p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
         if (p->steps[n].scratch_bytes) {
@@ -252,6 +263,7 @@ static enum ls_status plan(struct ls_program *p)
                 (struct ls_span){.bytes = p->steps[n].scratch_bytes, .first = n, .last = n, .over = LS_NONE};
         }
     }
+    place_grads(p);
     st = ls_plan_place(p->spans, p->n_spans, p->options.reuse, &p->arena_bytes);
 free_lives:
     ls_free(first);
@@ -330,10 +342,17 @@ static size_t arena_bytes(const struct ls_program *p)
     return p->arena_bytes;
 }
 
-static enum ls_status bind(struct ls_program *p, void *arena)
+static size_t grad_bytes(const struct ls_program *p)
+{
+    return p->grad_bytes;
+}
+
+static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 {
     for (int t = 0; t < p->g->n_tensors; t++)
-        if (p->places[t].span != LS_NONE)
+        if (kept(p, t))
+            p->places[t].data = (char *)grads + p->places[t].offset;
+        else if (p->places[t].span != LS_NONE)
             p->places[t].data = (char *)arena + p->spans[p->places[t].span].offset;
     for (int n = 0; n < p->g->n_nodes; n++) {
         if (p->steps[n].span != LS_NONE)
@@ -424,6 +443,40 @@ static void *memory(const struct ls_program *p, int tensor, size_t *bytes)
     return p->places[tensor].data;
 }
 
+/* Layout texts begin with the outermost dimension, in capitals when it is blocked, and end with the innermost block:
+ * ABcd16b16a is blocks of 16 of dimension a, and within a block one after the other. */
+static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
+{
+    const struct ls_shape *s = &p->g->tensors[tensor].shape;
+    const struct place *place = &p->places[tensor];
+    char layout[48];
+    size_t length;
+    if (s->rank < 2 || !place->placed)
+        return false;
+    dnn_md_text(&place->md, layout, sizeof layout);
+    length = strlen(layout);
+    size_t digits = strcspn(layout, "0123456789");
+    int outer = layout[0] | 0x20, inner = layout[length - 1];
+    *block = 1;
+    if (digits < length) { /* blocked: the innermost block must be of the outermost dimension, and its only one */
+        const char *last = layout + length - 1;
+        while (last > layout && last[-1] >= '0' && last[-1] <= '9')
+            last--;
+        *block = strtoull(last, NULL, 10);
+        for (const char *c = layout + digits; c < last; c++)
+            if (*c == inner)
+                return false;
+        if (inner != outer)
+            return false;
+    }
+    if (outer != 'a' && (outer != 'b' || digits == length))
+        return false;
+    size_t dim = (size_t)s->dim[outer - 'a'];
+    *rows = (dim + *block - 1) / *block * *block;
+    *cols = place->bytes / sizeof(float) / *rows;
+    return *rows * *cols * sizeof(float) == place->bytes;
+}
+
 static const char *choices(const struct ls_program *p)
 {
     return p->choices;
@@ -451,12 +504,14 @@ const struct ls_backend ls_backend_onednn = {
     .prepare = prepare,
     .release = release,
     .arena_bytes = arena_bytes,
+    .grad_bytes = grad_bytes,
     .bind = bind,
     .run = run_nodes,
     .read = read_tensor,
     .write = write_tensor,
     .input = input,
     .memory = memory,
+    .matrix = matrix,
     .choices = choices,
     .describe = describe,
 };

@@ -19,7 +19,8 @@ struct place {
     char *data;  /* set by bind; INPUT: by input; PARAM and STATE: in the store */
     bool placed; /* md and bytes are decided */
     bool blocked;
-    int span; /* in the plan, LS_NONE: not in the arena */
+    int span;      /* in the plan, LS_NONE: not in the arena */
+    size_t offset; /* kept gradients: in their memory */
 };
 
 struct step;
@@ -56,7 +57,7 @@ struct ls_program {
     int step_room;
     struct ls_span *spans; /* owned */
     int n_spans;
-    size_t arena_bytes;
+    size_t arena_bytes, grad_bytes;
     struct tuner *tuner; /* while preparing; owned */
     char *choices;       /* owned */
 };

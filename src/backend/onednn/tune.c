@@ -66,14 +66,9 @@ static enum ls_status remember(struct tuner *t, const char *question, const char
     return LS_OK;
 }
 
-/* Lines of other machines and lines that make no sense are passed over: the file is a cache, not an input. */
-static enum ls_status load(struct tuner *t, const char *path, bool record)
+/* Lines of other machines and lines that make no sense are passed over: they are a memory, not an input. */
+static enum ls_status take_lines(struct tuner *t, char *text, bool record)
 {
-    char *text = NULL;
-    size_t size;
-    if (!path || !ls_file_exists(path))
-        return LS_OK;
-    LS_TRY(ls_file_read(path, (size_t)64 << 20, &text, &size));
     for (char *line = text, *next; line && *line; line = next) {
         next = strchr(line, '\n');
         if (next)
@@ -83,11 +78,32 @@ static enum ls_status load(struct tuner *t, const char *path, bool record)
         if (!ms)
             continue;
         *question++ = *name++ = *ms++ = 0;
-        if (strcmp(line, t->machine) == 0 && remember(t, question, name, strtod(ms, NULL), record) != LS_OK)
-            break;
+        if (strcmp(line, t->machine) == 0)
+            LS_TRY(remember(t, question, name, strtod(ms, NULL), record));
     }
-    ls_free(text);
     return LS_OK;
+}
+
+static enum ls_status load_cache(struct tuner *t, const char *path)
+{
+    char *text = NULL;
+    size_t size;
+    if (!path || !ls_file_exists(path))
+        return LS_OK;
+    LS_TRY(ls_file_read(path, (size_t)64 << 20, &text, &size));
+    enum ls_status st = take_lines(t, text, false);
+    ls_free(text);
+    return st;
+}
+
+static enum ls_status load_record(struct tuner *t, const char *record)
+{
+    char *text = record ? ls_strdup(record) : NULL;
+    if (record && !text)
+        return LS_FAILED;
+    enum ls_status st = take_lines(t, text, true);
+    ls_free(text);
+    return st;
 }
 
 static size_t answer_line(const struct tuner *t, const struct answer *a, char line[MAX_LINE])
@@ -154,8 +170,8 @@ enum ls_status tune_open(struct ls_program *p)
     if (!p->tuner)
         return LS_FAILED;
     machine_name(p, p->tuner->machine, sizeof p->tuner->machine);
-    LS_TRY(load(p->tuner, p->options.cache, false));
-    return load(p->tuner, p->options.record, true); /* later answers are found first */
+    LS_TRY(load_cache(p->tuner, p->options.cache));
+    return load_record(p->tuner, p->options.record); /* later answers are found first */
 }
 
 enum ls_status tune_close(struct ls_program *p)

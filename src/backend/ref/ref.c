@@ -54,7 +54,7 @@ struct ls_program {
     void **data;              /* owned; of every tensor */
     size_t *offset;           /* owned; of arena and gradient tensors */
     size_t arena_bytes, scratch_offset, grad_bytes;
-    char *grads; /* owned */
+    bool keep_grads;
     char *arena; /* borrowed */
 };
 
@@ -83,6 +83,11 @@ static bool in_store(const struct ls_tensor *t)
     return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
 }
 
+static bool kept(const struct ls_program *p, const struct ls_tensor *t)
+{
+    return t->role == LS_ROLE_GRAD && p->keep_grads;
+}
+
 static enum ls_status find_in_store(struct ls_store *store, const struct ls_tensor *t, void **data)
 {
     struct ls_store_entry *e = ls_store_find(store, t->name);
@@ -101,20 +106,26 @@ static enum ls_status place(struct ls_program *p, struct ls_store *store)
     for (int i = 0; i < p->g->n_tensors; i++) {
         const struct ls_tensor *t = &p->g->tensors[i];
         size_t bytes = aligned(tensor_bytes(t));
-        size_t *end = t->role == LS_ROLE_GRAD ? &p->grad_bytes : &p->arena_bytes;
         if (in_store(t)) {
             LS_TRY(find_in_store(store, t, &p->data[i]));
             continue;
         }
-        p->offset[i] = *end;
-        *end += bytes;
         largest = bytes > largest ? bytes : largest;
+        if (kept(p, t))
+            continue;
+        p->offset[i] = p->arena_bytes;
+        p->arena_bytes += bytes;
     }
+    for (int n = 0; n < p->g->n_nodes; n++)
+        for (int o = 0; o < LS_MAX_OUT; o++) {
+            int i = p->g->nodes[n].out[o];
+            if (i == LS_NONE || !kept(p, &p->g->tensors[i]))
+                continue;
+            p->offset[i] = p->grad_bytes;
+            p->grad_bytes += aligned(tensor_bytes(&p->g->tensors[i]));
+        }
     p->scratch_offset = p->arena_bytes;
     p->arena_bytes += largest;
-    void *grads;
-    LS_TRY(ls_region_map(p->grad_bytes, &grads));
-    p->grads = grads;
     return LS_OK;
 }
 
@@ -133,7 +144,6 @@ static void ref_release(struct ls_program *p)
 {
     if (!p)
         return;
-    ls_region_unmap(p->grads, p->grad_bytes);
     ls_free(p->kernel);
     ls_free(p->data);
     ls_free(p->offset);
@@ -143,12 +153,12 @@ static void ref_release(struct ls_program *p)
 static enum ls_status ref_prepare(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
                                   struct ls_program **program)
 {
-    (void)options; /* one thread, nothing to tune, no memory reused */
     enum ls_status st = LS_FAILED;
     struct ls_program *p = ls_alloc(1, sizeof *p);
     if (!p)
         return LS_FAILED;
     p->g = g;
+    p->keep_grads = options->keep_grads; /* the rest: one thread, nothing to tune, no memory reused */
     p->kernel = ls_alloc((size_t)g->n_nodes, sizeof *p->kernel);
     p->data = ls_alloc((size_t)g->n_tensors, sizeof *p->data);
     p->offset = ls_alloc((size_t)g->n_tensors, sizeof *p->offset);
@@ -168,12 +178,17 @@ static size_t ref_arena_bytes(const struct ls_program *p)
     return p->arena_bytes;
 }
 
-static enum ls_status ref_bind(struct ls_program *p, void *arena)
+static size_t ref_grad_bytes(const struct ls_program *p)
+{
+    return p->grad_bytes;
+}
+
+static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
 {
     p->arena = arena;
     for (int i = 0; i < p->g->n_tensors; i++)
         if (!in_store(&p->g->tensors[i]))
-            p->data[i] = (p->g->tensors[i].role == LS_ROLE_GRAD ? p->grads : p->arena) + p->offset[i];
+            p->data[i] = (char *)(kept(p, &p->g->tensors[i]) ? grads : arena) + p->offset[i];
     return LS_OK;
 }
 
@@ -223,6 +238,15 @@ static void *ref_memory(const struct ls_program *p, int tensor, size_t *bytes)
 {
     *bytes = tensor_bytes(&p->g->tensors[tensor]);
     return p->data[tensor];
+}
+
+static bool ref_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
+{
+    const struct ls_shape *s = &p->g->tensors[tensor].shape;
+    *rows = (size_t)s->dim[0];
+    *cols = s->rank > 1 ? (size_t)(ls_shape_count(s) / s->dim[0]) : 1;
+    *block = 1;
+    return s->rank > 1;
 }
 
 static void ref_describe(const struct ls_program *p, int node, char *text, size_t room)
@@ -287,12 +311,14 @@ const struct ls_backend ls_backend_ref = {
     .prepare = ref_prepare,
     .release = ref_release,
     .arena_bytes = ref_arena_bytes,
+    .grad_bytes = ref_grad_bytes,
     .bind = ref_bind,
     .run = ref_run,
     .read = ref_read,
     .write = ref_write,
     .input = ref_input,
     .memory = ref_memory,
+    .matrix = ref_matrix,
     .choices = choices,
     .describe = ref_describe,
 };

@@ -1,0 +1,86 @@
+#define _GNU_SOURCE
+#include "cmd/chorus.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum ls_status ls_chorus_init(struct ls_chorus *c, int n)
+{
+    *c = (struct ls_chorus){.n = n};
+    c->voices = ls_alloc((size_t)n, sizeof *c->voices);
+    for (int i = 0; c->voices && i < n; i++)
+        c->voices[i].fd = -1;
+    return c->voices ? LS_OK : LS_FAILED;
+}
+
+void ls_chorus_release(struct ls_chorus *c)
+{
+    for (int i = 0; c->voices && i < c->n; i++)
+        if (c->voices[i].fd >= 0)
+            close(c->voices[i].fd);
+    ls_free(c->voices);
+    *c = (struct ls_chorus){0};
+}
+
+static uint64_t hash_of(const char *text, int length)
+{
+    uint64_t h = 14695981039346656037u;
+    for (int i = 0; i < length; i++)
+        h = (h ^ (unsigned char)text[i]) * 1099511628211u;
+    return h;
+}
+
+/* What is said, without who says it, and without "rank 0 (host a) has failed: " where another's words are passed on. */
+static const char *words_of(const char *line, int length)
+{
+    static const char *const before[] = {"error: ", ") has failed: "};
+    const char *words = line;
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
+        const char *found = memmem(words, (size_t)(line + length - words), before[i], strlen(before[i]));
+        words = found ? found + strlen(before[i]) : words;
+    }
+    return words;
+}
+
+static void say(struct ls_chorus *c, int rank, const char *line, int length)
+{
+    const char *words = words_of(line, length);
+    uint64_t hash = hash_of(words, (int)(line + length - words));
+    for (int i = 0; i < LS_CHORUS_LINES; i++)
+        if (c->said[i].hash == hash && c->said[i].rank != rank)
+            return;
+    c->said[c->at % LS_CHORUS_LINES].hash = hash;
+    c->said[c->at++ % LS_CHORUS_LINES].rank = rank;
+    fprintf(stderr, "%.*s\n", length, line);
+    fflush(stderr);
+}
+
+void ls_chorus_hear(struct ls_chorus *c, int rank)
+{
+    struct ls_chorus_voice *v = &c->voices[rank];
+    ssize_t n = read(v->fd, v->line + v->used, (size_t)(LS_CHORUS_LINE - v->used));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    bool over = n <= 0;
+    v->used += over ? 0 : (int)n;
+    int from = 0;
+    for (char *end; (end = memchr(v->line + from, '\n', (size_t)(v->used - from)));) {
+        int length = (int)(end - v->line) - from;
+        say(c, rank, v->line + from, length);
+        from += length + 1;
+    }
+    memmove(v->line, v->line + from, (size_t)(v->used - from));
+    v->used -= from;
+    if (v->used > 0 && (over || v->used == LS_CHORUS_LINE)) {
+        say(c, rank, v->line, v->used);
+        v->used = 0;
+    }
+    if (over) {
+        close(v->fd);
+        v->fd = -1;
+    }
+}

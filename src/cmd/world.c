@@ -1,0 +1,95 @@
+#define _GNU_SOURCE
+#include "cmd/world.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <sched.h>
+#include <string.h>
+
+static enum ls_collective collective_of(const char *name)
+{
+    static const char *const names[] = {
+        [LS_COLLECTIVE_AUTO] = "auto", [LS_COLLECTIVE_TREE] = "tree", [LS_COLLECTIVE_HIER] = "hier",
+        [LS_COLLECTIVE_RING] = "ring", [LS_COLLECTIVE_MPI] = "mpi",
+    };
+    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
+        if (strcmp(name, names[i]) == 0)
+            return (enum ls_collective)i;
+    return LS_COLLECTIVE_AUTO;
+}
+
+/* A core that several processes of this host may use counts for each of them by its share. */
+static enum ls_status count_cores(struct ls_comm *comm, int64_t *cores)
+{
+    int size = ls_comm_size(comm), rank = ls_comm_rank(comm), here = ls_comm_node(comm, rank);
+    cpu_set_t mine, *all = ls_alloc((size_t)size, sizeof *all);
+    double share = 0;
+    CPU_ZERO(&mine);
+    sched_getaffinity(0, sizeof mine, &mine);
+    enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
+    for (int cpu = 0; st == LS_OK && cpu < CPU_SETSIZE; cpu++) {
+        int users = 0;
+        for (int r = 0; r < size; r++)
+            users += ls_comm_node(comm, r) == here && CPU_ISSET(cpu, &all[r]);
+        if (CPU_ISSET(cpu, &mine) && users > 0)
+            share += 1.0 / users;
+    }
+    ls_free(all);
+    *cores = share < 1 ? 1 : (int64_t)(share + 1e-6);
+    return st;
+}
+
+/* Every rank computes with as many threads as the one that has the fewest: the number is part of what a run computes. */
+static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *o)
+{
+    int size = ls_comm_size(comm);
+    int64_t cores, *all = ls_alloc((size_t)size, sizeof *all);
+    enum ls_status st = all ? count_cores(comm, &cores) : LS_FAILED;
+    if (st == LS_OK)
+        st = ls_comm_allgather(comm, &cores, sizeof cores, all);
+    for (int rank = 0; st == LS_OK && rank < size; rank++)
+        cores = all[rank] < cores ? all[rank] : cores;
+    ls_free(all);
+    if (st == LS_OK)
+        o->threads = cores;
+    return st;
+}
+
+enum ls_status ls_world_open(struct ls_world *w, struct ls_options *o)
+{
+    enum ls_status st = LS_OK;
+    *w = (struct ls_world){0};
+    LS_TRY(ls_launch_detect(o, &w->launch));
+    if (w->launch.kind == LS_LAUNCH_ALONE)
+        return LS_OK;
+    struct ls_comm_options options = {
+        .collective = collective_of(o->collective),
+        .deadline = o->deadline,
+        .max_bytes = 16 << 20,
+        .replicas = ls_options_given(o, "replicas") ? (int)o->replicas : 0,
+    };
+    LS_TRY_GOTO(failed, ls_comm_open(&w->launch, &options, &w->comm));
+    int size = ls_comm_size(w->comm), rank = ls_comm_rank(w->comm);
+    if (!ls_options_given(o, "replicas"))
+        o->replicas = size;
+    if (o->threads == 0)
+        LS_TRY_GOTO(failed, agree_on_threads(w->comm, o));
+    if (rank > 0) {
+        o->quiet = true;
+        o->progress = false;
+    }
+    return LS_OK;
+failed:
+    ls_world_close(w, st);
+    return st;
+}
+
+void ls_world_close(struct ls_world *w, enum ls_status status)
+{
+    if (w->comm && status != LS_OK && status != LS_PEER_LOST && status != LS_INTERRUPTED)
+        ls_comm_abort(w->comm, status, ls_log_last());
+    if (w->comm)
+        ls_comm_close(w->comm, status == LS_INTERRUPTED ? LS_OK : status);
+    ls_launch_release(&w->launch);
+    *w = (struct ls_world){0};
+}

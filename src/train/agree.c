@@ -1,0 +1,78 @@
+#include "train/agree.h"
+#include "base/memory.h"
+
+#include <math.h>
+
+enum ls_status ls_agree_init(struct ls_agree *a, struct ls_comm *comm, const struct ls_tree *tree)
+{
+    *a = (struct ls_agree){.comm = comm, .tree = tree, .most = 1};
+    for (int rank = 0; rank < tree->size; rank++) {
+        int first, n = ls_tree_parts(tree, rank, &first);
+        a->most = n > a->most ? n : a->most;
+    }
+    a->totals = ls_alloc((size_t)a->most, sizeof *a->totals);
+    a->all = ls_alloc((size_t)(a->most * tree->size), sizeof *a->all);
+    a->parts = ls_alloc((size_t)tree->n_parts, sizeof *a->parts);
+    return a->totals && a->all && a->parts ? LS_OK : LS_FAILED;
+}
+
+void ls_agree_release(struct ls_agree *a)
+{
+    ls_free(a->totals);
+    ls_free(a->all);
+    ls_free(a->parts);
+    *a = (struct ls_agree){0};
+}
+
+enum ls_status ls_agree_step(struct ls_agree *a, const struct ls_replicas *r, struct ls_totals *totals)
+{
+    if (!a->comm) {
+        *totals = r->part_totals[0];
+        return LS_OK;
+    }
+    for (int i = 0; i < r->n_parts; i++)
+        a->totals[i] = r->part_totals[i];
+    LS_TRY(ls_comm_allgather(a->comm, a->totals, (size_t)a->most * sizeof *a->totals, a->all));
+    for (int rank = 0; rank < a->tree->size; rank++) {
+        int first, n = ls_tree_parts(a->tree, rank, &first);
+        for (int i = 0; i < n; i++)
+            a->parts[first + i] = a->all[rank * a->most + i];
+    }
+    for (int i = 0; i < a->tree->n_sums; i++)
+        ls_totals_add(&a->parts[a->tree->sums[i].to], &a->parts[a->tree->sums[i].from]);
+    *totals = a->parts[0];
+    return LS_OK;
+}
+
+enum ls_status ls_agree_most(struct ls_comm *comm, int64_t value, int64_t *most)
+{
+    *most = value;
+    if (!comm)
+        return LS_OK;
+    enum ls_status st = LS_FAILED;
+    int64_t *all = ls_alloc((size_t)ls_comm_size(comm), sizeof *all);
+    if (all)
+        st = ls_comm_allgather(comm, &value, sizeof value, all);
+    for (int rank = 0; st == LS_OK && rank < ls_comm_size(comm); rank++)
+        *most = all[rank] > *most ? all[rank] : *most;
+    ls_free(all);
+    return st;
+}
+
+enum ls_status ls_agree_totals(struct ls_comm *comm, struct ls_totals *totals)
+{
+    struct ls_totals sum = {0};
+    enum ls_status st = LS_FAILED;
+    struct ls_totals *all = ls_alloc(comm ? (size_t)ls_comm_size(comm) : 0, sizeof *all);
+    if (!comm || !all) {
+        ls_free(all);
+        return comm ? LS_FAILED : LS_OK;
+    }
+    st = ls_comm_allgather(comm, totals, sizeof *totals, all);
+    for (int rank = 0; st == LS_OK && rank < ls_comm_size(comm); rank++)
+        ls_totals_add(&sum, &all[rank]);
+    if (st == LS_OK)
+        *totals = sum;
+    ls_free(all);
+    return st;
+}

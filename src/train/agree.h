@@ -1,0 +1,34 @@
+/* What all processes must know alike: how a step went, whether to stop, whether they still compute the same. */
+#ifndef LS_TRAIN_AGREE_H
+#define LS_TRAIN_AGREE_H
+
+#include "comm/comm.h"
+#include "train/engine.h"
+#include "train/replicas.h"
+
+struct ls_agree {
+    struct ls_comm *comm;       /* borrowed; NULL: alone */
+    const struct ls_tree *tree; /* borrowed */
+    struct ls_totals *totals;   /* owned; a message: most parts of a rank */
+    struct ls_totals *all;      /* owned; everybody's messages */
+    struct ls_totals *parts;    /* owned; of the whole tree */
+    int most;                   /* totals a message */
+};
+
+enum ls_status ls_agree_init(struct ls_agree *a, struct ls_comm *comm, const struct ls_tree *tree);
+void ls_agree_release(struct ls_agree *a);
+
+/* The step's totals over all processes, summed along the tree. */
+enum ls_status ls_agree_step(struct ls_agree *a, const struct ls_replicas *r, struct ls_totals *totals);
+/* The largest of everybody's values; alone, the value. */
+enum ls_status ls_agree_most(struct ls_comm *comm, int64_t value, int64_t *most);
+/* Sums over all processes; exact (R6), so that it does not show who computed what. */
+enum ls_status ls_agree_totals(struct ls_comm *comm, struct ls_totals *totals);
+
+/* same.c: do all processes compute the same? Each says who differs, and in what; LS_USAGE or LS_FAILED then.
+ * Options, before anything else is decided; kernels, layouts and buckets, before step 0; parameters, now and then. */
+enum ls_status ls_same_options(struct ls_comm *comm, const struct ls_options *o);
+enum ls_status ls_same_schedule(const struct ls_engine *e);
+enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step);
+
+#endif

@@ -1,0 +1,133 @@
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/agree.h"
+#include "train/checksum.h"
+#include "train/rundir.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- options ------------------------------------------------------------------------------------------ */
+
+/* The first line in which two texts differ, without its end; "" where one is over. */
+static void first_difference(const char *a, const char *b, char line_a[128], char line_b[128])
+{
+    for (;;) {
+        size_t n_a = strcspn(a, "\n"), n_b = strcspn(b, "\n");
+        snprintf(line_a, 128, "%.*s", (int)n_a, a);
+        snprintf(line_b, 128, "%.*s", (int)n_b, b);
+        if (n_a != n_b || memcmp(a, b, n_a) != 0 || !*a || !*b)
+            return;
+        a += n_a + (a[n_a] == '\n');
+        b += n_b + (b[n_b] == '\n');
+    }
+}
+
+enum ls_status ls_same_options(struct ls_comm *comm, const struct ls_options *o)
+{
+    enum { ROOM = 8192 }; /* some forty short lines */
+    char *text = NULL, mine[ROOM] = "", line[128], other[128];
+    size_t size;
+    if (!comm || ls_comm_size(comm) == 1)
+        return LS_OK;
+    LS_TRY(ls_rundir_meaning(o, &text, &size));
+    snprintf(mine, ROOM, "%s", text);
+    free(text);
+    char *all = ls_alloc((size_t)ls_comm_size(comm), ROOM);
+    enum ls_status st = all ? ls_comm_allgather(comm, mine, ROOM, all) : LS_FAILED;
+    for (int rank = 1; st == LS_OK && rank < ls_comm_size(comm); rank++)
+        if (strcmp(all, all + (size_t)rank * ROOM) != 0) {
+            first_difference(all, all + (size_t)rank * ROOM, line, other);
+            st = ls_fail(LS_USAGE,
+                         "rank %d (%s) was started with '%s', rank 0 with '%s'; start all with the same command", rank,
+                         ls_comm_host(comm, rank), other, line);
+        }
+    ls_free(all);
+    return st;
+}
+
+/* --- numbers that must be equal ----------------------------------------------------------------------- */
+
+/* The rank whose number is not that of most others, -1 when all are equal. */
+static enum ls_status find_odd(struct ls_comm *comm, uint64_t mine, int *odd)
+{
+    int size = ls_comm_size(comm);
+    uint64_t *all = ls_alloc((size_t)size, sizeof *all);
+    enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
+    int fewest = size;
+    *odd = -1;
+    for (int rank = size - 1; st == LS_OK && rank >= 0; rank--) {
+        int like = 0;
+        for (int k = 0; k < size; k++)
+            like += all[k] == all[rank];
+        if (like < fewest) {
+            fewest = like;
+            *odd = rank;
+        }
+    }
+    ls_free(all);
+    return st;
+}
+
+enum ls_status ls_same_schedule(const struct ls_engine *e)
+{
+    const struct ls_graph *g = &e->train.graph;
+    struct ls_checksum sum;
+    char kernel[256];
+    int odd;
+    if (!e->comm)
+        return LS_OK;
+    ls_checksum_init(&sum);
+    for (int n = 0; n < g->n_nodes; n++) {
+        const struct ls_node *node = &g->nodes[n];
+        ls_checksum_add(&sum, node->op->name, strlen(node->op->name) + 1);
+        ls_checksum_add(&sum, node->name, strlen(node->name) + 1);
+        ls_checksum_add(&sum, node->in, sizeof node->in);
+        ls_checksum_add(&sum, node->out, sizeof node->out);
+        e->backend->describe(e->train.program, n, kernel, sizeof kernel);
+        ls_checksum_add(&sum, kernel, strlen(kernel));
+    }
+    for (int t = 0; t < g->n_tensors; t++) {
+        size_t bytes = 0;
+        if (g->tensors[t].role == LS_ROLE_GRAD || g->tensors[t].role == LS_ROLE_PARAM)
+            e->backend->memory(e->train.program, t, &bytes);
+        ls_checksum_add(&sum, &bytes, sizeof bytes);
+    }
+    for (int b = 0; b < e->n_buckets; b++) {
+        ls_checksum_add(&sum, &e->buckets[b].first, sizeof e->buckets[b].first);
+        ls_checksum_add(&sum, &e->buckets[b].count, sizeof e->buckets[b].count);
+    }
+    LS_TRY(find_odd(e->comm, ls_checksum_value(&sum), &odd));
+    if (odd < 0)
+        return LS_OK;
+    return ls_fail(LS_FAILED,
+                   "rank %d (%s) would compute with other kernels or layouts than the rest; do all hosts have the same "
+                   "processor and the same oneDNN?",
+                   odd, ls_comm_host(e->comm, odd));
+}
+
+enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
+{
+    const struct ls_graph *g = &e->train.graph;
+    struct ls_checksum sum;
+    int odd;
+    if (!e->comm)
+        return LS_OK;
+    ls_checksum_init(&sum);
+    for (int t = 0; t < g->n_tensors; t++) {
+        size_t bytes;
+        if (g->tensors[t].role != LS_ROLE_PARAM)
+            continue;
+        const void *memory = e->backend->memory(e->train.program, t, &bytes);
+        ls_checksum_add(&sum, memory, bytes);
+    }
+    LS_TRY(find_odd(e->comm, ls_checksum_value(&sum), &odd));
+    if (odd < 0)
+        return LS_OK;
+    return ls_fail(LS_FAILED,
+                   "step %" PRIu64
+                   ": the parameters of rank %d (%s) are not those of the others: a bit was flipped in its "
+                   "memory or on its way; go on from the last checkpoint, without that host",
+                   step, odd, ls_comm_host(e->comm, odd));
+}
