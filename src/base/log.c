@@ -8,6 +8,7 @@
 static struct {
     pthread_mutex_t lock;
     FILE *file;
+    ls_log_ear *ear; /* NULL: this log speaks itself */
     int muted;
     char last[1024];
     char live[1024]; /* "": none */
@@ -34,17 +35,20 @@ static void compose(char *text, size_t room, const char *format, va_list args)
         vsnprintf(text + used, room - (size_t)used, format, args);
 }
 
-static void speak(FILE *stream, const char *prefix, const char *text, int keep)
+static void speak(enum ls_log_kind kind, const char *text)
 {
+    static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "", ""};
+    FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
     pthread_mutex_lock(&sink.lock);
-    if (keep)
+    ls_log_ear *ear = sink.ear;
+    if (kind <= LS_LOG_WARNING)
         snprintf(sink.last, sizeof sink.last, "%s", text);
-    if (stream && !sink.muted) {
+    if (stream && !sink.muted && !ear) {
         if (sink.live[0]) {
             fputs("\r\033[K", stdout);
             fflush(stdout);
         }
-        fprintf(stream, "%s%s\n", prefix, text);
+        fprintf(stream, "%s%s\n", prefixes[kind], text);
         fflush(stream);
         if (sink.live[0]) {
             fputs(sink.live, stdout);
@@ -52,9 +56,23 @@ static void speak(FILE *stream, const char *prefix, const char *text, int keep)
         }
     }
     if (sink.file) {
-        fprintf(sink.file, "%s%s\n", prefix, text);
+        fprintf(sink.file, "%s%s\n", prefixes[kind], text);
         fflush(sink.file);
     }
+    pthread_mutex_unlock(&sink.lock);
+    if (ear)
+        ear(kind, text);
+}
+
+void ls_log_hear(enum ls_log_kind kind, const char *text)
+{
+    speak(kind, text);
+}
+
+void ls_log_forward(ls_log_ear *ear)
+{
+    pthread_mutex_lock(&sink.lock);
+    sink.ear = ear;
     pthread_mutex_unlock(&sink.lock);
 }
 
@@ -65,7 +83,7 @@ enum ls_status ls_fail(enum ls_status status, const char *format, ...)
     va_start(args, format);
     compose(text, sizeof text, format, args);
     va_end(args);
-    speak(stderr, "lockstep: error: ", text, 1);
+    speak(LS_LOG_ERROR, text);
     return status;
 }
 
@@ -76,7 +94,7 @@ void ls_warn(const char *format, ...)
     va_start(args, format);
     compose(text, sizeof text, format, args);
     va_end(args);
-    speak(stderr, "lockstep: warning: ", text, 1);
+    speak(LS_LOG_WARNING, text);
 }
 
 void ls_say(const char *format, ...)
@@ -86,7 +104,7 @@ void ls_say(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    speak(stdout, "", text, 0);
+    speak(LS_LOG_LINE, text);
 }
 
 void ls_note(const char *format, ...)
@@ -96,7 +114,7 @@ void ls_note(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    speak(NULL, "", text, 0);
+    speak(LS_LOG_NOTE, text);
 }
 
 void ls_log_live(const char *line)
@@ -139,4 +157,11 @@ void ls_log_mute(int muted)
 const char *ls_log_last(void)
 {
     return sink.last;
+}
+
+void ls_log_last_copy(char *text, size_t room)
+{
+    pthread_mutex_lock(&sink.lock);
+    snprintf(text, room, "%s", sink.last);
+    pthread_mutex_unlock(&sink.lock);
 }

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include <stdarg.h>
+#include <stddef.h>
 
 /* Say an error, give the status back: `return ls_fail(LS_BAD_INPUT, "%s: ...", path);` */
 enum ls_status ls_fail(enum ls_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -30,5 +31,15 @@ void ls_log_close(void);
 void ls_log_mute(int muted);
 /* The text of the last error or warning said, "" before the first. */
 const char *ls_log_last(void);
+/* The same, copied while no other thread says anything. */
+void ls_log_last_copy(char *text, size_t room);
+
+/* A module that is loaded at run time has its own copy of this folder. What it says goes to the program's log once the
+ * program has given it its ear: ls_log_forward(ls_log_hear) with the module's ls_log_forward and the program's
+ * ls_log_hear. */
+enum ls_log_kind { LS_LOG_ERROR, LS_LOG_WARNING, LS_LOG_LINE, LS_LOG_NOTE };
+typedef void ls_log_ear(enum ls_log_kind kind, const char *text);
+void ls_log_hear(enum ls_log_kind kind, const char *text);
+void ls_log_forward(ls_log_ear *ear);
 
 #endif

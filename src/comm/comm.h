@@ -83,6 +83,7 @@ struct ls_work {
     enum ls_work_kind kind;
     int peer;
     uint32_t tag;
+    int late; /* RECEIVE from LS_ANY_RANK: 1 + the rank to name when nobody sends in time; 0: nobody, no deadline */
     void *data;
     size_t bytes;        /* for sums: count * 4 */
     float *const *parts; /* sums: this rank's parts in the order of ls_tree_parts; NULL: data is the only one. Data may

@@ -280,14 +280,26 @@ double ls_group_limit(const struct ls_comm *c, double since)
 
 /* --- waiting ---------------------------------------------------------------------------------------------------- */
 
+/* Starting (which may measure kernels), saving and evaluating take as long as they take, within reason: a rank that does
+ * one of them and is seen to run is not blamed. */
+static bool excused(const struct ls_comm *c, int rank)
+{
+    const double patience = 20; /* deadlines */
+    struct ls_position p = ls_comm_where(c, rank);
+    bool long_work = p.phase == LS_STAGE_START || p.phase == LS_STAGE_SAVE || p.phase == LS_STAGE_EVALUATE;
+    return long_work && !silent(c, rank) && p.age < patience * c->o.deadline;
+}
+
 static bool any_missing(struct ls_comm *c, ls_missing *missing, const void *context)
 {
-    bool any = false;
+    bool any = false, all_excused = true;
     memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
     missing(c, context, c->missing);
-    for (int r = 0; r < c->size; r++)
+    for (int r = 0; r < c->size; r++) {
         any |= c->missing[r];
-    return any;
+        all_excused &= !c->missing[r] || excused(c, r);
+    }
+    return any && !all_excused;
 }
 
 static enum ls_status look_around(struct ls_comm *c, struct ls_patience *p, ls_missing *missing, const void *context)

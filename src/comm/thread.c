@@ -82,15 +82,21 @@ static bool take_posted(struct ls_comm *c)
 
 /* --- the driver (G1) ---------------------------------------------------------------------------------------------- */
 
+/* The rank to name when this work is late, -1: nobody. */
+static int waited_for(const struct ls_work *w)
+{
+    return w->asked == LS_ANY_RANK && w->kind == LS_WORK_RECEIVE ? w->late - 1 : w->asked;
+}
+
 /* A thread has slept on a message beyond the deadline. */
 static void check_overdue(struct ls_comm *c)
 {
     struct ls_work *late = atomic_exchange(&c->overdue, NULL);
     for (struct ls_work *w = late ? c->messages.head : NULL; w; w = w->next)
-        if (w == late && w->peer >= 0) {
+        if (w == late && waited_for(w) >= 0) {
             struct ls_work *before = c->current;
             memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
-            c->missing[w->peer] = true;
+            c->missing[waited_for(w)] = true;
             c->current = w;
             ls_group_blame(c);
             c->current = before;
@@ -272,10 +278,10 @@ bool ls_comm_done(const struct ls_work *w)
 
 static void mark_peer(const struct ls_comm *c, const void *context, bool *missing)
 {
-    const struct ls_work *w = context;
+    int rank = waited_for(context);
     (void)c;
-    if (w->peer >= 0)
-        missing[w->peer] = true;
+    if (rank >= 0)
+        missing[rank] = true;
 }
 
 /* Holding `drive`: carry on until this work is done. */
@@ -288,7 +294,7 @@ static void help(struct ls_comm *c, struct ls_work *w)
         if (drive(c))
             continue;
         c->current = w;
-        if (w->peer == LS_ANY_RANK && w->kind == LS_WORK_RECEIVE)
+        if (w->kind == LS_WORK_RECEIVE && waited_for(w) < 0)
             p.since = ls_now(); /* anybody may be late: there is nobody to name */
         ls_patience_step(c, &p, mark_peer, w);
         c->current = NULL;
@@ -306,7 +312,7 @@ static void sleep_on(struct ls_comm *c, struct ls_work *w)
     int posted = POSTED;
     atomic_compare_exchange_strong(&w->state, &posted, AWAITED);
     if (message)
-        ls_group_waits(c, w->asked);
+        ls_group_waits(c, waited_for(w));
     while (!ls_comm_done(w)) {
         double before = ls_now();
         ls_futex_wait(state_word(w), AWAITED, 0.1, false);

@@ -164,6 +164,23 @@ enum ls_status ls_tree_init(struct ls_tree *t, int replicas, int size)
     return ls_tree_init_seated(t, replicas, size, NULL);
 }
 
+enum ls_status ls_tree_add_idle(struct ls_tree *t, int ranks)
+{
+    size_t room = (size_t)(t->size + ranks + 1), before = (size_t)t->size + 1;
+    int *first = ls_realloc(t->first, before, room, sizeof *first);
+    t->first = first ? first : t->first;
+    int *first_part = ls_realloc(t->first_part, before, room, sizeof *first_part);
+    t->first_part = first_part ? first_part : t->first_part;
+    if (!first || !first_part)
+        return LS_FAILED;
+    for (int rank = t->size + 1; rank <= t->size + ranks; rank++) {
+        first[rank] = t->replicas;
+        first_part[rank] = t->n_parts;
+    }
+    t->size += ranks;
+    return LS_OK;
+}
+
 void ls_tree_release(struct ls_tree *t)
 {
     ls_free(t->leaves);

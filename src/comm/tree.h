@@ -35,6 +35,8 @@ enum ls_status ls_tree_init(struct ls_tree *t, int replicas, int size);
 /* The same with the processes' numbers above taken for places: rank_of[place] is the rank that takes it, rank_of[0] is
  * 0. Whoever computes what, the tree stays the same; ranks of one node are given neighbouring subtrees this way. */
 enum ls_status ls_tree_init_seated(struct ls_tree *t, int replicas, int size, const int *rank_of);
+/* Add so many ranks that compute no replica, after the others. */
+enum ls_status ls_tree_add_idle(struct ls_tree *t, int ranks);
 void ls_tree_release(struct ls_tree *t);
 /* How many parts a rank has, and the first of them. */
 static inline int ls_tree_parts(const struct ls_tree *t, int rank, int *first)

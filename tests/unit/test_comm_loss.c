@@ -224,6 +224,39 @@ static void a_rank_may_ask_for_time(void **state)
     run_ranks((struct ranks){.size = 2, .deadline = 2, .per_node = 1}, save_alone);
 }
 
+/* Rank 0 takes from anybody, but it is rank 1 that it lacks; rank 2 waits for rank 0. Rank 1 runs, and does not come. */
+static void lack_one(struct ls_comm *c, const struct ranks *r)
+{
+    struct stage *s = (struct stage *)(uintptr_t)r->argument;
+    const struct timespec moment = {.tv_nsec = 10000000};
+    int me = ls_comm_rank(c);
+    uint32_t in;
+    struct ls_work take = {.kind = LS_WORK_RECEIVE,
+                           .peer = me == 0 ? LS_ANY_RANK : 0,
+                           .tag = 1,
+                           .late = me == 0 ? 1 + VICTIM : 0,
+                           .data = &in,
+                           .bytes = 4};
+    gather(c, r);
+    while (me == VICTIM && atomic_load(&s->steps[0]) + atomic_load(&s->steps[2]) < 4)
+        nanosleep(&moment, NULL);
+    NEED(ls_comm_do(c, &take) == LS_PEER_LOST);
+    NEED(strstr(ls_log_last(), "rank 1 (host "));
+    atomic_store(&s->steps[me], 2);
+    ls_comm_close(c, LS_PEER_LOST);
+}
+
+static void who_is_lacked_among_many_is_named(void **state)
+{
+    (void)state;
+    for (int per_node = 0; per_node <= 1; per_node++) {
+        struct stage *s = new_stage(0);
+        run_ranks((struct ranks){.size = 3, .deadline = 2 * DEADLINE, .per_node = per_node, .argument = s}, lack_one);
+        munmap(s, sizeof *s);
+    }
+    no_leftovers();
+}
+
 /* A worker that never comes: the others say which. */
 static void a_missing_worker_is_named(void **state)
 {
@@ -263,6 +296,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_failure_is_told_to_all),
         cmocka_unit_test(different_work_is_an_error),
         cmocka_unit_test(a_rank_may_ask_for_time),
+        cmocka_unit_test(who_is_lacked_among_many_is_named),
         cmocka_unit_test(a_missing_worker_is_named),
         cmocka_unit_test(a_missing_module_is_named),
     };

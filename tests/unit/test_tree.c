@@ -136,12 +136,31 @@ static void more_processes_than_replicas_are_refused(void **state)
     ls_log_mute(0);
 }
 
+static void ranks_that_serve_have_no_part(void **state)
+{
+    struct ls_tree t, alone;
+    (void)state;
+    assert_int_equal(ls_tree_init(&alone, 5, 3), LS_OK);
+    assert_int_equal(ls_tree_init(&t, 5, 3), LS_OK);
+    assert_int_equal(ls_tree_add_idle(&t, 2), LS_OK);
+    assert_int_equal(t.size, 5);
+    for (int rank = 0; rank < 5; rank++) {
+        int first, n = ls_tree_parts(&t, rank, &first), before;
+        assert_int_equal(n, rank < 3 ? ls_tree_parts(&alone, rank, &before) : 0);
+        assert_int_equal(t.first[rank + 1] - t.first[rank], rank < 3 ? alone.first[rank + 1] - alone.first[rank] : 0);
+    }
+    assert_int_equal(t.first[5], 5);
+    ls_tree_release(&t);
+    ls_tree_release(&alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_number_of_processes_makes_the_same_sum),
         cmocka_unit_test(a_power_of_two_gives_one_part_each),
         cmocka_unit_test(ranks_can_change_places),
+        cmocka_unit_test(ranks_that_serve_have_no_part),
         cmocka_unit_test(more_processes_than_replicas_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
