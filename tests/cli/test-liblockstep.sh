@@ -1,0 +1,237 @@
+#!/bin/sh
+# liblockstep from outside: installed, found by pkg-config, used by the example in every way that processes are started in.
+. tests/cli/harness.sh
+build=$(dirname "$program")
+example=$source_root/examples/mlp
+unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCKSTEP_TOKEN LOCKSTEP_MODULES
+export PKG_CONFIG_PATH="$scratch/usr/lib/pkgconfig" OMP_NUM_THREADS=1
+port=$((32000 + $$ % 5000 * 2)) # two runs of the tests at once take different ones
+
+has_module() {
+    [ -e "$build/lockstep-$1.so" ] || skip "built without $1"
+    [ -z "$skipped" ]
+}
+
+compile() {
+    compiler=$1
+    shift
+    "$compiler" -O2 -Wall -Wextra -Werror "$@" >out 2>err
+    code=$?
+}
+
+# start VARIABLE=VALUE... PROGRAM: in the background; `collect` waits for all of them: $codes, out, err.
+started=
+start() {
+    timeout -k 5 120 env "$@" >>out 2>>err </dev/null &
+    started="$started $!"
+}
+
+collect() {
+    codes=
+    for pid in $started; do
+        wait "$pid"
+        codes="$codes $?"
+    done
+    started=
+    codes=${codes# }
+}
+
+# mpi KIND N PROGRAM
+mpi() {
+    kind=$1 processes=$2
+    shift 2
+    if [ "$kind" = openmpi ]; then
+        set -- --oversubscribe "$@"
+        [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
+    fi
+    timeout -k 5 120 "mpirun.$kind" -np "$processes" "$@" >out 2>err </dev/null
+    code=$?
+}
+
+# Six epochs were printed once, and the last loss is the serial program's to four digits.
+expect_loss() {
+    expect "$(grep -c '^epoch' out)" = 6
+    awk 'NR == FNR { serial = $NF; next } { found = $NF } END { d = found / serial - 1; exit !(d < 1e-4 && d > -1e-4) }' \
+        serial.txt out || miss "the last loss is not that of the serial program, $(tail -n 1 serial.txt)"
+}
+
+it "installs header, libraries and pkg-config file"
+cmake --install "$build" --prefix "$scratch/usr" --component library >out 2>err
+code=$?
+expect_code 0
+# lib/ or lib/ARCHITECTURE/, as the system has it
+libdir=$(dirname "$(find usr -name liblockstep.so)")
+PKG_CONFIG_PATH=$scratch/$libdir/pkgconfig
+expect_file usr/include/lockstep.h
+expect_file "$libdir/liblockstep.a"
+expect "$(pkg-config --modversion lockstep)" = "$("$program" --version | sed 's/.* //')"
+
+it "shows nothing but lockstep_*"
+expect "$(nm -D --defined-only "$libdir/liblockstep.so" | awk '$3 !~ /^lockstep_/')" = ""
+expect "$(nm -g --defined-only "$libdir/liblockstep.a" 2>/dev/null | awk 'NF == 3 && $3 !~ /^lockstep_/')" = ""
+expect "$(nm -D --defined-only "$libdir/liblockstep.so" | wc -l)" -ge 15
+
+it "makes a program distributed by ten lines"
+diff "$example/serial.c" "$example/distributed.c" >changes
+expect "$(grep -c '^>' changes)" -le 10
+expect "$(grep -c '^<' changes)" -le 10
+compile cc "$example/serial.c" -o serial -lm
+expect_code 0
+# pkg-config's words are several.
+# shellcheck disable=SC2046
+compile cc "$example/distributed.c" -o distributed $(pkg-config --cflags --libs lockstep) -lm "-Wl,-rpath,$scratch/$libdir"
+expect_code 0
+./serial >serial.txt
+expect "$(wc -l <serial.txt)" = 6
+
+it "links statically"
+# shellcheck disable=SC2046
+compile cc "$example/distributed.c" -o static $(pkg-config --cflags lockstep) "-L$libdir" -l:liblockstep.a \
+    $(pkg-config --static --libs lockstep | sed 's/-llockstep//') -lm
+expect_code 0
+expect "$(ldd static | grep -c lockstep)" = 0
+
+for compiler in g++ clang++; do
+    it "can be used from C++ ($compiler)"
+    if command -v "$compiler" >/dev/null; then
+        cat >use.cpp <<'END'
+#include <lockstep.h>
+#include <lockstep.h>
+#include <vector>
+int main()
+{
+    lockstep_options options = lockstep_options();
+    options.size = sizeof options;
+    options.deadline = 30;
+    lockstep *l = lockstep_init(&options);
+    std::vector<float> v(100, 2.0f);
+    int st = lockstep_submit(l, 0, v.data(), v.size(), LOCKSTEP_MEAN);
+    if (lockstep_wait_all(l) != 0 || v[99] != 2.0f)
+        st = 1;
+    return lockstep_finish(l, st);
+}
+END
+        # shellcheck disable=SC2046
+        compile "$compiler" -std=c++11 -pedantic use.cpp -o use $(pkg-config --cflags --libs lockstep) \
+            "-Wl,-rpath,$scratch/$libdir"
+        expect_code 0
+        ./use || miss "the program returned $?"
+    else
+        skip "$compiler is not installed"
+    fi
+done
+
+it "is one and the same program alone"
+./distributed >alone.txt
+expect_same alone.txt serial.txt
+./static >alone.txt
+expect_same alone.txt serial.txt
+
+for kind in openmpi mpich; do
+    for processes in 1 2 4; do
+        it "trains on $processes under mpirun ($kind)"
+        if has_module "mpi-$kind"; then
+            mpi "$kind" $processes ./distributed
+            expect_code 0
+            expect_loss
+        fi
+    done
+done
+
+for processes in 1 2 4; do
+    it "trains on $processes with RANK and WORLD_SIZE"
+    if has_module ucx; then
+        for rank in $(seq 0 $((processes - 1))); do
+            start RANK="$rank" WORLD_SIZE=$processes MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ./distributed
+        done
+        collect
+        expect "$(echo "$codes" | tr -d ' 0')" = ""
+        expect_loss
+    fi
+done
+
+it "trains on 3 that meet in a folder, linked statically"
+if has_module ucx; then
+    for _ in 0 1 2; do
+        start LOCKSTEP_RENDEZVOUS="file://$scratch/meet" LOCKSTEP_NUM_NODES=3 LOCKSTEP_MODULES="$build" ./static
+    done
+    collect
+    expect "$codes" = "0 0 0"
+    expect_loss
+fi
+
+# workers N VARIABLE... PROGRAM: over shared memory
+session=0
+workers() {
+    processes=$1
+    shift
+    session=$((session + 1))
+    for rank in $(seq 0 $((processes - 1))); do
+        start LOCKSTEP_WORKER_RANK="$rank" LOCKSTEP_WORKER_SIZE="$processes" \
+            LOCKSTEP_WORKER_SESSION="/lockstep-test-$$-$session" "$@"
+    done
+}
+
+it "gives the same bits again on 3"
+workers 3 ./distributed
+collect
+expect "$codes" = "0 0 0"
+expect_loss
+cp out once.txt
+: >out
+workers 3 ./static
+collect
+expect_same out once.txt
+
+for codec in fp16 bf16 1bit; do
+    it "trains with $codec"
+    workers 2 LOCKSTEP_COMPRESS=$codec ./distributed
+    collect
+    expect "$codes" = "0 0"
+    expect "$(tail -n 1 out | sed 's/.*loss 0\.\(.\).*/\1/')" -le 8
+done
+
+it "names a process that was killed, and ends the others with 4"
+cat >slow.c <<'END'
+#include <lockstep.h>
+#include <signal.h>
+#include <unistd.h>
+int main(void)
+{
+    struct lockstep *l = lockstep_init(NULL);
+    static float grad[1000];
+    for (int step = 0; lockstep_submit(l, 0, grad, 1000, LOCKSTEP_SUM) == 0 && lockstep_wait_all(l) == 0; step++)
+        if (step == 400 && lockstep_rank(l) == 1)
+            raise(SIGKILL);
+    return lockstep_finish(l, 0);
+}
+END
+# shellcheck disable=SC2046
+compile cc slow.c -o slow $(pkg-config --cflags --libs lockstep) "-Wl,-rpath,$scratch/$libdir"
+expect_code 0
+workers 3 ./slow
+collect
+expect "$codes" = "4 137 4"
+expect "$(grep -c 'error: .*rank 1 (pid .* is gone' err)" = 2
+
+it "says when a variable makes no sense"
+RANK=1 ./distributed >out 2>err
+code=$?
+expect_code 2
+expect_error 'RANK is set without WORLD_SIZE'
+
+it "says when the transport is missing"
+if has_module ucx; then
+    mv "$libdir/lockstep" "$libdir/elsewhere"
+    RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 ./distributed >out 2>err
+    code=$?
+    mv "$libdir/elsewhere" "$libdir/lockstep"
+    if [ "$code" = 4 ]; then
+        skip "Lockstep is installed where this build would install it"
+    else
+        expect_code 1
+        expect_error 'lockstep-ucx.so was not found .*LOCKSTEP_MODULES'
+    fi
+fi
+
+finish

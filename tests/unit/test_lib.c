@@ -1,0 +1,506 @@
+/* liblockstep as a program sees it (include/lockstep.h), alone and among children of the test over shared memory. */
+#include <lockstep.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 5, LIFETIME = 120, LARGE = 5000000 /* floats: more than one piece */ };
+
+#define NEED(condition)                                                                                   \
+    do {                                                                                                  \
+        if (!(condition)) {                                                                               \
+            fprintf(stderr, "%s:%d: not true: %s (%s)\n", __FILE__, __LINE__, #condition, ls_log_last()); \
+            _exit(1);                                                                                     \
+        }                                                                                                 \
+    } while (0)
+
+/* What a process of several does; its exit code. */
+typedef int process(struct lockstep *l);
+
+static int be_process(int rank, int size, int nodes, const char *session, const struct lockstep_options *o,
+                      process *run)
+{
+    char text[16];
+    alarm(LIFETIME);
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("LOCKSTEP_WORKER_RANK", text, 1);
+    snprintf(text, sizeof text, "%d", size);
+    setenv("LOCKSTEP_WORKER_SIZE", text, 1);
+    setenv("LOCKSTEP_WORKER_SESSION", session, 1);
+    if (nodes > 1) {
+        snprintf(text, sizeof text, "%d", rank % nodes);
+        setenv("LOCKSTEP_NODE", text, 1);
+    }
+    struct lockstep *l = lockstep_init(o);
+    NEED(lockstep_status(l) == LOCKSTEP_OK);
+    NEED(lockstep_rank(l) == rank && lockstep_size(l) == size);
+    return run(l);
+}
+
+/* Run it in so many processes, each with its expected exit code: codes[rank], NULL: 0. */
+static void among(int size, int nodes, const struct lockstep_options *o, const int *codes, process *run)
+{
+    static int times;
+    char session[64];
+    pid_t pids[MOST];
+    int status;
+    snprintf(session, sizeof session, "/lockstep-lib-%d-%d", (int)getpid(), times++);
+    fflush(stdout);
+    for (int rank = 0; rank < size; rank++) {
+        pids[rank] = fork();
+        assert_true(pids[rank] >= 0);
+        if (pids[rank] == 0)
+            _exit(be_process(rank, size, nodes, session, o, run));
+    }
+    for (int rank = 0; rank < size; rank++) {
+        assert_int_equal(waitpid(pids[rank], &status, 0), pids[rank]);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), codes ? codes[rank] : 0);
+    }
+}
+
+static float value(int rank, size_t i, int round)
+{
+    return (float)((int)((i * 31 + (size_t)(rank * 7 + round)) % 1001) - 500) / 64.0f;
+}
+
+static void fill(const struct lockstep *l, float *data, size_t count, int round)
+{
+    for (size_t i = 0; i < count; i++)
+        data[i] = value(lockstep_rank(l), i, round);
+}
+
+/* The values are multiples of 1/64 and small, so their sums are exact. */
+static bool holds(const struct lockstep *l, const float *data, size_t count, int round, enum lockstep_op op)
+{
+    int size = lockstep_size(l);
+    for (size_t i = 0; i < count; i++) {
+        float sum = 0;
+        for (int rank = 0; rank < size; rank++)
+            sum += value(rank, i, round);
+        if (data[i] != (op == LOCKSTEP_MEAN ? sum / (float)size : sum))
+            return false;
+    }
+    return true;
+}
+
+/* --- alone ------------------------------------------------------------------------------------------------------ */
+
+static void alone_it_does_nothing(void **state)
+{
+    size_t first, last;
+    float data[3] = {1, 2, 3};
+    struct lockstep *l = lockstep_init(NULL);
+    (void)state;
+    assert_int_equal(lockstep_status(l), LOCKSTEP_OK);
+    assert_string_equal(lockstep_error(l), "");
+    assert_int_equal(lockstep_rank(l), 0);
+    assert_int_equal(lockstep_size(l), 1);
+    assert_int_equal(lockstep_local_rank(l), 0);
+    assert_int_equal(lockstep_local_size(l), 1);
+    lockstep_shard(l, 10, &first, &last);
+    assert_int_equal(first, 0);
+    assert_int_equal(last, 10);
+    assert_int_equal(lockstep_broadcast(l, 0, data, sizeof data), LOCKSTEP_OK);
+    assert_int_equal(lockstep_submit(l, 4, data, 3, LOCKSTEP_MEAN), LOCKSTEP_OK);
+    assert_int_equal(lockstep_wait(l, 4), LOCKSTEP_OK);
+    assert_int_equal(lockstep_wait(l, 4), LOCKSTEP_OK);
+    assert_int_equal(lockstep_allreduce(l, data, 3, LOCKSTEP_SUM), LOCKSTEP_OK);
+    assert_int_equal(lockstep_barrier(l), LOCKSTEP_OK);
+    assert_true(data[0] == 1 && data[1] == 2 && data[2] == 3);
+    float *memory = lockstep_alloc(l, 1000);
+    assert_non_null(memory);
+    assert_true(memory[0] == 0 && memory[249] == 0);
+    lockstep_allow(l, 1);
+    assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_OK);
+    l = lockstep_init(NULL);
+    assert_int_equal(lockstep_finish(l, 7), 7);
+}
+
+static void expect_refused(struct lockstep_options o, const char *why)
+{
+    float data[1] = {1};
+    size_t first, last;
+    o.quiet = 1;
+    ls_log_mute(1); /* also of what is said before it is known to be quiet */
+    struct lockstep *l = lockstep_init(&o);
+    assert_int_equal(lockstep_status(l), LOCKSTEP_USAGE);
+    assert_non_null(strstr(lockstep_error(l), why));
+    assert_int_equal(lockstep_rank(l), -1);
+    assert_int_equal(lockstep_size(l), 0);
+    lockstep_shard(l, 10, &first, &last);
+    assert_int_equal(first, last);
+    assert_int_equal(lockstep_broadcast(l, 0, data, 4), LOCKSTEP_USAGE);
+    assert_int_equal(lockstep_submit(l, 0, data, 1, LOCKSTEP_SUM), LOCKSTEP_USAGE);
+    assert_int_equal(lockstep_wait(l, 0), LOCKSTEP_USAGE);
+    assert_int_equal(lockstep_wait_all(l), LOCKSTEP_USAGE);
+    assert_int_equal(lockstep_barrier(l), LOCKSTEP_USAGE);
+    assert_null(lockstep_alloc(l, 4));
+    lockstep_abort(l, "no matter");
+    assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_USAGE);
+}
+
+static void wrong_options_are_refused(void **state)
+{
+    const size_t size = sizeof(struct lockstep_options);
+    (void)state;
+    expect_refused((struct lockstep_options){.size = 0}, "sizeof");
+    expect_refused((struct lockstep_options){.size = size + 8}, "sizeof");
+    expect_refused((struct lockstep_options){.size = size, .compress = "fp8"}, "fp8");
+    expect_refused((struct lockstep_options){.size = size, .compress = "powersgd"}, "1bit");
+    expect_refused((struct lockstep_options){.size = size, .deadline = -1}, "deadline");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .rank = 2, .master_ip = "127.0.0.1"},
+                   "rank 2");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp"}, "num-nodes");
+}
+
+static void nothing_at_all_is_a_failure(void **state)
+{
+    size_t first, last;
+    (void)state;
+    assert_int_equal(lockstep_status(NULL), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_wait_all(NULL), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_wait(NULL, 0), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_submit(NULL, 0, NULL, 0, LOCKSTEP_SUM), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_rank(NULL), -1);
+    lockstep_shard(NULL, 5, &first, &last);
+    assert_int_equal(last, 0);
+    assert_null(lockstep_alloc(NULL, 1));
+    assert_int_equal(lockstep_finish(NULL, 0), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_finish(NULL, 3), 3);
+}
+
+/* Each on a fresh one, since a failure lasts. */
+static void wrong_calls_are_refused(void **state)
+{
+    const struct lockstep_options quiet = {.size = sizeof quiet, .quiet = 1};
+    float data[2] = {0};
+    (void)state;
+    for (int which = 0; which < 6; which++) {
+        struct lockstep *l = lockstep_init(&quiet);
+        int found = 0;
+        assert_int_equal(lockstep_submit(l, 0, data, 2, LOCKSTEP_SUM), LOCKSTEP_OK);
+        if (which == 0)
+            found = lockstep_submit(l, 0, data, 2, LOCKSTEP_SUM); /* twice */
+        assert_int_equal(lockstep_wait_all(l), which == 0 ? LOCKSTEP_USAGE : LOCKSTEP_OK);
+        if (which == 1)
+            found = lockstep_submit(l, 0, data, 1, LOCKSTEP_SUM); /* another count */
+        if (which == 2)
+            found = lockstep_submit(l, -1, data, 1, LOCKSTEP_SUM);
+        if (which == 3)
+            found = lockstep_submit(l, LOCKSTEP_ID_LIMIT, data, 1, LOCKSTEP_SUM);
+        if (which == 4)
+            found = lockstep_broadcast(l, 1, data, 8);
+        if (which == 5)
+            found = lockstep_allreduce(l, data, 1, (enum lockstep_op)9);
+        assert_int_equal(found, LOCKSTEP_USAGE);
+        assert_int_equal(lockstep_status(l), LOCKSTEP_USAGE);
+        assert_true(strlen(lockstep_error(l)) > 10);
+        assert_int_equal(lockstep_barrier(l), LOCKSTEP_USAGE);
+        assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_USAGE);
+    }
+}
+
+/* --- together --------------------------------------------------------------------------------------------------- */
+
+static int sum_everything(struct lockstep *l)
+{
+    static const size_t counts[] = {0, 1, 17, 1000, 300000};
+    enum { N = sizeof counts / sizeof *counts };
+    float *own = ls_alloc(LARGE, sizeof *own), *shared = lockstep_alloc(l, LARGE * sizeof(float));
+    NEED(own && shared);
+    for (int round = 0; round < 4; round++) { /* in shared memory or not; sum or mean */
+        float *at[N], *memory = round & 1 ? shared : own;
+        enum lockstep_op op = round & 2 ? LOCKSTEP_MEAN : LOCKSTEP_SUM;
+        for (int i = N - 1; i >= 0; i--) {
+            at[i] = memory;
+            memory += counts[i];
+            fill(l, at[i], counts[i], i + round);
+            NEED(lockstep_submit(l, 3 * i, at[i], counts[i], op) == LOCKSTEP_OK);
+        }
+        NEED(lockstep_wait(l, 3 * (N - 1)) == LOCKSTEP_OK);
+        NEED(holds(l, at[N - 1], counts[N - 1], N - 1 + round, op));
+        NEED(lockstep_wait_all(l) == LOCKSTEP_OK);
+        for (int i = 0; i < N; i++)
+            NEED(holds(l, at[i], counts[i], i + round, op));
+        fill(l, memory, 1000, round);
+        NEED(lockstep_allreduce(l, memory, 1000, op) == LOCKSTEP_OK);
+        NEED(holds(l, memory, 1000, round, op));
+    }
+    ls_free(own);
+    NEED(lockstep_barrier(l) == LOCKSTEP_OK);
+    return lockstep_finish(l, 0);
+}
+
+static void sums_and_means(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= MOST; size++)
+        among(size, 1, NULL, NULL, sum_everything);
+}
+
+static void sums_and_means_between_nodes(void **state)
+{
+    (void)state;
+    among(2, 2, NULL, NULL, sum_everything);
+    among(4, 2, NULL, NULL, sum_everything);
+    among(3, 2, NULL, NULL, sum_everything);
+}
+
+static int sum_large(struct lockstep *l)
+{
+    float *data = ls_alloc(LARGE, sizeof *data);
+    NEED(data != NULL);
+    fill(l, data, LARGE, 1);
+    NEED(lockstep_submit(l, 0, data, LARGE, LOCKSTEP_SUM) == LOCKSTEP_OK);
+    NEED(lockstep_wait_all(l) == LOCKSTEP_OK);
+    NEED(holds(l, data, LARGE, 1, LOCKSTEP_SUM));
+    fill(l, data, LARGE, 2);
+    NEED(lockstep_allreduce(l, data, LARGE, LOCKSTEP_MEAN) == LOCKSTEP_OK);
+    NEED(holds(l, data, LARGE, 2, LOCKSTEP_MEAN));
+    ls_free(data);
+    return lockstep_finish(l, 0);
+}
+
+static void sums_larger_than_a_piece(void **state)
+{
+    (void)state;
+    among(2, 1, NULL, NULL, sum_large);
+    among(2, 2, NULL, NULL, sum_large);
+}
+
+/* More steps than are compared, and nothing is allocated in them. */
+static int many_steps(struct lockstep *l)
+{
+    float data[600];
+    uint64_t calls = 0;
+    for (int step = 0; step < 400; step++) {
+        fill(l, data, 600, step);
+        NEED(lockstep_submit(l, 1, data, 500, LOCKSTEP_SUM) == LOCKSTEP_OK);
+        NEED(lockstep_submit(l, 0, data + 500, 100, LOCKSTEP_MEAN) == LOCKSTEP_OK);
+        NEED(lockstep_wait_all(l) == LOCKSTEP_OK);
+        NEED(holds(l, data, 500, step, LOCKSTEP_SUM));
+        if (step == 0)
+            calls = ls_memory_calls();
+    }
+    NEED(ls_memory_calls() == calls);
+    return lockstep_finish(l, 0);
+}
+
+static void a_step_allocates_nothing(void **state)
+{
+    (void)state;
+    among(3, 1, NULL, NULL, many_steps);
+}
+
+static int deal(struct lockstep *l)
+{
+    unsigned char root[5000];
+    float counts[37] = {0};
+    size_t first, last;
+    int size = lockstep_size(l);
+    memset(root, lockstep_rank(l) + 1, sizeof root);
+    NEED(lockstep_broadcast(l, size - 1, root, sizeof root) == LOCKSTEP_OK);
+    NEED(root[0] == size && root[4999] == size);
+    lockstep_shard(l, 37, &first, &last);
+    NEED(last - first == 37u / (unsigned)size || last - first == 37u / (unsigned)size + 1);
+    for (size_t i = first; i < last; i++)
+        counts[i] += 1;
+    NEED(lockstep_allreduce(l, counts, 37, LOCKSTEP_SUM) == LOCKSTEP_OK);
+    for (int i = 0; i < 37; i++)
+        NEED(counts[i] == 1);
+    lockstep_shard(l, 1, &first, &last);
+    NEED(last - first == (lockstep_rank(l) == 0));
+    return lockstep_finish(l, 0);
+}
+
+static void every_sample_is_dealt_once(void **state)
+{
+    (void)state;
+    for (int size = 2; size <= MOST; size++)
+        among(size, 1, NULL, NULL, deal);
+}
+
+/* --- compressed ------------------------------------------------------------------------------------------------- */
+
+/* Large values whose sum fp16 does not hold, and whose mean it does. */
+static int mean_of_large(struct lockstep *l)
+{
+    float data[2000];
+    for (int i = 0; i < 2000; i++)
+        data[i] = 40000.0f - (float)i;
+    NEED(lockstep_submit(l, 0, data, 2000, LOCKSTEP_MEAN) == LOCKSTEP_OK);
+    NEED(lockstep_wait_all(l) == LOCKSTEP_OK);
+    for (int i = 0; i < 2000; i++)
+        NEED(fabsf(data[i] - (40000.0f - (float)i)) < 40000.0f / 256);
+    fill(l, data, 2000, 5);
+    NEED(lockstep_allreduce(l, data, 2000, LOCKSTEP_SUM) == LOCKSTEP_OK); /* never compressed */
+    NEED(holds(l, data, 2000, 5, LOCKSTEP_SUM));
+    return lockstep_finish(l, 0);
+}
+
+/* What one step rounds away comes in later ones: over many steps the sums add up. */
+static int feedback_makes_up(struct lockstep *l)
+{
+    enum { COUNT = 3000, ROUNDS = 200 };
+    static float data[COUNT], total[COUNT];
+    for (int round = 0; round < ROUNDS; round++) {
+        fill(l, data, COUNT, 0);
+        NEED(lockstep_submit(l, 2, data, COUNT, LOCKSTEP_SUM) == LOCKSTEP_OK);
+        NEED(lockstep_wait_all(l) == LOCKSTEP_OK);
+        for (int i = 0; i < COUNT; i++)
+            total[i] += data[i];
+    }
+    double error = 0, norm = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        double exact = 0;
+        for (int rank = 0; rank < lockstep_size(l); rank++)
+            exact += ROUNDS * (double)value(rank, i, 0);
+        error += (total[i] - exact) * (total[i] - exact);
+        norm += exact * exact;
+    }
+    NEED(error < 0.1 * 0.1 * norm);
+    return lockstep_finish(l, 0);
+}
+
+static void compression(void **state)
+{
+    struct lockstep_options o = {.size = sizeof o};
+    (void)state;
+    o.compress = "fp16";
+    among(3, 1, &o, NULL, mean_of_large);
+    among(3, 3, &o, NULL, mean_of_large);
+    o.compress = "bf16";
+    among(2, 1, &o, NULL, mean_of_large);
+    o.compress = "1bit";
+    among(2, 1, &o, NULL, feedback_makes_up);
+    among(2, 2, &o, NULL, feedback_makes_up);
+}
+
+/* --- when it goes wrong ----------------------------------------------------------------------------------------- */
+
+static const struct lockstep_options hushed = {.size = sizeof hushed, .quiet = 1, .deadline = 20};
+
+static int submit_another(struct lockstep *l)
+{
+    float data[10] = {0};
+    int id = lockstep_rank(l) == 2 ? 6 : 5;
+    NEED(lockstep_submit(l, id, data, 10, LOCKSTEP_SUM) != LOCKSTEP_OK);
+    NEED(strstr(lockstep_error(l), "rank 2 submits tensor 6 of 10 floats (sum) where rank 0 submits tensor 5 of 10"));
+    return lockstep_finish(l, 0) != 0;
+}
+
+static int leave_early(struct lockstep *l)
+{
+    float data[10] = {0};
+    int st = 0;
+    for (int step = 0; step < 3 + (lockstep_rank(l) == 0) && st == 0; step++) {
+        st = lockstep_submit(l, 0, data, 10, LOCKSTEP_SUM);
+        st = lockstep_wait_all(l);
+    }
+    st = lockstep_finish(l, 0);
+    NEED(st == LOCKSTEP_USAGE || st == LOCKSTEP_PEER_LOST);
+    NEED(strstr(ls_log_last(), "rank 1 calls lockstep_finish where rank 0 submits tensor 0"));
+    return 1;
+}
+
+static void another_call_is_named(void **state)
+{
+    const int all[] = {1, 1, 1};
+    (void)state;
+    among(3, 1, &hushed, all, submit_another);
+    among(3, 3, &hushed, all, submit_another);
+    among(2, 1, &hushed, all, leave_early);
+}
+
+static int give_up(struct lockstep *l)
+{
+    float data[10] = {0};
+    lockstep_barrier(l); /* all have begun */
+    if (lockstep_rank(l) == 1) {
+        lockstep_abort(l, "the third sample is blue");
+        return lockstep_finish(l, 3);
+    }
+    while (lockstep_submit(l, 0, data, 10, LOCKSTEP_SUM) == 0 && lockstep_wait_all(l) == 0)
+        ;
+    NEED(strstr(lockstep_error(l), "rank 1"));
+    NEED(strstr(lockstep_error(l), "the third sample is blue"));
+    return lockstep_finish(l, 0);
+}
+
+static int fail_and_leave(struct lockstep *l)
+{
+    float data[10] = {0};
+    lockstep_barrier(l); /* all have begun */
+    if (lockstep_rank(l) == 1)
+        return lockstep_finish(l, 3);
+    while (lockstep_submit(l, 0, data, 10, LOCKSTEP_SUM) == 0 && lockstep_wait_all(l) == 0)
+        ;
+    NEED(strstr(lockstep_error(l), "rank 1"));
+    return lockstep_finish(l, 0);
+}
+
+static void a_failure_is_told(void **state)
+{
+    const int codes[] = {4, 3, 4};
+    (void)state;
+    among(3, 1, &hushed, codes, give_up);
+    among(3, 3, &hushed, codes, give_up);
+    among(3, 1, &hushed, codes, fail_and_leave);
+}
+
+/* A rank that goes without a word is named, and what was submitted is the program's again. */
+static int vanish(struct lockstep *l)
+{
+    static float data[2][100000];
+    lockstep_barrier(l);
+    if (lockstep_rank(l) == 1)
+        _exit(9);
+    lockstep_submit(l, 0, data[0], 100000, LOCKSTEP_SUM);
+    lockstep_submit(l, 1, data[1], 100000, LOCKSTEP_SUM);
+    NEED(lockstep_wait_all(l) == LOCKSTEP_PEER_LOST);
+    NEED(strstr(lockstep_error(l), "rank 1 (pid"));
+    NEED(lockstep_wait(l, 0) == LOCKSTEP_PEER_LOST);
+    memset(data, 1, sizeof data);
+    return lockstep_finish(l, 0);
+}
+
+static void a_dead_rank_is_named(void **state)
+{
+    const int codes[] = {4, 9, 4};
+    (void)state;
+    among(3, 1, &hushed, codes, vanish);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(alone_it_does_nothing),
+        cmocka_unit_test(wrong_options_are_refused),
+        cmocka_unit_test(nothing_at_all_is_a_failure),
+        cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(sums_and_means),
+        cmocka_unit_test(sums_and_means_between_nodes),
+        cmocka_unit_test(sums_larger_than_a_piece),
+        cmocka_unit_test(a_step_allocates_nothing),
+        cmocka_unit_test(every_sample_is_dealt_once),
+        cmocka_unit_test(compression),
+        cmocka_unit_test(another_call_is_named),
+        cmocka_unit_test(a_failure_is_told),
+        cmocka_unit_test(a_dead_rank_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
