@@ -6,10 +6,13 @@
 
 #include <string.h>
 
-extern const struct ls_sync_ops ls_sync_gather, ls_sync_allreduce, ls_sync_overlap, ls_sync_server, ls_sync_local;
+extern const struct ls_sync_ops ls_sync_gather, ls_sync_allreduce, ls_sync_overlap, ls_sync_server, ls_sync_async,
+    ls_sync_cutoff, ls_sync_local;
+extern const struct ls_sync_ops ls_sync_dedicated; /* server, with servers that do nothing else */
 
 const struct ls_sync_ops *const ls_sync_list[] = {
-    &ls_sync_gather, &ls_sync_allreduce, &ls_sync_overlap, &ls_sync_server, &ls_sync_local, NULL,
+    &ls_sync_gather, &ls_sync_allreduce, &ls_sync_overlap, &ls_sync_server,
+    &ls_sync_async,  &ls_sync_cutoff,    &ls_sync_local,   NULL,
 };
 
 const struct ls_sync_ops *ls_sync_find(const char *name)
@@ -20,11 +23,28 @@ const struct ls_sync_ops *ls_sync_find(const char *name)
     return NULL;
 }
 
+const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o)
+{
+    const struct ls_sync_ops *ops = ls_sync_find(o->sync);
+    return ops == &ls_sync_server && o->servers > 0 ? &ls_sync_dedicated : ops;
+}
+
+int ls_sync_servers(const struct ls_options *o, int size)
+{
+    const struct ls_sync_ops *ops = ls_sync_choose(o);
+    if (size < 2 || !ops || !ops->serve)
+        return 0;
+    return o->servers > 0 ? (int)o->servers : 1;
+}
+
 /* The codec of --compress, with what it remembers of each bucket. */
 static enum ls_status open_codec(struct ls_sync *s)
 {
     if (strcmp(s->o->compress, "none") == 0)
         return LS_OK;
+    if (s->ops->serve)
+        return ls_fail(LS_USAGE, "--compress %s: servers take gradients as they are; leave it out with --sync %s",
+                       s->o->compress, s->ops->name);
     if (strncmp(s->o->compress, "powersgd", 8) == 0)
         return ls_sync_lowrank_open(s);
     s->codec = ls_compress_find(s->o->compress);
@@ -66,6 +86,7 @@ void ls_sync_close(struct ls_sync *s)
     ls_free(s->works);
     ls_free(s->bucket_parts);
     ls_free(s->state);
+    ls_free(s->tallies);
     *s = (struct ls_sync){0};
 }
 
@@ -98,11 +119,17 @@ enum ls_status ls_sync_collect(struct ls_sync *s)
     return s->ops && s->ops->collect ? s->ops->collect(s) : LS_OK;
 }
 
+enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t *step)
+{
+    return s->ops->serve(s, step);
+}
+
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer)
 {
     const struct ls_bucket *b = &s->buckets[bucket];
     s->works[bucket] = (struct ls_work){.kind = kind,
                                         .peer = peer,
+                                        .tag = (uint32_t)bucket,
                                         .data = s->grads + b->first,
                                         .bytes = b->count * sizeof(float),
                                         .parts = s->bucket_parts + bucket * s->n_parts,

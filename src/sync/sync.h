@@ -5,7 +5,9 @@
  * Between the two a strategy combines gradients and has parameters updated, bucket by bucket.
  *
  *   S1  gather, allreduce, overlap and server give the bits of one process that computes all replicas.
- *   S2  A bucket's parameters are updated once a step, after its last use by the pass and once its sum is complete. */
+ *   S2  A bucket's parameters are updated once a step, after its last use by the pass and once its sum is complete.
+ *
+ * With servers of their own (pushpull.h) the last ranks compute nothing: they hold the parameters, and serve. */
 #ifndef LS_SYNC_SYNC_H
 #define LS_SYNC_SYNC_H
 
@@ -32,6 +34,16 @@ struct ls_bucket {
     int n_values;
 };
 
+/* What became of a worker's gradients, where servers take them as they come. */
+struct ls_sync_tally {
+    int64_t pushed;                  /* steps it gave its gradients to */
+    int64_t dropped;                 /* of these, it came too late to */
+    int64_t skipped;                 /* steps it left out to catch up */
+    int64_t behind_sum, behind_most; /* updates made between its pull and its push */
+    int64_t ahead_most;              /* steps ahead of the slowest when it went on */
+    int64_t signal;                  /* that it was told to stop by, or 0 */
+};
+
 struct ls_sync {
     const struct ls_sync_ops *ops;
     const struct ls_options *o;
@@ -54,6 +66,15 @@ struct ls_sync {
     struct ls_work *works; /* owned; one a bucket */
     float **bucket_parts;  /* owned; n_parts a bucket */
     void *state;           /* the strategy's own; owned */
+    /* Where ranks serve. The caller fills signal, and before each step rate and samples. */
+    int (*signal)(void);           /* the signal this process was told to stop by, 0: none */
+    double lr;                     /* a server's: of the update under way */
+    int64_t own, samples;          /* of the step: this rank's, all */
+    uint64_t next_step;            /* result of a step: the one to go on with */
+    int64_t counted;               /* result: samples of all that became updates since the last step */
+    int64_t behind;                /* result: updates between its pull and its push */
+    int stop;                      /* result: stop here, all do, by this signal; 0: no */
+    struct ls_sync_tally *tallies; /* owned; one a rank, as of the last collect; NULL: none */
 };
 
 struct ls_sync_ops {
@@ -65,11 +86,17 @@ struct ls_sync_ops {
     enum ls_status (*finish)(struct ls_sync *s);
     /* Make all ranks agree, and rank 0's state whole, before it is evaluated or saved. NULL: they do. */
     enum ls_status (*collect)(struct ls_sync *s);
+    /* A rank that only serves does so until all workers come to collect; *step: where they began, then where they
+     * are. NULL: there are no such ranks. */
+    enum ls_status (*serve)(struct ls_sync *s, uint64_t *step);
     void (*close)(struct ls_sync *s); /* NULL: nothing to do */
 };
 
 extern const struct ls_sync_ops *const ls_sync_list[]; /* ends with NULL */
 const struct ls_sync_ops *ls_sync_find(const char *name);
+/* The strategy that the options ask for, NULL: there is none; how many of `size` ranks only serve, the last ones. */
+const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o);
+int ls_sync_servers(const struct ls_options *o, int size);
 
 /* The caller fills o, comm, grads, parts, n_parts, buckets, n_buckets, update and context. */
 enum ls_status ls_sync_open(struct ls_sync *s);
@@ -80,6 +107,7 @@ void ls_sync_begin(struct ls_sync *s, uint64_t step);
 enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at);
 enum ls_status ls_sync_finish(struct ls_sync *s);
 enum ls_status ls_sync_collect(struct ls_sync *s);
+enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t *step);
 
 /* lowrank.c: PowerSGD for all buckets of a step at once, in place of the strategy's sums. */
 enum ls_status ls_sync_lowrank_open(struct ls_sync *s);

@@ -1,7 +1,9 @@
 #include "train/agree.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <math.h>
+#include <stdio.h>
 
 enum ls_status ls_agree_init(struct ls_agree *a, struct ls_comm *comm, const struct ls_tree *tree)
 {
@@ -73,6 +75,29 @@ enum ls_status ls_agree_totals(struct ls_comm *comm, struct ls_totals *totals)
         ls_totals_add(&sum, &all[rank]);
     if (st == LS_OK)
         *totals = sum;
+    ls_free(all);
+    return st;
+}
+
+enum ls_status ls_agree_status(struct ls_comm *comm, enum ls_status status)
+{
+    struct word {
+        int64_t status;
+        char why[1016];
+    } mine = {.status = status}, *all;
+    if (!comm)
+        return status;
+    if (status != LS_OK)
+        snprintf(mine.why, sizeof mine.why, "%s", ls_log_last());
+    all = ls_alloc((size_t)ls_comm_size(comm), sizeof *all);
+    enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
+    for (int rank = 0; st == LS_OK && rank < ls_comm_size(comm); rank++) {
+        st = (enum ls_status)all[rank].status;
+        if (st != LS_OK && rank > 0)
+            ls_fail(st, "rank %d (%s): %s", rank, ls_comm_host(comm, rank), all[rank].why);
+        else if (st != LS_OK && ls_comm_rank(comm) > 0)
+            ls_fail(st, "%s", all[rank].why);
+    }
     ls_free(all);
     return st;
 }

@@ -128,6 +128,11 @@ static void say_workers(const struct ls_trainer *t)
                    1e3 * 1048576 * cost.beta);
     ls_trainer_say(t, "  sync       %s, compression %s, %d bucket%s", t->o->sync, t->o->compress, e->n_buckets,
                    plural(e->n_buckets));
+    int servers = ls_sync_servers(t->o, size);
+    if (servers > 0)
+        ls_trainer_say(t,
+                       "  servers    the last %d of these processes; they hold the parameters and compute no gradients",
+                       servers);
 }
 
 void ls_trainer_announce(const struct ls_trainer *t)

@@ -30,8 +30,7 @@ enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch)
     return LS_OK;
 }
 
-/* ~/.cache/lockstep/plans unless told; NULL when there is no home. Freed by ls_free. */
-static char *plan_cache(const struct ls_options *o)
+char *ls_engine_plan_cache(const struct ls_options *o)
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (o->plan_cache)
@@ -57,10 +56,23 @@ static enum ls_status build(const struct ls_options *o, const struct ls_model_si
     return ls_graph_fuse(g);
 }
 
+enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size)
+{
+    struct ls_graph g;
+    const struct ls_backend *backend = ls_backend_find(o->backend);
+    if (!backend)
+        return ls_fail(LS_USAGE, "--backend %s: this program was built without it", o->backend);
+    ls_graph_init(&g);
+    enum ls_status st = build(o, size, true, &g);
+    const char *why_not = st == LS_OK ? backend->refuses(g.act_dtype) : NULL;
+    ls_graph_release(&g);
+    return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : st;
+}
+
 static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const char *record, struct ls_net *net,
                               bool keep_grads)
 {
-    char *cache = plan_cache(o);
+    char *cache = ls_engine_plan_cache(o);
     struct ls_backend_options options = {
         .threads = e->threads,
         .reuse = o->reuse,
@@ -84,7 +96,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
 /* One pass is a whole step: nothing to sum, so gradients need not outlive their updates. */
 static bool one_pass(const struct ls_engine *e)
 {
-    return e->tree->replicas * e->passes == 1;
+    return !e->comm && e->tree->replicas * e->passes == 1;
 }
 
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const char *record)
@@ -198,6 +210,23 @@ free_text:
     return st;
 }
 
+/* Who computes which replicas: comm's tree, unless some ranks only serve. */
+static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o, bool train)
+{
+    int size = e->comm ? ls_comm_size(e->comm) : 1, servers = train ? ls_sync_servers(o, size) : 0;
+    e->tree = e->comm && servers == 0 ? ls_comm_tree(e->comm) : &e->own_tree;
+    if (e->tree != &e->own_tree)
+        return LS_OK;
+    if (servers >= size)
+        return ls_fail(LS_USAGE, "--servers %d: none of the %d processes would be left to train; start more", servers,
+                       size);
+    if (servers > 0 && o->replicas != size - servers)
+        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
+                       o->sync, size - servers);
+    LS_TRY(ls_tree_init(&e->own_tree, train ? (int)o->replicas : 1, size - servers));
+    return ls_tree_add_idle(&e->own_tree, servers);
+}
+
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *record, unsigned uses)
 {
@@ -219,9 +248,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         st = LS_FAILED;
         goto failed;
     }
-    if (!e->comm)
-        LS_TRY_GOTO(failed, ls_tree_init(&e->own_tree, train ? (int)o->replicas : 1, 1));
-    e->tree = e->comm ? ls_comm_tree(e->comm) : &e->own_tree;
+    LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, record, uses) : make_programs(e, o, record, uses));
     LS_TRY_GOTO(failed, bind_memory(e));
     e->store_bytes = ls_store_bytes(e->store);

@@ -41,6 +41,9 @@ int ls_engine_cores(void);
 /* Room for samples of one pass: batch / (replicas * accumulate), rounded up; LS_USAGE when a pass would have none. */
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch);
 
+/* What can be wrong with the model and its options, found out without preparing anything. */
+enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size);
+
 /* size->batch is that of one pass. comm: NULL alone. record: the kernels a resumed run began with (plan.txt), or NULL.
  * uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads labels beyond evaluation's, and replicas and
  * accumulation do not matter. Parameters get their start values from o->seed. Every rank computes with the kernels that
@@ -61,5 +64,9 @@ enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls
 /* buckets.c: cut the kept gradients into buckets for a strategy (NULL: alone, one bucket), and find their updates. */
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops);
 void ls_engine_free_buckets(struct ls_engine *e);
+
+/* Where measured kernels are kept: --plan-cache, or ~/.cache/lockstep/plans; NULL when there is no home. Freed by
+ * ls_free. */
+char *ls_engine_plan_cache(const struct ls_options *o);
 
 #endif

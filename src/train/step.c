@@ -99,6 +99,10 @@ static enum ls_status run_pass(void *context, int replica, int pass, bool last, 
 static enum ls_status update(void *context, int bucket)
 {
     struct ls_stepper *s = context;
+    if (s->sync.ops && s->sync.ops->serve) { /* of whose gradients these are */
+        s->run.step = s->sync.step;
+        s->run.lr = (float)s->sync.lr;
+    }
     return ls_engine_update(s->engine, bucket, &s->run);
 }
 
@@ -121,28 +125,62 @@ static int64_t own_samples(const struct ls_stepper *s, int64_t samples)
     return own;
 }
 
+/* How the step went for all, or with servers, where nobody waits for all, for this process. */
+static enum ls_status agree(struct ls_stepper *s, int64_t samples, struct ls_totals *totals)
+{
+    bool served = s->sync.ops && s->sync.ops->serve;
+    if (served)
+        *totals = s->replicas.part_totals[0];
+    else
+        LS_TRY(ls_agree_step(&s->agree, &s->replicas, totals));
+    int64_t expected = served ? s->sync.own : samples;
+    if (totals->samples == expected)
+        return LS_OK;
+    return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected", (unsigned long long)s->run.step,
+                   (long long)totals->samples, (long long)expected);
+}
+
+/* Leave out the samples of the steps that went on without this process. */
+static enum ls_status catch_up(struct ls_stepper *s)
+{
+    const struct ls_slot *slot;
+    if (!s->sync.ops || !s->sync.ops->serve || s->sync.next_step <= s->run.step)
+        return LS_OK;
+    for (uint64_t left = (s->sync.next_step - s->run.step - 1) * (uint64_t)s->replicas.n_slices; left > 0; left--)
+        LS_TRY(s->feed.next(s->feed.context, &slot));
+    return LS_OK;
+}
+
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r)
 {
     struct ls_totals totals;
     double start = ls_now();
     bool alone = s->sync.ops && s->sync.ops->alone;
+    int64_t own = own_samples(s, samples);
     s->input_seconds = s->compute_seconds = 0;
     s->run.step = step;
     s->run.lr = (float)lr;
-    s->run.grad_scale = 1.0f / (float)(alone ? own_samples(s, samples) : samples);
+    s->run.grad_scale = 1.0f / (float)(alone ? own : samples);
 
+    s->sync.lr = lr;
+    s->sync.own = own;
+    s->sync.samples = samples;
     ls_sync_begin(&s->sync, step);
     LS_TRY(ls_replicas_run(&s->replicas, run_pass, s));
     LS_TRY(combine(s));
     if (s->replicas.n_parts > 0)
         s->replicas.part_totals[0].stop = ls_interrupted();
-    LS_TRY(ls_agree_step(&s->agree, &s->replicas, &totals));
-    if (totals.samples != samples)
-        return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected", (unsigned long long)step,
-                       (long long)totals.samples, (long long)samples);
+    LS_TRY(agree(s, samples, &totals));
+    LS_TRY(catch_up(s));
 
     s->stop = (int)totals.stop;
     ls_totals_report(&totals, r);
+    if (s->sync.ops && s->sync.ops->serve)
+        r->samples = s->sync.counted;
+    if (s->sync.ops && s->sync.ops->serve && alone) {
+        r->gradients = 1;
+        r->staleness = (double)s->sync.behind;
+    }
     r->step = (int64_t)step + 1;
     r->lr = lr;
     r->seconds = ls_now() - start;
@@ -179,10 +217,10 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
     struct ls_engine *e = s->engine;
     if (!e->comm)
         return e->n_grads > 0 ? ls_engine_make_buckets(e, o, NULL) : LS_OK;
-    const struct ls_sync_ops *ops = ls_sync_find(o->sync);
+    const struct ls_sync_ops *ops = ls_sync_choose(o);
     if (!ops)
         return ls_fail(LS_USAGE, "--sync %s: this program was built without it", o->sync);
-    if (ops->alone && e->tree->replicas != e->tree->size)
+    if (ops->alone && !ops->serve && e->tree->replicas != e->tree->size)
         return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
                        o->sync, e->tree->size);
     LS_TRY(ls_engine_make_buckets(e, o, ops));
@@ -195,7 +233,8 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
                                .buckets = e->buckets,
                                .n_buckets = e->n_buckets,
                                .update = update,
-                               .context = s};
+                               .context = s,
+                               .signal = ls_interrupted};
     LS_TRY(ls_sync_open(&s->sync));
     return ls_agree_init(&s->agree, e->comm, e->tree);
 }

@@ -103,9 +103,34 @@ static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind k
     return t->root ? ls_metrics_write(&t->metrics, kind, r) : LS_OK;
 }
 
+/* With servers nobody waits for all: they come together when an epoch is over, to save and to stop. */
+static bool served(const struct ls_trainer *t)
+{
+    return t->stepper.sync.ops && t->stepper.sync.ops->serve;
+}
+
+static void go_to(struct ls_trainer *t, uint64_t step)
+{
+    struct ls_state *s = &t->state;
+    s->position += ((int64_t)step - (int64_t)s->step) * t->o->batch;
+    s->position = s->position < t->epoch_samples ? s->position : t->epoch_samples;
+    s->step = step;
+}
+
+/* Instead of steps, on a rank that only serves. */
+static enum ls_status serve(struct ls_trainer *t)
+{
+    uint64_t step = t->state.step;
+    LS_TRY(ls_sync_serve(&t->stepper.sync, &step));
+    go_to(t, step);
+    return ls_sync_collect(&t->stepper.sync);
+}
+
 static enum ls_status train_step(struct ls_trainer *t)
 {
     struct ls_state *s = &t->state;
+    if (t->stepper.replicas.n_slices == 0)
+        return serve(t);
     int64_t left = t->epoch_samples - s->position, samples = left < t->o->batch ? left : t->o->batch;
     struct ls_report r = {.epoch = (int64_t)s->epoch,
                           .epochs = t->o->steps > 0 ? 0 : t->o->epochs,
@@ -114,16 +139,15 @@ static enum ls_status train_step(struct ls_trainer *t)
     LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
     LS_TRY(write_metrics(t, LS_METRICS_STEP, &r));
     if (!isfinite(r.loss))
-        return diverged(t, &r);
-    s->step++;
-    s->position += samples;
+        return ls_trainer_all_know(t, diverged(t, &r));
+    go_to(t, served(t) ? t->stepper.sync.next_step : s->step + 1);
     ls_report_add(&s->done, &r);
     ls_report_add(&t->spent, &r);
     if (t->root)
         ls_console_step(&t->console, &r);
-    bool equal = !t->stepper.sync.ops || !t->stepper.sync.ops->alone;
+    bool equal = !served(t) && !(t->stepper.sync.ops && t->stepper.sync.ops->alone);
     if (equal && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0)
-        LS_TRY(ls_same_parameters(&t->engine, s->step));
+        LS_TRY(ls_trainer_all_know(t, ls_same_parameters(&t->engine, s->step)));
     if (t->on_step)
         t->on_step(t->context, s->step);
     return LS_OK;
@@ -141,6 +165,8 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     epoch.epochs = t->o->steps > 0 ? 0 : t->o->epochs;
     epoch.step_in_epoch = epoch.steps_per_epoch = t->steps_per_epoch;
     epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
+    if (served(t))
+        LS_TRY(ls_sync_collect(&t->stepper.sync));
     if (t->root)
         ls_console_epoch(&t->console, &epoch);
     if (t->task.test)
@@ -203,6 +229,33 @@ static void say_late(const struct ls_trainer *t)
     }
 }
 
+/* What became of gradients that nobody waited for. */
+static void say_tallies(const struct ls_trainer *t)
+{
+    const struct ls_sync_tally *all = t->stepper.sync.tallies;
+    int size = all ? ls_comm_size(t->engine.comm) : 0;
+    struct ls_sync_tally sum = {0};
+    for (int rank = 0; rank < size; rank++) {
+        sum.pushed += all[rank].pushed;
+        sum.behind_sum += all[rank].behind_sum;
+        sum.behind_most = all[rank].behind_most > sum.behind_most ? all[rank].behind_most : sum.behind_most;
+        sum.ahead_most = all[rank].ahead_most > sum.ahead_most ? all[rank].ahead_most : sum.ahead_most;
+    }
+    if (sum.pushed > 0 && t->stepper.sync.ops->alone)
+        ls_trainer_say(t,
+                       "Staleness: %.2f updates on average, %" PRId64 " at most, over %" PRId64
+                       " gradients; the fastest worker was %" PRId64 " steps ahead at most (--staleness %" PRId64 ").",
+                       (double)sum.behind_sum / (double)sum.pushed, sum.behind_most, sum.pushed, sum.ahead_most,
+                       t->o->staleness);
+    for (int rank = 0; rank < size; rank++)
+        if (all[rank].dropped > 0)
+            ls_trainer_say(t,
+                           "  rank %d (%s) came too late with %" PRId64 " of %" PRId64
+                           " gradients, which were dropped, and left out %" PRId64 " steps to catch up.",
+                           rank, ls_comm_host(t->engine.comm, rank), all[rank].dropped, all[rank].pushed,
+                           all[rank].skipped);
+}
+
 static void say_end(const struct ls_trainer *t)
 {
     const struct ls_report *r = &t->last_eval;
@@ -214,6 +267,7 @@ static void say_end(const struct ls_trainer *t)
                        100 * t->state.best_top1, t->state.best_step, t->run);
     say_time(t);
     say_late(t);
+    say_tallies(t);
     ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
     ls_trainer_say(t, "Log: %s/log.txt, metrics: %s/metrics.jsonl", t->run, t->run);
 }
@@ -224,16 +278,24 @@ static enum ls_status interrupted(struct ls_trainer *t, int number)
     LS_TRY(save(t));
     ls_trainer_say(t, "Stopped by %s after step %" PRIu64 " of %" PRId64 "; saved %s.", strsignal(number),
                    t->state.step, t->total_steps, t->checkpoint);
+    say_tallies(t);
     ls_trainer_say(t, "Go on with: lockstep train --resume --run %s", t->run);
     return LS_INTERRUPTED;
+}
+
+/* The signal that all stop by after this step, or 0. */
+static int told_to_stop(const struct ls_trainer *t)
+{
+    if (!t->engine.comm)
+        return ls_interrupted();
+    return served(t) ? t->stepper.sync.stop : t->stepper.stop;
 }
 
 static enum ls_status run_steps(struct ls_trainer *t)
 {
     while (steps_left(t) || epoch_over(t)) {
         LS_TRY(advance(t));
-        int stop = t->engine.comm ? t->stepper.stop : ls_interrupted();
-        if (stop && (steps_left(t) || epoch_over(t)))
+        if (told_to_stop(t) && (steps_left(t) || epoch_over(t)))
             return LS_INTERRUPTED;
     }
     return finish_run(t);
@@ -250,7 +312,7 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
     ls_interrupt_watch();
     enum ls_status st = run_steps(t);
     if (st == LS_INTERRUPTED)
-        st = interrupted(t, t->engine.comm ? t->stepper.stop : ls_interrupted());
+        st = interrupted(t, told_to_stop(t));
     ls_interrupt_release();
     ls_console_end(&t->console);
     if (st == LS_OK)

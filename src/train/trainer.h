@@ -29,19 +29,22 @@ struct ls_trainer {
     char *checkpoint; /* owned: the newest good one, or NULL */
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;
+    bool all_know; /* a failure that every process has come to by itself: nobody need be told */
     /* Called after every step, for tests; NULL: nobody listens. */
     void (*on_step)(void *context, uint64_t step);
     void *context;
 };
 
 /* Data, model, optimizer, backend, run directory; weights from --init or --resume. On failure everything is
- * released. */
+ * released; all_know stays. */
 enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm);
 /* Train to the end, evaluate and save. LS_INTERRUPTED: a signal came, the state is saved. LS_DIVERGED: the
  * loss is not finite; the last checkpoint is from before. */
 enum ls_status ls_trainer_run(struct ls_trainer *t);
 void ls_trainer_close(struct ls_trainer *t);
 
+/* Takes a failure for one that all know of, unless it is the loss of one; returns it. */
+enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status);
 /* Say what the run is about to do. */
 void ls_trainer_announce(const struct ls_trainer *t);
 /* A line for people; with --quiet for log.txt alone. */

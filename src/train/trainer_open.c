@@ -1,6 +1,7 @@
 /* A trainer's setup: everything that is decided before the first step. */
 #include "base/file.h"
 #include "base/log.h"
+#include "train/agree.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -147,17 +148,12 @@ static enum ls_status open_files(struct ls_trainer *t)
     return st;
 }
 
-static enum ls_status open_run(struct ls_trainer *t)
+/* Weights and state, at rank 0. */
+static enum ls_status open_state(struct ls_trainer *t)
 {
     uint64_t config;
     LS_TRY(ls_rundir_digest(t->o, &config));
-    LS_TRY(t->resumed ? resume_state(t, config) : start_state(t, config));
-    LS_TRY(ls_engine_share(&t->engine));
-    if (!t->root)
-        return LS_OK;
-    if (!t->resumed)
-        LS_TRY(ls_rundir_make(t->o, &t->run));
-    return open_files(t);
+    return t->resumed ? resume_state(t, config) : start_state(t, config);
 }
 
 static enum ls_status open_loader(struct ls_trainer *t)
@@ -184,36 +180,71 @@ static enum ls_status open_loader(struct ls_trainer *t)
         options.epoch++;
         options.position = 0;
     }
-    if (t->state.step >= (uint64_t)t->total_steps)
+    if (t->state.step >= (uint64_t)t->total_steps || options.own == 0)
         return LS_OK;
     LS_TRY(ls_loader_new(&options, &t->loader));
     t->stepper.feed = ls_feed_loader(t->loader);
     return LS_OK;
 }
 
+static enum ls_status open_run(struct ls_trainer *t)
+{
+    if (t->root && !t->resumed)
+        LS_TRY(ls_rundir_make(t->o, &t->run));
+    if (t->root)
+        LS_TRY(open_files(t));
+    return open_loader(t);
+}
+
+/* What each process finds out by itself. */
+static enum ls_status open_task(struct ls_trainer *t)
+{
+    LS_TRY(ls_task_open(&t->task, t->o, true, t->o->evaluate, NULL));
+    LS_TRY(ls_engine_pass_batch(t->o, &t->task.size.batch));
+    LS_TRY(decide_length(t));
+    LS_TRY(t->comm ? ls_engine_check(t->o, &t->task.size) : LS_OK);
+    return find_run(t);
+}
+
+/* A mistake that all of them meet is said once, and one that one of them meets ends all. */
+static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(struct ls_trainer *t))
+{
+    if (!t->root)
+        ls_log_mute(1);
+    enum ls_status st = open(t);
+    if (!t->root)
+        ls_log_mute(0);
+    return ls_trainer_all_know(t, ls_agree_status(t->comm, st));
+}
+
 enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm)
 {
     enum ls_status st;
     *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0};
-    LS_TRY_GOTO(failed, ls_same_options(comm, o));
-    LS_TRY_GOTO(failed, ls_task_open(&t->task, o, true, o->evaluate, NULL));
-    LS_TRY_GOTO(failed, ls_engine_pass_batch(o, &t->task.size.batch));
-    LS_TRY_GOTO(failed, decide_length(t));
-    LS_TRY_GOTO(failed, find_run(t));
+    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_options(comm, o)));
+    LS_TRY_GOTO(failed, together(t, open_task));
     describe_model(t);
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
-    LS_TRY_GOTO(failed, ls_same_schedule(&t->engine));
-    LS_TRY_GOTO(failed, open_run(t));
-    LS_TRY_GOTO(failed, open_loader(t));
+    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_schedule(&t->engine)));
+    LS_TRY_GOTO(failed, together(t, open_state));
+    LS_TRY_GOTO(failed, ls_engine_share(&t->engine));
+    LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;
 failed:
     ls_trainer_close(t);
     return st;
 }
 
+enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status)
+{
+    t->all_know = status != LS_OK && status != LS_PEER_LOST;
+    return status;
+}
+
 void ls_trainer_close(struct ls_trainer *t)
 {
+    bool all_know = t->all_know;
     ls_metrics_close(&t->metrics);
     ls_loader_free(t->loader);
     ls_stepper_release(&t->stepper);
@@ -221,5 +252,5 @@ void ls_trainer_close(struct ls_trainer *t)
     ls_task_close(&t->task);
     ls_free(t->run);
     ls_free(t->checkpoint);
-    *t = (struct ls_trainer){0};
+    *t = (struct ls_trainer){.all_know = all_know};
 }
