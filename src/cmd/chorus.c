@@ -3,7 +3,6 @@
 #include "base/memory.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,8 +47,11 @@ static const char *words_of(const char *line, int length)
 
 static void say(struct ls_chorus *c, int rank, const char *line, int length)
 {
+    static const char error[] = "lockstep: error: ";
     const char *words = words_of(line, length);
     uint64_t hash = hash_of(words, (int)(line + length - words));
+    if (length >= (int)sizeof error && strncmp(line, error, sizeof error - 1) == 0)
+        c->voices[rank].complained = true;
     for (int i = 0; i < LS_CHORUS_LINES; i++)
         if (c->said[i].hash == hash && c->said[i].rank != rank)
             return;

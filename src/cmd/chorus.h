@@ -4,6 +4,7 @@
 #define LS_CMD_CHORUS_H
 
 #include "base/status.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 enum { LS_CHORUS_LINE = 4096, LS_CHORUS_LINES = 64 };
@@ -11,6 +12,7 @@ enum { LS_CHORUS_LINE = 4096, LS_CHORUS_LINES = 64 };
 struct ls_chorus_voice {
     int fd; /* owned; where its words come from, -1: it is silent */
     int used;
+    bool complained; /* has said an error, itself or in unison with another */
     char line[LS_CHORUS_LINE];
 };
 

@@ -12,5 +12,6 @@ enum ls_status ls_cmd_bench(struct ls_options *o);
 enum ls_status ls_cmd_models(struct ls_options *o);
 enum ls_status ls_cmd_plan(struct ls_options *o);
 enum ls_status ls_cmd_data(struct ls_options *o);
+enum ls_status ls_cmd_doctor(struct ls_options *o);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/random.h"
+#include "cmd/bench.h"
 #include "cmd/cmd.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
@@ -136,13 +137,32 @@ static double process_age(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-static enum ls_status one_step(struct bench *b, double *seconds)
+/* Do servers of their own hold the parameters, and is this process one? */
+static bool served(const struct bench *b)
+{
+    return b->stepper.sync.ops && b->stepper.sync.ops->serve;
+}
+
+static bool serves(const struct bench *b)
+{
+    return served(b) && b->stepper.replicas.n_slices == 0;
+}
+
+/* A server's steps are those of the workers, until they come together. */
+static enum ls_status come_together(struct bench *b)
+{
+    if (serves(b))
+        LS_TRY(ls_sync_serve(&b->stepper.sync, &b->step));
+    return served(b) ? ls_sync_collect(&b->stepper.sync) : LS_OK;
+}
+
+static enum ls_status one_step(struct bench *b, struct ls_report *r)
 {
     /* Random labels teach nothing: a small rate keeps all values as ordinary numbers. */
     double lr = ls_options_given(b->o, "lr") ? b->o->lr : 0.001;
-    struct ls_report r = {0};
-    LS_TRY(ls_step(&b->stepper, b->step++, b->o->batch, lr, &r));
-    *seconds = r.seconds;
+    *r = (struct ls_report){0};
+    LS_TRY(ls_step(&b->stepper, b->step, b->o->batch, lr, r));
+    b->step = served(b) ? b->stepper.sync.next_step : b->step + 1;
     return LS_OK;
 }
 
@@ -150,10 +170,12 @@ static enum ls_status one_step(struct bench *b, double *seconds)
  * many, a repetition lasts about a second. */
 static enum ls_status warm_up(struct bench *b)
 {
-    double seconds = 0;
+    struct ls_report r = {0};
     b->start_seconds = process_age();
-    for (int64_t i = 0; i < b->o->warmup_steps || i < 1; i++)
-        LS_TRY(one_step(b, &seconds));
+    while (!serves(b) && (b->step < (uint64_t)b->o->warmup_steps || b->step < 1))
+        LS_TRY(one_step(b, &r));
+    LS_TRY(come_together(b));
+    double seconds = r.seconds;
     b->steps = b->o->steps;
     if (b->steps == 0)
         b->steps = seconds > 0.34 ? 3 : seconds < 0.005 ? 200 : (int64_t)(1.0 / seconds);
@@ -166,15 +188,21 @@ static enum ls_status warm_up(struct bench *b)
 
 static enum ls_status measure(struct bench *b)
 {
-    for (int64_t i = 0; i < b->o->repeat; i++) {
-        double start = ls_now(), seconds;
-        for (int64_t k = 0; k < b->steps; k++) {
-            LS_TRY(one_step(b, &seconds));
-            b->step_ms[i * b->steps + k] = 1000 * seconds;
+    uint64_t first = b->step;
+    for (int64_t i = 0; i < b->o->repeat && !serves(b); i++) {
+        double start = ls_now();
+        int64_t samples = 0;
+        while (b->step < first + (uint64_t)((i + 1) * b->steps)) {
+            struct ls_report r;
+            uint64_t at = b->step;
+            LS_TRY(one_step(b, &r));
+            for (uint64_t k = at; k < b->step; k++) /* several where this process was cut off */
+                b->step_ms[k - first] = 1000 * r.seconds / (double)(b->step - at);
+            samples += r.samples;
         }
-        b->speed[i] = (double)(b->steps * b->o->batch) / (ls_now() - start);
+        b->speed[i] = (double)samples / (ls_now() - start);
     }
-    return LS_OK;
+    return come_together(b);
 }
 
 /* --- saying ------------------------------------------------------------------------------------------- */
@@ -280,9 +308,13 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
 {
     enum ls_status st;
     bool parent;
+    if (ls_bench_scale_wanted(o))
+        return ls_bench_scale(o);
     LS_TRY(ls_workers_wanted(o, &parent));
     if (parent)
         return ls_workers_run(o, o->n_command_line, o->command_line);
+    if (ls_bench_collective_wanted(o))
+        return ls_bench_collective(o);
     struct ls_world world;
     LS_TRY(ls_world_open(&world, o));
     struct bench b = {.o = o, .comm = world.comm};

@@ -1,6 +1,8 @@
 /* lockstep eval: exact loss, top-1 and top-5 of a trained model. */
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/workers.h"
+#include "cmd/world.h"
 #include "train/evaluate.h"
 #include "train/trained.h"
 #include "train/weights.h"
@@ -19,13 +21,13 @@ static enum ls_status print_json(const struct ls_options *o, const char *file, c
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
 }
 
-static enum ls_status evaluate(const struct ls_options *o, const struct ls_task *task, const char *file,
-                               struct ls_report *r)
+static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm, const struct ls_task *task,
+                               const char *file, struct ls_report *r)
 {
     struct ls_engine engine;
     struct ls_stepper stepper = {0};
     struct ls_console console;
-    LS_TRY(ls_engine_open(&engine, o, NULL, &task->size, NULL, LS_ENGINE_EVAL));
+    LS_TRY(ls_engine_open(&engine, o, comm, &task->size, NULL, LS_ENGINE_EVAL));
     ls_console_begin(&console, o, 0);
     enum ls_status st = ls_weights_load(&engine, LS_WEIGHTS_MODEL, file);
     if (st == LS_OK)
@@ -33,7 +35,7 @@ static enum ls_status evaluate(const struct ls_options *o, const struct ls_task 
     if (st == LS_OK)
         st = ls_evaluate(&stepper, task, o, &console, r);
     ls_console_end(&console);
-    if (st == LS_OK && !o->json)
+    if (st == LS_OK && !o->json && (!comm || ls_comm_rank(comm) == 0))
         ls_console_eval(&console, r);
     ls_stepper_release(&stepper);
     ls_engine_close(&engine);
@@ -45,17 +47,26 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     struct ls_trained trained;
     struct ls_task task = {0};
     struct ls_report r = {0};
-    enum ls_status st;
-    LS_TRY(ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o));
+    struct ls_world world;
+    bool parent;
+    LS_TRY(ls_workers_wanted(o, &parent));
+    if (parent)
+        return ls_workers_run(o, o->n_command_line, o->command_line);
+    LS_TRY(ls_world_open(&world, o));
+    enum ls_status st = ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o);
+    if (st != LS_OK)
+        goto close_world;
     LS_TRY_GOTO(out, ls_task_open(&task, o, false, true, &trained.card));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
     if (!o->json && !o->quiet)
         ls_say("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
-    LS_TRY_GOTO(out, evaluate(o, &task, trained.file, &r));
-    if (o->json)
+    LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r));
+    if (o->json && (!world.comm || ls_comm_rank(world.comm) == 0))
         st = print_json(o, trained.file, &r);
 out:
     ls_task_close(&task);
     ls_trained_release(&trained);
+close_world:
+    ls_world_close(&world, st);
     return st;
 }

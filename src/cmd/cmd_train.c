@@ -33,7 +33,7 @@ enum ls_status ls_cmd_train(struct ls_options *o)
         st = ls_trainer_run(&trainer);
         ls_trainer_close(&trainer);
     }
-    ls_world_close(&world, st);
+    ls_world_close(&world, trainer.all_know ? LS_OK : st);
     ls_log_close();
     return st;
 }

@@ -24,7 +24,7 @@ static const struct {
 } table[] = {
     {LS_CMD_TRAIN, ls_cmd_train}, {LS_CMD_EVAL, ls_cmd_eval},     {LS_CMD_PREDICT, ls_cmd_predict},
     {LS_CMD_BENCH, ls_cmd_bench}, {LS_CMD_MODELS, ls_cmd_models}, {LS_CMD_PLAN, ls_cmd_plan},
-    {LS_CMD_DATA, ls_cmd_data},
+    {LS_CMD_DATA, ls_cmd_data},   {LS_CMD_DOCTOR, ls_cmd_doctor},
 };
 
 static const struct ls_command_info *find_command(const char *name)

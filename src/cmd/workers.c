@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #define GRACE 5.0 /* seconds beyond the deadline, and between SIGTERM and SIGKILL */
+#define SOON 2.0  /* seconds for one whom the others have waited a deadline for */
 
 struct party {
     const struct ls_options *o;
@@ -36,6 +37,7 @@ struct party {
     char self[4096];
     sigset_t watched, before;
     enum ls_status status; /* LS_OK until one fails */
+    bool hearsay;          /* status is only what a worker says of another */
     double until;          /* when the others must have ended; 0: no hurry */
     int asked;             /* signal they were ended with last */
     int passed;            /* signal from outside that was passed on last */
@@ -148,26 +150,40 @@ static void signal_all(const struct party *p, int number)
             kill(p->pids[i], number);
 }
 
-/* The first that fails is the one to name: what the others say then is a consequence. */
+/* What it said before it ended is there to be read by now. */
+static void hear_last_words(struct party *p, int rank)
+{
+    struct pollfd voice = {.fd = p->chorus.voices[rank].fd, .events = POLLIN};
+    while (voice.fd >= 0 && poll(&voice, 1, 0) > 0) {
+        ls_chorus_hear(&p->chorus, rank);
+        voice.fd = p->chorus.voices[rank].fd;
+    }
+}
+
+/* The first that fails is the one to name: what the others say then is a consequence. Those who say that another was
+ * lost may end before that one does. */
 static void note_end(struct party *p, int rank, int how)
 {
     pid_t pid = p->pids[rank];
-    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 0;
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 0, number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    bool consequence = code == LS_PEER_LOST || code == LS_INTERRUPTED || (number && number == p->asked);
+    hear_last_words(p, rank);
     p->pids[rank] = 0;
     p->running--;
-    if (p->status != LS_OK || (WIFEXITED(how) && code == 0))
+    if ((code == 0 && number == 0) || (p->status != LS_OK && (!p->hearsay || consequence)))
         return;
-    if (WIFSIGNALED(how) && WTERMSIG(how) == p->passed)
+    p->hearsay = code == LS_PEER_LOST;
+    if (number && number == p->passed)
         p->status = LS_FAILED; /* as the user wished */
-    else if (WIFSIGNALED(how))
-        p->status = ls_fail(LS_PEER_LOST, "worker %d (pid %ld) was killed by signal %d (%s)", rank, (long)pid,
-                            WTERMSIG(how), strsignal(WTERMSIG(how)));
-    else if (code == LS_INTERRUPTED || code == LS_USAGE) /* it has said itself all there is to say */
-        p->status = (enum ls_status)code;
+    else if (number)
+        p->status = ls_fail(LS_PEER_LOST, "worker %d (pid %ld) was killed by signal %d (%s)", rank, (long)pid, number,
+                            strsignal(number));
+    else if (code == LS_INTERRUPTED || code == LS_DIVERGED || p->chorus.voices[rank].complained)
+        p->status = (enum ls_status)code; /* it, or rank 0, has said all there is to say */
     else
         p->status = ls_fail((enum ls_status)code, "worker %d (pid %ld) ended with exit code %d", rank, (long)pid, code);
-    if (p->running > 0)
-        p->until = ls_now() + p->o->deadline + GRACE;
+    if (p->running > 0 && p->until == 0)
+        p->until = ls_now() + (p->hearsay ? SOON : p->o->deadline + GRACE);
 }
 
 static void reap(struct party *p)
@@ -188,6 +204,7 @@ static void hurry(struct party *p)
                 p->asked ? "SIGTERM" : "the deadline", p->asked ? "SIGKILL" : "SIGTERM");
     p->asked = p->asked ? SIGKILL : SIGTERM;
     signal_all(p, p->asked);
+    signal_all(p, SIGCONT); /* one that was stopped hears nothing else */
     p->until = ls_now() + GRACE;
 }
 

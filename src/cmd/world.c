@@ -2,18 +2,25 @@
 #include "cmd/world.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "sync/sync.h"
 
 #include <sched.h>
 #include <string.h>
 
+static const char *const ways[] = {
+    [LS_COLLECTIVE_AUTO] = "auto", [LS_COLLECTIVE_TREE] = "tree", [LS_COLLECTIVE_HIER] = "hier",
+    [LS_COLLECTIVE_RING] = "ring", [LS_COLLECTIVE_MPI] = "mpi",
+};
+
+const char *ls_collective_name(enum ls_collective way)
+{
+    return ways[way];
+}
+
 static enum ls_collective collective_of(const char *name)
 {
-    static const char *const names[] = {
-        [LS_COLLECTIVE_AUTO] = "auto", [LS_COLLECTIVE_TREE] = "tree", [LS_COLLECTIVE_HIER] = "hier",
-        [LS_COLLECTIVE_RING] = "ring", [LS_COLLECTIVE_MPI] = "mpi",
-    };
-    for (int i = 0; i < (int)(sizeof names / sizeof *names); i++)
-        if (strcmp(name, names[i]) == 0)
+    for (int i = 0; i < (int)(sizeof ways / sizeof *ways); i++)
+        if (strcmp(name, ways[i]) == 0)
             return (enum ls_collective)i;
     return LS_COLLECTIVE_AUTO;
 }
@@ -55,25 +62,43 @@ static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *
     return st;
 }
 
+/* Open MPI's mpirun gives rank 0 a terminal of its own, wherever what is said goes in the end: perhaps a file, where a
+ * live line would be noise. */
+static void distrust_terminal(const struct ls_launch *launch, struct ls_options *o)
+{
+    if (launch->kind != LS_LAUNCH_MPI)
+        return;
+    o->progress = o->progress && ls_options_given(o, "progress");
+    o->color = o->color && ls_options_given(o, "color");
+}
+
 enum ls_status ls_world_open(struct ls_world *w, struct ls_options *o)
+{
+    return ls_world_open_for(w, o, 16 << 20);
+}
+
+enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_t max_bytes)
 {
     enum ls_status st = LS_OK;
     *w = (struct ls_world){0};
     LS_TRY(ls_launch_detect(o, &w->launch));
     if (w->launch.kind == LS_LAUNCH_ALONE)
         return LS_OK;
+    const struct ls_sync_ops *ops = ls_sync_choose(o);
+    bool served = ops && ops->serve;
     struct ls_comm_options options = {
         .collective = collective_of(o->collective),
         .deadline = o->deadline,
-        .max_bytes = 16 << 20,
-        .replicas = ls_options_given(o, "replicas") ? (int)o->replicas : 0,
+        .max_bytes = max_bytes,
+        .replicas = ls_options_given(o, "replicas") && !served ? (int)o->replicas : 0,
     };
     LS_TRY_GOTO(failed, ls_comm_open(&w->launch, &options, &w->comm));
     int size = ls_comm_size(w->comm), rank = ls_comm_rank(w->comm);
     if (!ls_options_given(o, "replicas"))
-        o->replicas = size;
+        o->replicas = size > ls_sync_servers(o, size) ? size - ls_sync_servers(o, size) : 1;
     if (o->threads == 0)
         LS_TRY_GOTO(failed, agree_on_threads(w->comm, o));
+    distrust_terminal(&w->launch, o);
     if (rank > 0) {
         o->quiet = true;
         o->progress = false;

@@ -180,10 +180,10 @@ static void warn_unknown_variable(const char *variable, int length, const char *
         ls_warn("%.*s: no such option, ignored", length, variable);
 }
 
-/* Variables between Lockstep's own processes, and where its modules lie. */
+/* Variables between Lockstep's own processes, where its modules lie, and which hosts count as one. */
 static bool is_internal(const char *name)
 {
-    return strncmp(name, "WORKER_", 7) == 0 || strcmp(name, "MODULES") == 0;
+    return strncmp(name, "WORKER_", 7) == 0 || strcmp(name, "MODULES") == 0 || strcmp(name, "NODE") == 0;
 }
 
 static enum ls_status set_variable(struct ls_options *o, const char *variable)

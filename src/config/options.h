@@ -68,14 +68,16 @@ struct ls_options {
     double bucket_mb;      /* size of a bucket of gradients in MiB, 0: from measurements */
     double deadline;       /* seconds that a peer may be late */
     int64_t check_every;   /* steps between checksums of parameters across ranks, 0: never */
-    int64_t servers;       /* processes that only serve, 0: every worker serves a share */
-    int64_t staleness;     /* steps that async may be behind */
+    int64_t servers;       /* processes that only serve, 0: one, or with server all share it */
+    int64_t staleness;     /* of async, steps a worker may be ahead of the slowest */
     int64_t cutoff_k;      /* gradients that count, 0: all but one */
     int64_t local_steps;   /* of local, between two averages */
     double block_momentum; /* of these averages */
     /* bench */
     int64_t warmup_steps, repeat;
-    char *scale; /* "1,2,4": numbers of workers to measure, or NULL */
+    char *scale;        /* "1,2,4": numbers of workers to measure; NULL or "none": as started */
+    bool weak;          /* of scale: the batch grows with the workers */
+    int64_t largest_mb; /* of collective: the largest sum */
     /* positional arguments after the options (files for predict, names for models) */
     char **args; /* owned */
     int n_args;
@@ -92,7 +94,8 @@ enum ls_command {
     LS_CMD_BENCH = 8,
     LS_CMD_MODELS = 16,
     LS_CMD_PLAN = 32,
-    LS_CMD_DATA = 64
+    LS_CMD_DATA = 64,
+    LS_CMD_DOCTOR = 128
 };
 
 /* The commands as the help, the man page and messages name them; ends with a NULL name. */

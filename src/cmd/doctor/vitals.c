@@ -1,0 +1,181 @@
+#define _GNU_SOURCE
+#include "backend/backend.h"
+#include "cmd/doctor/doctor.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* --- small files ---------------------------------------------------------------------------------------- */
+
+static bool first_line(const char *path, char *line, int room)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return false;
+    bool there = fgets(line, room, file) != NULL;
+    fclose(file);
+    line[there ? strcspn(line, "\n") : 0] = 0;
+    return there;
+}
+
+/* What stands behind "KEY   :" in a file of such lines. */
+static bool value_of(const char *path, const char *key, char *value, size_t room)
+{
+    char line[512];
+    bool found = false;
+    FILE *file = fopen(path, "re");
+    while (file && !found && fgets(line, sizeof line, file)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || !colon)
+            continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(value, room, "%s", colon + 1 + strspn(colon + 1, " \t"));
+        found = true;
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+static int64_t kib_of(const char *key)
+{
+    char text[64];
+    return value_of("/proc/meminfo", key, text, sizeof text) ? strtoll(text, NULL, 10) << 10 : 0;
+}
+
+/* --- control groups ------------------------------------------------------------------------------------- */
+
+/* The least of a limit over the group of this process and those around it; 0: none. Two numbers are a quotient. */
+static double group_limit(const char *file)
+{
+    char group[512] = "", path[640], line[64];
+    double least = 0;
+    if (!value_of("/proc/self/cgroup", "0:", group, sizeof group))
+        return 0;
+    char *at = strchr(group, '/'); /* behind "0::" there is one more colon */
+    while (at) {
+        snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", at, file);
+        char *rest;
+        if (first_line(path, line, sizeof line) && strncmp(line, "max", 3) != 0) {
+            double value = strtod(line, &rest), period = strtod(rest, NULL);
+            value = period > 0 ? value / period : value;
+            least = value > 0 && (least == 0 || value < least) ? value : least;
+        }
+        char *slash = strrchr(at, '/');
+        if (!slash || !*at)
+            break;
+        *slash = 0;
+    }
+    return least;
+}
+
+/* As version 1 has them, for a container that sees its own group as the root. */
+static double old_limit(const char *path, const char *period_path)
+{
+    char line[64];
+    double value = first_line(path, line, sizeof line) ? strtod(line, NULL) : 0, period = 1;
+    if (period_path)
+        period = first_line(period_path, line, sizeof line) ? strtod(line, NULL) : 0;
+    return value > 0 && value < 0x1p60 && period > 0 ? value / period : 0;
+}
+
+/* --- each thing ----------------------------------------------------------------------------------------- */
+
+static void take_memory(struct ls_vitals *v)
+{
+    double limit = group_limit("memory.max");
+    if (limit == 0)
+        limit = old_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
+    v->memory = kib_of("MemTotal");
+    v->available = kib_of("MemAvailable");
+    if (limit > 0 && (double)v->memory > limit)
+        v->memory = (int64_t)limit;
+    if (v->available > v->memory)
+        v->available = v->memory;
+}
+
+static void take_cores(struct ls_vitals *v)
+{
+    char line[64];
+    CPU_ZERO(&v->cpus);
+    sched_getaffinity(0, sizeof v->cpus, &v->cpus);
+    ls_topology_read(&v->machine);
+    v->quota = group_limit("cpu.max");
+    if (v->quota == 0)
+        v->quota = old_limit("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    v->load = first_line("/proc/loadavg", line, sizeof line) ? strtod(line, NULL) : 0;
+}
+
+/* "always [madvise] never": the one in brackets. */
+static void take_huge_pages(struct ls_vitals *v)
+{
+    char line[128];
+    snprintf(v->huge_pages, sizeof v->huge_pages, "unknown");
+    if (!first_line("/sys/kernel/mm/transparent_hugepage/enabled", line, sizeof line))
+        return;
+    char *open = strchr(line, '['), *close = open ? strchr(open, ']') : NULL;
+    if (close)
+        snprintf(v->huge_pages, sizeof v->huge_pages, "%.*s", (int)(close - open - 1), open + 1);
+}
+
+static int32_t number_of(const char *name)
+{
+    const char *text = getenv(name);
+    long n = text ? strtol(text, NULL, 10) : 0;
+    return n > 0 && n < 1 << 20 ? (int32_t)n : 0;
+}
+
+static bool binds(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text && strcasecmp(text, "false") != 0;
+}
+
+void ls_vitals_take(struct ls_vitals *v)
+{
+    struct utsname system;
+    struct statvfs shm;
+    struct ls_backend_about about = {.isa = "unknown"};
+    *v = (struct ls_vitals){.pid = (int32_t)getpid(), .host = "unknown"};
+    gethostname(v->host, sizeof v->host - 1);
+    ls_backend_find("onednn")->about(&about);
+    snprintf(v->library, sizeof v->library, "%s", about.library);
+    snprintf(v->isa, sizeof v->isa, "%s", about.isa);
+    snprintf(v->caution, sizeof v->caution, "%s", about.caution);
+    if (uname(&system) == 0)
+        snprintf(v->system, sizeof v->system, "%.20s %.40s", system.sysname, system.release);
+    if (!value_of("/proc/cpuinfo", "model name", v->processor, sizeof v->processor))
+        snprintf(v->processor, sizeof v->processor, "unknown");
+    v->shm = statvfs("/dev/shm", &shm) == 0 && access("/dev/shm", W_OK) == 0
+                 ? (int64_t)shm.f_bavail * (int64_t)shm.f_frsize
+                 : -1;
+    v->omp_threads = number_of("OMP_NUM_THREADS");
+    v->omp_limit = number_of("OMP_THREAD_LIMIT");
+    v->omp_binds = binds("OMP_PROC_BIND") || binds("GOMP_CPU_AFFINITY");
+    take_memory(v);
+    take_cores(v);
+    take_huge_pages(v);
+}
+
+const char *ls_cpus_text(const cpu_set_t *set, char text[64])
+{
+    int used = 0;
+    text[0] = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        int last = cpu;
+        if (!CPU_ISSET(cpu, set))
+            continue;
+        while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, set))
+            last++;
+        if (used > 48) {
+            snprintf(text + used, 64 - (size_t)used, ",...");
+            break;
+        }
+        used += snprintf(text + used, 64 - (size_t)used, last > cpu ? "%s%d-%d" : "%s%d", used ? "," : "", cpu, last);
+        cpu = last;
+    }
+    return text;
+}
