@@ -17,8 +17,10 @@ build    header yaml.h               libyaml-dev
 build    header png.h                libpng-dev
 build    header stdio.h,jpeglib.h    libjpeg-dev
 build    header zlib.h               zlib1g-dev
+build    header hwloc.h              libhwloc-dev
 test     header cmocka.h             libcmocka-dev
 test     module venv,ensurepip       python3-venv
+test     command g++                 g++
 test     command pgrep               procps
 test     command mpicc.openmpi       libopenmpi-dev
 test     command mpirun.openmpi      openmpi-bin

@@ -29,8 +29,17 @@ struct ls_store;
 /* A prepared graph. */
 struct ls_program;
 
+/* What a backend computes with on this machine, for people. */
+struct ls_backend_about {
+    char library[48]; /* "oneDNN 2.6.0" */
+    char isa[24];     /* "avx512" */
+    char caution[96]; /* "" or what it does without here, and why */
+};
+
 struct ls_backend {
     const char *name, *summary;
+    /* May try things out; before anything else is asked of the backend. */
+    void (*about)(struct ls_backend_about *about);
     /* Can activations be of this type on this machine? NULL: yes; else why not, and what to do. */
     const char *(*refuses)(enum ls_dtype dtype);
     /* Kernels chosen, memory planned, arena not yet there. The graph stays owned by the caller and must outlive

@@ -108,6 +108,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         put_real(out, "wait_share", r->wait_seconds / r->seconds);
     if (training)
         put_real(out, "update_share", r->update_seconds / r->seconds);
+    if (r->gradients > 0)
+        put_real(out, "staleness", r->staleness);
     fputs("}\n", out);
 
     double now = ls_now();

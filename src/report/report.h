@@ -19,6 +19,8 @@ struct ls_report {
     double compute_seconds; /* forward and backward */
     double wait_seconds;    /* waiting for other workers and the network */
     double update_seconds;  /* updating weights, and what is left */
+    int64_t gradients;      /* whose staleness was measured; 0: nobody measures it */
+    double staleness;       /* their mean: updates made between pull and push */
 };
 
 /* Grow `sum` (zero before the first) by one step: samples and seconds add up, loss, top1 and top5 become

@@ -1,50 +1,12 @@
 #!/bin/sh
 . tests/cli/harness.sh
-
-# Do all workers of the parent train by now, that is, watch for SIGUSR1?
-all_train() {
-    ready=0
-    for pid in $(pgrep -P "$parent"); do
-        caught=$(sed -n 's/^SigCgt:.*\(...\)$/0x\1/p' "/proc/$pid/status")
-        [ $((${caught:-0} & 0x200)) = 0 ] || ready=$((ready + 1))
-    done
-    [ $ready = "$workers" ]
-}
+. "$source_root/tests/cli/workers.sh"
 
 # A run that lasts until it is told to end.
-begin() {
-    workers=$1
-    shift
-    "$program" train --workers "$workers" --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:160 \
-        --batch 32 --threads 1 --epochs 1000000 --no-evaluate --log-every 1 "$@" >out 2>err </dev/null &
-    parent=$!
-    until_true all_train
-}
-
-# Waits for a condition, at most half a minute.
-until_true() {
-    tries=0
-    until eval "$1"; do
-        tries=$((tries + 1))
-        [ $tries -lt 600 ] || { miss "never came true: $1"; return; }
-        sleep 0.05
-    done
-}
-
-end() {
-    wait "$parent"
-    code=$?
-}
-
-# The process of a rank.
-worker() {
-    for pid in $(pgrep -P "$parent"); do
-        tr '\0' '\n' <"/proc/$pid/environ" | grep -qx "LOCKSTEP_WORKER_RANK=$1" && echo "$pid"
-    done
-}
+endless="--data synthetic:1x14x14:10:160 --batch 48 --epochs 1000000"
 
 it "starts as many workers as asked for and ends with them"
-lockstep bench --workers 3 --threads 1 --steps 1 --repeat 1 --data synthetic:1x14x14:10:160
+lockstep bench --workers 3 --batch 48 --threads 1 --steps 1 --repeat 1 --data synthetic:1x14x14:10:160
 expect_code 0
 expect "$(grep -c 'samples/s' out)" = 1
 
@@ -52,7 +14,8 @@ it "deals the cores to the workers"
 if [ "$(nproc)" -lt 2 ]; then
     skip "needs two cores"
 else
-    begin 2
+    # shellcheck disable=SC2086
+    begin 2 $endless
     expect "$(taskset -p "$(worker 0)" | sed 's/.*: //')" != "$(taskset -p "$(worker 1)" | sed 's/.*: //')"
     kill "$parent"
     end
@@ -60,21 +23,23 @@ else
 fi
 
 it "says a mistake that all workers meet once"
-lockstep train --workers 3 --model lenett
+lockstep train --workers 3 --batch 48 --model lenett
 expect_code 2
 expect_error 'lenett.*lenet'
 
 it "names a worker that was killed and ends the others"
-begin 3 --deadline 0.1
+# shellcheck disable=SC2086
+begin 3 $endless --deadline 0.1
 victim=$(worker 1)
 kill -9 "$victim"
 end
 expect_code 4
 expect_err "worker 1 \(pid $victim\) was killed by signal 9 \(Killed\)"
-expect "$(pgrep -c -P "$parent")" = 0
+gone "$victim" || miss "worker 1 is still there"
 
 it "ends a worker that does not end by itself"
-begin 2 --deadline 0.1
+# shellcheck disable=SC2086
+begin 2 $endless --deadline 0.1
 kill -STOP "$(worker 0)"
 kill -9 "$(worker 1)"
 end
@@ -82,17 +47,20 @@ expect_code 4
 expect_err 'worker 1 .*killed by signal 9'
 
 it "passes a signal on, and all save and end with 75"
-begin 2
+# shellcheck disable=SC2086
+begin 2 $endless
 kill -USR1 "$parent"
 end
 expect_code 75
 
+
 it "leaves no worker behind when the parent is killed"
-begin 2
+# shellcheck disable=SC2086
+begin 2 $endless
 pids="$(worker 0) $(worker 1)"
 kill -9 "$parent"
 for pid in $pids; do
-    until_true "! kill -0 $pid 2>/dev/null"
+    within 30 gone "$pid" || miss "worker $pid lives on"
 done
 end
 

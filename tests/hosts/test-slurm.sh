@@ -123,22 +123,6 @@ else
     expect "$(weights plain 00000020)" = "$(weights array 00000020)"
 fi
 
-it "saves at the signal before the limit and queues itself again by train-chain.sbatch"
-if [ -n "$missing" ]; then
-    skip "$missing"
-else
-    RUN=chain submit 1 train-chain.sbatch --epochs 1000000 --no-evaluate --checkpoint-every 100000000
-    within 60 grep -q '"kind": "step"' chain/metrics.jsonl || miss "the run does not begin"
-    # As Slurm does it before the limit, which is a minute at least: a signal to the steps.
-    scancel --signal=USR1 "$job"
-    within 60 grep -q 'Going on after step' out || miss "the job does not go on"
-    expect_err 'Exited with exit code 75'
-    step=$(sed -n 's/.*Going on after step \([0-9]*\) .*/\1/p' out)
-    expect_file "chain/checkpoints/step-$(printf %08d "$step")/model.safetensors"
-    scancel "$job"
-    within 30 job_ended || miss "the job does not end"
-fi
-
 # --- several processes ------------------------------------------------------------------------------------
 
 for way in train train-plain train-mpirun; do
@@ -151,8 +135,75 @@ for way in train train-plain train-mpirun; do
         submit 2 $way.sbatch --schedule constant --steps 20 --run "two-$way"
         wait_for_job
         expect_code 0
+        case $way in
+            train-plain) expect_out '2 on 1 host over ucx' ;;
+            *) expect_out '2 on 1 host over mpi' ;;
+        esac
         expect "$(weights plain 00000020)" = "$(weights "two-$way" 00000020)"
     fi
 done
+
+# chain PROCESSES ARGUMENTS: an endless run that is told to save, as Slurm does it before the limit, and goes on.
+chain() {
+    processes=$1
+    shift
+    RUN=$run submit "$processes" train-chain.sbatch --schedule constant --epochs 1000000 --no-evaluate \
+        --checkpoint-every 100000000 "$@"
+    within 60 grep -q '"kind": "step"' "$run/metrics.jsonl" || miss "the run does not begin"
+    scancel --signal=USR1 "$job"
+    within 60 grep -q 'Going on after step' out || miss "the job does not go on"
+    expect_err 'Exited with exit code 75'
+    expect_no_out 'Terminated|Killed'
+    step=$(sed -n 's/.*Going on after step \([0-9]*\) .*/\1/p' out | head -n 1)
+    expect_file "$run/checkpoints/step-$(printf %08d "${step:-0}")/model.safetensors"
+    scancel "$job"
+    within 30 job_ended || miss "the job does not end"
+}
+
+it "saves at the signal before the limit and queues itself again by train-chain.sbatch"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    run=chain
+    chain 1
+fi
+
+it "saves at the signal in two processes, and goes on in both"
+if [ -n "$no_mpi" ]; then
+    skip "$no_mpi"
+else
+    run=chain-2
+    chain 2
+    expect_out '2 on 1 host over mpi'
+fi
+
+it "saves at the signal in workers that the program started, which get it twice"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    run=chain-workers
+    chain 1 --workers 2
+    expect_out '2 on 1 host over shm'
+fi
+
+# The process of a rank of the job.
+process_of() {
+    for pid in $(pgrep -x lockstep); do
+        tr '\0' '\n' 2>/dev/null <"/proc/$pid/environ" >environ
+        ! grep -qx "SLURM_JOB_ID=$job" environ || ! grep -qx "SLURM_PROCID=$1" environ || echo "$pid"
+    done
+}
+
+it "ends the job, with the rank named, when a process dies"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    submit 2 train-plain.sbatch --epochs 1000000 --no-evaluate --deadline 3 --run dies
+    within 60 grep -q '"kind": "step"' dies/metrics.jsonl || miss "the run does not begin"
+    kill -9 "$(process_of 1)"
+    wait_for_job
+    expect "$code" -ne 0
+    expect_err 'rank 1 |task 1: Killed'
+fi
 
 finish

@@ -544,10 +544,10 @@ static int try_bf16(void)
     return dnn_prim_run(&d, &prim) != LS_OK;
 }
 
-void dnn_guard_amx(void)
+bool dnn_amx_works(void)
 {
     if (!amx_advertised())
-        return;
+        return true;
     int status = 1;
     pid_t child = fork();
     if (child == 0) {
@@ -555,7 +555,12 @@ void dnn_guard_amx(void)
         alarm(20);
         _exit(try_bf16());
     }
-    if (child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void dnn_guard_amx(void)
+{
+    if (dnn_amx_works())
         return;
     if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success)
         ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");

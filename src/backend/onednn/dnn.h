@@ -35,6 +35,8 @@ const char *dnn_isa(void);
  * from using it. Call before anything else of this header: oneDNN settles its instruction set at the first call. Only
  * bf16 ever uses AMX. */
 void dnn_guard_amx(void);
+/* The same trial without a word and without a consequence; true where there is no AMX. */
+bool dnn_amx_works(void);
 
 /* A convolution or dense layer in one of its three passes. */
 enum dnn_kind { DNN_CONV, DNN_DENSE };

@@ -497,9 +497,21 @@ static void describe(const struct ls_program *p, int node, char *text, size_t ro
     snprintf(text, room, "%-28s %-16s %s", p->steps[node].note[0] ? p->steps[node].note : p->k.isa, layout, where);
 }
 
+static void about(struct ls_backend_about *a)
+{
+    struct ls_kernels k = {0};
+    char version[32];
+    *a = (struct ls_backend_about){.caution = ""};
+    if (!dnn_amx_works())
+        snprintf(a->caution, sizeof a->caution, "the processor advertises AMX and faults on it; bf16 runs without it");
+    snprintf(a->library, sizeof a->library, "oneDNN %s", dnn_version(version));
+    snprintf(a->isa, sizeof a->isa, "%s", ls_kernels_pick(LS_F32, dnn_isa(), &k) ? k.isa : "unknown");
+}
+
 const struct ls_backend ls_backend_onednn = {
     .name = "onednn",
     .summary = "CPU: oneDNN and Lockstep's own vector kernels",
+    .about = about,
     .refuses = refuses,
     .prepare = prepare,
     .release = release,

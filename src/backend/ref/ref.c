@@ -304,9 +304,15 @@ static const char *choices(const struct ls_program *p)
     return "";
 }
 
+static void about(struct ls_backend_about *a)
+{
+    *a = (struct ls_backend_about){.library = "none", .isa = "plain C"};
+}
+
 const struct ls_backend ls_backend_ref = {
     .name = "ref",
     .summary = "naive C, one thread: the values every other backend is tested against",
+    .about = about,
     .refuses = refuses,
     .prepare = ref_prepare,
     .release = ref_release,
