@@ -273,7 +273,7 @@ static enum ls_status print_table(const struct scale *s)
     static const char *const ahead[] = {"workers", "batch"};
     static const char *const behind[] = {"median", "mean", "sd", "CV", "speed-up", "efficiency"};
     const char *headings[LS_TABLE_COLUMNS];
-    char numbers[SHOWN][8], align[LS_TABLE_COLUMNS + 1] = "";
+    char numbers[SHOWN][16], align[LS_TABLE_COLUMNS + 1] = "";
     int shown = s->o->repeat <= SHOWN ? (int)s->o->repeat : 0, n = 0;
     struct ls_table t;
     for (int i = 0; i < 2; i++)

@@ -78,7 +78,7 @@ static enum ls_status finish(struct ls_sync *s)
 {
     struct local *l = s->state;
     for (int b = 0; b < s->n_buckets; b++)
-        LS_TRY(s->update(s->context, b));
+        LS_TRY(ls_sync_update(s, b));
     return ++l->since >= (uint64_t)s->o->local_steps ? average(s) : LS_OK;
 }
 

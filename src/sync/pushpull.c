@@ -233,7 +233,7 @@ enum ls_status ls_pushpull_update(struct ls_sync *s, const float *grads, uint64_
     for (int b = p->me; counted > 0 && b < s->n_buckets; b += p->servers) {
         memcpy(s->grads + s->buckets[b].first, grads, s->buckets[b].count * sizeof *grads);
         grads += s->buckets[b].count;
-        LS_TRY(s->update(s->context, b));
+        LS_TRY(ls_sync_update(s, b));
     }
     return LS_OK;
 }

@@ -38,7 +38,7 @@ static enum ls_status finish(struct ls_sync *s)
     for (int b = 0; b < s->n_buckets; b++) {
         LS_TRY(ls_sync_wait(s, &s->works[b]));
         if (owner_of(s, b) == rank)
-            LS_TRY(s->update(s->context, b));
+            LS_TRY(ls_sync_update(s, b));
     }
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(share(s, b, false));

@@ -110,7 +110,7 @@ enum ls_status ls_sync_finish(struct ls_sync *s)
         return s->ops->finish(s);
     LS_TRY(ls_sync_lowrank_sum(s));
     for (int b = 0; b < s->n_buckets; b++)
-        LS_TRY(s->update(s->context, b));
+        LS_TRY(ls_sync_update(s, b));
     return LS_OK;
 }
 
@@ -149,6 +149,14 @@ enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)
     return st;
 }
 
+enum ls_status ls_sync_update(struct ls_sync *s, int bucket)
+{
+    const struct ls_bucket *b = &s->buckets[bucket];
+    for (int i = 0; i < b->n_gaps; i++)
+        memset(s->grads + b->gaps[i].first, 0, b->gaps[i].count * sizeof *s->grads);
+    return s->update(s->context, bucket);
+}
+
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all)
 {
     for (; s->next < s->n_buckets; s->next++) {
@@ -156,7 +164,7 @@ enum ls_status ls_sync_settle(struct ls_sync *s, bool all)
         if (!all && (s->next >= s->posted || s->buckets[s->next].used >= s->at || !ls_comm_done(work)))
             return LS_OK;
         LS_TRY(ls_sync_wait(s, work));
-        LS_TRY(s->update(s->context, s->next));
+        LS_TRY(ls_sync_update(s, s->next));
     }
     return LS_OK;
 }

@@ -25,6 +25,11 @@ struct ls_bucket {
         size_t rows, cols, block;
     } * matrices; /* owned */
     int n_matrices;
+    /* Memory that belongs to no value and must stay zero, where compression may write there. */
+    struct ls_sync_gap {
+        size_t first, count; /* floats of the gradient memory */
+    } * gaps;                /* owned */
+    int n_gaps;
     /* What its updates change: parameters, running statistics, momentum. */
     struct ls_sync_values {
         float *memory; /* borrowed */
@@ -117,6 +122,8 @@ void ls_sync_lowrank_close(struct ls_sync *s);
 /* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
+/* Run the updates of a bucket whose sum is there. */
+enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
 /* Update the buckets whose sums are there, in order, as far as S2 allows; all: wait for every one. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);
 

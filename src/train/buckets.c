@@ -193,6 +193,45 @@ static enum ls_status find_updates(struct ls_engine *e)
     return LS_OK;
 }
 
+/* --- padding ------------------------------------------------------------------------------------------ */
+
+/* A tensor of ones shows where its memory holds no value. Counts the stretches, and lists them where there is room. */
+static enum ls_status find_gaps(const struct ls_engine *e, const struct grad *g, struct ls_sync_gap *gaps, int *n)
+{
+    int64_t count = ls_shape_count(&e->train.graph.tensors[g->tensor].shape);
+    float *ones = ls_alloc((size_t)count, sizeof *ones), *memory = e->grads + g->first;
+    if (!ones)
+        return LS_FAILED;
+    for (int64_t i = 0; i < count; i++)
+        ones[i] = 1;
+    enum ls_status st = e->backend->write(e->train.program, g->tensor, ones);
+    for (size_t i = 0; st == LS_OK && i < g->count; i++) {
+        size_t first = i;
+        while (i < g->count && memory[i] == 0)
+            i++;
+        if (i == first)
+            continue;
+        if (gaps)
+            gaps[*n] = (struct ls_sync_gap){g->first + first, i - first};
+        ++*n;
+    }
+    memset(memory, 0, g->count * sizeof *memory);
+    ls_free(ones);
+    return st;
+}
+
+static enum ls_status list_gaps(const struct ls_engine *e, const struct grad *grads, int n, struct ls_bucket *b)
+{
+    for (int round = 0; round < 2; round++) {
+        b->n_gaps = 0;
+        for (int i = 0; i < n; i++)
+            LS_TRY(find_gaps(e, &grads[i], b->gaps, &b->n_gaps));
+        if (round == 0 && !(b->gaps = ls_alloc((size_t)b->n_gaps, sizeof *b->gaps)))
+            return LS_FAILED;
+    }
+    return LS_OK;
+}
+
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops)
 {
     struct grad *grads = NULL;
@@ -217,6 +256,8 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         b->matrices = ls_alloc((size_t)(i + 1 - first), sizeof *b->matrices);
         if (!b->matrices)
             goto free_lists;
+        if (strcmp(o->compress, "1bit") == 0 && !b->plain) /* the one that gives zeros a value */
+            LS_TRY_GOTO(free_lists, list_gaps(e, grads + first, i + 1 - first, b));
         for (; first <= i; first++)
             b->matrices[b->n_matrices++] = grads[first].matrix;
     }
@@ -232,6 +273,7 @@ void ls_engine_free_buckets(struct ls_engine *e)
     for (int b = 0; b < e->n_buckets; b++) {
         ls_free(e->buckets[b].values);
         ls_free(e->buckets[b].matrices);
+        ls_free(e->buckets[b].gaps);
     }
     ls_free(e->buckets);
     ls_free(e->update_nodes);
