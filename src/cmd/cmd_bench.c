@@ -307,12 +307,10 @@ static enum ls_status setup(struct bench *b)
 enum ls_status ls_cmd_bench(struct ls_options *o)
 {
     enum ls_status st;
-    bool parent;
     if (ls_bench_scale_wanted(o))
         return ls_bench_scale(o);
-    LS_TRY(ls_workers_wanted(o, &parent));
-    if (parent)
-        return ls_workers_run(o, o->n_command_line, o->command_line);
+    if (ls_workers_took_over(o, &st))
+        return st;
     if (ls_bench_collective_wanted(o))
         return ls_bench_collective(o);
     struct ls_world world;

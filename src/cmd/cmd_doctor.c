@@ -226,14 +226,13 @@ enum ls_status ls_cmd_doctor(struct ls_options *o)
 {
     struct doctor d = {.o = o, .size = 1};
     struct ls_launch own, alone = {.kind = LS_LAUNCH_ALONE, .how = "alone"};
-    bool parent;
-    LS_TRY(ls_workers_wanted(o, &parent));
-    if (parent)
-        return ls_workers_run(o, o->n_command_line, o->command_line);
+    enum ls_status st;
+    if (ls_workers_took_over(o, &st))
+        return st;
     ls_vitals_take(&d.mine);
     const struct ls_launch *launch = detect(&d, &own);
     d.patients = (struct ls_patients){.all = &d.mine, .n = 1, .launch = launch ? launch : &alone};
-    enum ls_status st = examine(&d, launch);
+    st = examine(&d, launch);
     ls_world_close(&d.world, st); /* a poor state of things is no failure of the doctor's */
     if (launch)
         ls_launch_release(&own);

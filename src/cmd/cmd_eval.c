@@ -48,12 +48,11 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     struct ls_task task = {0};
     struct ls_report r = {0};
     struct ls_world world;
-    bool parent;
-    LS_TRY(ls_workers_wanted(o, &parent));
-    if (parent)
-        return ls_workers_run(o, o->n_command_line, o->command_line);
+    enum ls_status st;
+    if (ls_workers_took_over(o, &st))
+        return st;
     LS_TRY(ls_world_open(&world, o));
-    enum ls_status st = ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o);
+    st = ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o);
     if (st != LS_OK)
         goto close_world;
     LS_TRY_GOTO(out, ls_task_open(&task, o, false, true, &trained.card));

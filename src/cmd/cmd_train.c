@@ -22,13 +22,12 @@ enum ls_status ls_cmd_train(struct ls_options *o)
 {
     struct ls_trainer trainer;
     struct ls_world world;
-    bool parent;
-    LS_TRY(ls_workers_wanted(o, &parent));
-    if (parent)
-        return ls_workers_run(o, o->n_command_line, o->command_line);
+    enum ls_status st;
+    if (ls_workers_took_over(o, &st))
+        return st;
     LS_TRY(load_run_config(o));
     LS_TRY(ls_world_open(&world, o));
-    enum ls_status st = ls_trainer_open(&trainer, o, world.comm);
+    st = ls_trainer_open(&trainer, o, world.comm);
     if (st == LS_OK) {
         st = ls_trainer_run(&trainer);
         ls_trainer_close(&trainer);

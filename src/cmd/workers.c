@@ -43,7 +43,8 @@ struct party {
     int passed;            /* signal from outside that was passed on last */
 };
 
-enum ls_status ls_workers_wanted(const struct ls_options *o, bool *wanted)
+/* Is this the process that --workers makes a parent? */
+static enum ls_status wanted_here(const struct ls_options *o, bool *wanted)
 {
     struct ls_launch launch;
     *wanted = false;
@@ -275,10 +276,9 @@ static enum ls_status open_signals(struct party *p)
     return fd >= 0 ? LS_OK : ls_fail(LS_FAILED, "signals cannot be watched: %s", strerror(errno));
 }
 
-enum ls_status ls_workers_run(const struct ls_options *o, int argc, char **argv)
+static enum ls_status run_workers(const struct ls_options *o)
 {
-    struct party p = {.o = o, .argv = argv, .n = (int)o->workers};
-    (void)argc; /* argv ends with NULL */
+    struct party p = {.o = o, .argv = o->command_line, .n = (int)o->workers};
     LS_TRY(make_session(&p));
     LS_TRY(ls_chorus_init(&p.chorus, p.n));
     p.pids = ls_alloc((size_t)p.n, sizeof *p.pids);
@@ -299,4 +299,13 @@ enum ls_status ls_workers_run(const struct ls_options *o, int argc, char **argv)
     ls_free(p.pids);
     ls_free(p.polled);
     return p.status;
+}
+
+bool ls_workers_took_over(const struct ls_options *o, enum ls_status *status)
+{
+    bool wanted;
+    *status = wanted_here(o, &wanted);
+    if (*status == LS_OK && wanted)
+        *status = run_workers(o);
+    return wanted || *status != LS_OK;
 }

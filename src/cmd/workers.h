@@ -10,10 +10,8 @@
 #include "config/options.h"
 #include <stdbool.h>
 
-/* Is this the process that --workers makes a parent? LS_USAGE when a launcher has started several already. */
-enum ls_status ls_workers_wanted(const struct ls_options *o, bool *wanted);
-/* Start them with these arguments (argv[0] is the program's name) and wait. The status is 4 when one was lost, else that
- * of the first that failed. */
-enum ls_status ls_workers_run(const struct ls_options *o, int argc, char **argv);
+/* Where --workers makes this process a parent: start them with its command line, wait, and return true. *status is 4 when
+ * one was lost, else that of the first that failed; LS_USAGE when a launcher has started several already. */
+bool ls_workers_took_over(const struct ls_options *o, enum ls_status *status);
 
 #endif

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "sync/sync.h"
+#include "train/agree.h"
 
 #include <sched.h>
 #include <string.h>
@@ -49,17 +50,11 @@ static enum ls_status count_cores(struct ls_comm *comm, int64_t *cores)
 /* Every rank computes with as many threads as the one that has the fewest: the number is part of what a run computes. */
 static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *o)
 {
-    int size = ls_comm_size(comm);
-    int64_t cores, *all = ls_alloc((size_t)size, sizeof *all);
-    enum ls_status st = all ? count_cores(comm, &cores) : LS_FAILED;
-    if (st == LS_OK)
-        st = ls_comm_allgather(comm, &cores, sizeof cores, all);
-    for (int rank = 0; st == LS_OK && rank < size; rank++)
-        cores = all[rank] < cores ? all[rank] : cores;
-    ls_free(all);
-    if (st == LS_OK)
-        o->threads = cores;
-    return st;
+    int64_t cores, most;
+    LS_TRY(count_cores(comm, &cores));
+    LS_TRY(ls_agree_most(comm, -cores, &most));
+    o->threads = -most;
+    return LS_OK;
 }
 
 /* Open MPI's mpirun gives rank 0 a terminal of its own, wherever what is said goes in the end: perhaps a file, where a

@@ -44,5 +44,13 @@ static inline int ls_tree_parts(const struct ls_tree *t, int rank, int *first)
     *first = t->first_part[rank];
     return t->first_part[rank + 1] - t->first_part[rank];
 }
+/* The most that any rank has; at least 1. */
+static inline int ls_tree_most_parts(const struct ls_tree *t)
+{
+    int most = 1, first;
+    for (int rank = 0; rank < t->size; rank++)
+        most = ls_tree_parts(t, rank, &first) > most ? ls_tree_parts(t, rank, &first) : most;
+    return most;
+}
 
 #endif

@@ -3,7 +3,10 @@
  * its own (CNTK's BMUF):
  *     change = momentum * change + (mean - common);    common = common + change */
 #include "sync/sync.h"
+#include "base/log.h"
 #include "base/memory.h"
+
+#include <string.h>
 
 struct local {
     uint64_t since; /* steps since all were equal */
@@ -13,6 +16,9 @@ struct local {
 
 static enum ls_status open(struct ls_sync *s)
 {
+    if (strcmp(s->o->compress, "none") != 0)
+        return ls_fail(LS_USAGE, "--compress %s: with --sync local no gradients travel that it could make smaller",
+                       s->o->compress);
     struct local *l = s->state = ls_alloc(1, sizeof *l);
     if (!l)
         return LS_FAILED;

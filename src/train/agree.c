@@ -7,11 +7,7 @@
 
 enum ls_status ls_agree_init(struct ls_agree *a, struct ls_comm *comm, const struct ls_tree *tree)
 {
-    *a = (struct ls_agree){.comm = comm, .tree = tree, .most = 1};
-    for (int rank = 0; rank < tree->size; rank++) {
-        int first, n = ls_tree_parts(tree, rank, &first);
-        a->most = n > a->most ? n : a->most;
-    }
+    *a = (struct ls_agree){.comm = comm, .tree = tree, .most = ls_tree_most_parts(tree)};
     a->totals = ls_alloc((size_t)a->most, sizeof *a->totals);
     a->all = ls_alloc((size_t)(a->most * tree->size), sizeof *a->all);
     a->parts = ls_alloc((size_t)tree->n_parts, sizeof *a->parts);

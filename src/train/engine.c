@@ -137,23 +137,13 @@ static enum ls_status take_grads(struct ls_engine *e, size_t floats, float **mem
     return LS_OK;
 }
 
-static size_t most_parts(const struct ls_tree *t)
-{
-    int most = 1;
-    for (int rank = 0; rank < t->size; rank++) {
-        int first, n = ls_tree_parts(t, rank, &first);
-        most = n > most ? n : most;
-    }
-    return (size_t)most;
-}
-
 static enum ls_status bind_memory(struct ls_engine *e)
 {
     LS_TRY(ls_region_map(e->arena_bytes, &e->arena));
     if (e->n_grads > 0)
         LS_TRY(take_grads(e, e->n_grads, &e->grads));
-    if (e->n_grads > 0 && most_parts(e->tree) > 1)
-        LS_TRY(take_grads(e, (most_parts(e->tree) - 1) * e->n_grads, &e->side));
+    if (e->n_grads > 0 && ls_tree_most_parts(e->tree) > 1)
+        LS_TRY(take_grads(e, (size_t)(ls_tree_most_parts(e->tree) - 1) * e->n_grads, &e->side));
     if (e->train.program)
         LS_TRY(e->backend->bind(e->train.program, e->arena, e->grads));
     if (e->eval.program)
@@ -275,7 +265,8 @@ void ls_engine_close(struct ls_engine *e)
     ls_region_unmap(e->arena, e->arena_bytes);
     if (!e->comm) {
         ls_region_unmap(e->grads, e->n_grads * sizeof *e->grads);
-        ls_region_unmap(e->side, (e->side ? most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
+        ls_region_unmap(e->side,
+                        (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
     }
     ls_tree_release(&e->own_tree);
     ls_store_free(e->store);

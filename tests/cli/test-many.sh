@@ -227,6 +227,11 @@ for how in fp16 bf16 1bit powersgd:2; do
     expect "${top1:-0}" -ge 80
 done
 
+it "refuses compression where no gradients travel"
+lockstep train --model lenet --data mnist --workers 2 --threads 1 --sync local --compress fp16 --steps 2 --run nothing
+expect_code 2
+expect_error 'compress fp16.*sync local'
+
 it "takes a signal to all processes at once for one"
 # shellcheck disable=SC2086
 begin 3 $long --epochs 1000000 --run echoed
