@@ -30,6 +30,8 @@ hosts_missing() {
     }
     [ -d /run/netns ] || hosts_folder=ours
     if ip netns add "$hosts_prefix-try" 2>/dev/null; then
+        ip netns exec "$hosts_prefix-try" unshare --uts --ipc --mount true 2>/dev/null ||
+            echo "no ip netns exec: mounts cannot be made private here, as in a chroot"
         ip netns delete "$hosts_prefix-try"
     else
         echo "no ip netns: the kernel or a container forbids network namespaces"
