@@ -33,27 +33,22 @@ static uint64_t hash_of(const char *text, int length)
     return h;
 }
 
-/* What is said, without who says it, and without "rank 0 (host a) has failed: " where another's words are passed on. */
-static const char *words_of(const char *line, int length)
+static const char *after(const char *text, const char *end, const char *mark)
 {
-    static const char *const before[] = {"error: ", ") has failed: "};
-    const char *words = line;
-    for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
-        const char *found = memmem(words, (size_t)(line + length - words), before[i], strlen(before[i]));
-        words = found ? found + strlen(before[i]) : words;
-    }
-    return words;
+    const char *found = memmem(text, (size_t)(end - text), mark, strlen(mark));
+    return found ? found + strlen(mark) : text;
 }
 
 static void say(struct ls_chorus *c, int rank, const char *line, int length)
 {
     static const char error[] = "lockstep: error: ";
-    const char *words = words_of(line, length);
-    uint64_t hash = hash_of(words, (int)(line + length - words));
+    const char *end = line + length, *said = after(line, end, "error: "), *words = after(said, end, ") has failed: ");
+    bool passed_on = words != said; /* another's words, after who said them */
+    uint64_t hash = hash_of(words, (int)(end - words));
     if (length >= (int)sizeof error && strncmp(line, error, sizeof error - 1) == 0)
         c->voices[rank].complained = true;
     for (int i = 0; i < LS_CHORUS_LINES; i++)
-        if (c->said[i].hash == hash && c->said[i].rank != rank)
+        if (c->said[i].hash == hash && (c->said[i].rank != rank || passed_on))
             return;
     c->said[c->at % LS_CHORUS_LINES].hash = hash;
     c->said[c->at++ % LS_CHORUS_LINES].rank = rank;

@@ -42,6 +42,9 @@ static enum ls_status open_codec(struct ls_sync *s)
 {
     if (strcmp(s->o->compress, "none") == 0)
         return LS_OK;
+    if (s->ops->serve)
+        return ls_fail(LS_USAGE, "--compress %s: servers take gradients as they are; leave it out with --sync %s",
+                       s->o->compress, s->ops->name);
     if (strncmp(s->o->compress, "powersgd", 8) == 0)
         return ls_sync_lowrank_open(s);
     s->codec = ls_compress_find(s->o->compress);
