@@ -73,11 +73,14 @@ static void post_pull(struct ls_sync *s, int server)
     ls_comm_post(s->comm, &p->pulls[server]);
 }
 
-static enum ls_status wait_for_sends(struct ls_sync *s)
+/* P2: the push follows when the gradients are through. */
+static enum ls_status push_all(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(ls_sync_wait(s, &s->works[b]));
+    for (int k = 0; k < p->servers; k++)
+        post_push(s, k);
     for (int k = 0; k < p->servers; k++)
         LS_TRY(ls_sync_wait(s, &p->pushes[k]));
     return LS_OK;
@@ -124,11 +127,9 @@ enum ls_status ls_pushpull_finish(struct ls_sync *s)
                                .lr = s->lr,
                                .own = s->own,
                                .samples = s->samples};
-    for (int k = 0; k < p->servers; k++) {
+    for (int k = 0; k < p->servers; k++)
         post_pull(s, k);
-        post_push(s, k);
-    }
-    LS_TRY(wait_for_sends(s));
+    LS_TRY(push_all(s));
     for (int k = 0; k < p->servers; k++) {
         LS_TRY(ls_sync_wait(s, &p->pulls[k]));
         move_values(s, k, p->pulled[k], false);
@@ -151,9 +152,7 @@ static enum ls_status leave(struct ls_sync *s)
                                        .bucket = b};
         ls_comm_post(s->comm, &s->works[b]);
     }
-    for (int k = 0; k < p->servers; k++)
-        post_push(s, k);
-    return wait_for_sends(s);
+    return push_all(s);
 }
 
 /* --- a server ---------------------------------------------------------------------------------------------- */
@@ -176,6 +175,7 @@ static void expect_grads(struct ls_sync *s, int worker)
     }
 }
 
+/* They are here, or all but here (P2). */
 static enum ls_status wait_for_grads(struct ls_sync *s, int worker)
 {
     struct ls_pushpull *p = s->state;

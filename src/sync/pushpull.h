@@ -6,7 +6,8 @@
  * it, is the strategy's: `arrived`.
  *
  *   P1  A worker has one push under way at a time, and pushes to all servers alike.
- *   P2  A server never waits for one worker to take an answer: it has a buffer for each.
+ *   P2  A server never waits for one worker, which may have been stopped: it has a buffer for the answer to each, and a
+ *       push is sent when its gradients are through, so that whoever has the push has them too.
  *   P3  Workers come together (collect) at the same step; nobody is then owed an answer. Each says so by a push of kind
  *       LS_PUSH_LEAVE with empty gradients, which ends the receives that servers keep posted.
  *   P4  A signal reaches the first server with a push. It names a step that nobody has passed, and all stop there. */
