@@ -81,6 +81,7 @@ static void release(struct ls_comm *c)
     pthread_mutex_destroy(&c->drive);
     ls_free(c->peers);
     ls_free(c->missing);
+    ls_free(c->ends);
     ls_free(c->letters);
     ls_free(c->operands);
     ls_free(c->wires);

@@ -272,11 +272,12 @@ static enum ls_status take_memory(struct ls_comm *c)
     c->letter_room = LETTERS_LEAST + 4 * c->size * (c->o.replicas / c->size + 2);
     c->peers = ls_alloc(n, sizeof *c->peers);
     c->missing = ls_alloc(n, sizeof *c->missing);
+    c->ends = ls_alloc(n, sizeof *c->ends);
     c->letters = ls_alloc((size_t)c->letter_room, sizeof *c->letters);
     c->operands = ls_alloc((size_t)c->o.replicas, sizeof *c->operands);
     c->wires = ls_alloc((size_t)c->o.replicas, sizeof *c->wires);
     c->results = ls_alloc(n + 1, sizeof *c->results);
-    if (!c->peers || !c->missing || !c->letters || !c->operands || !c->wires || !c->results)
+    if (!c->peers || !c->missing || !c->ends || !c->letters || !c->operands || !c->wires || !c->results)
         return LS_FAILED;
     for (int r = 0; r < c->size; r++) {
         c->peers[r].local = r;

@@ -106,6 +106,7 @@ struct ls_comm {
     atomic_ulong posted, taken;
     atomic_int broken;                 /* enum ls_status */
     _Atomic(struct ls_work *) overdue; /* a message that a thread has waited for too long */
+    _Atomic double beyond;             /* so many seconds */
     atomic_int aborting;               /* ls_comm_abort: tell the other nodes */
     char why[LS_BOARD_WHY];            /* under queue_lock until aborting is set */
     _Atomic int64_t allowed;           /* no deadline before then; nanoseconds */
@@ -126,7 +127,7 @@ struct ls_comm {
     uint64_t chunks;     /* how many went over the board */
     enum ls_collective force;
     double watched, beaten;
-    bool *missing;             /* owned; scratch for messages to people */
+    bool *missing, *ends;      /* owned; scratch for messages to people */
     struct ls_letter *letters; /* owned */
     int n_letters, letter_room;
     double longest_wait; /* for a letter of this collective; from whom */
@@ -171,8 +172,9 @@ enum ls_status ls_group_lose(struct ls_comm *c, enum ls_status status, const cha
     __attribute__((format(printf, 3, 4)));
 /* What a transport's call says of a peer: a lost one is named. */
 enum ls_status ls_group_heard(struct ls_comm *c, enum ls_status status, int peer);
-/* The ranks marked in c->missing did not come in time. */
-enum ls_status ls_group_blame(struct ls_comm *c);
+/* The ranks marked in c->missing did not come in time; so many seconds beyond it. Names them, or those who hold them up;
+ * LS_OK: ask again, because it does not show yet who that is, or they have reason. */
+enum ls_status ls_group_blame(struct ls_comm *c, double beyond);
 /* Has anybody failed or gone? Cheap enough for ten times a second. */
 enum ls_status ls_group_check(struct ls_comm *c);
 /* Say that this process runs, and for whom it waits (-1: nobody). */

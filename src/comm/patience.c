@@ -23,8 +23,8 @@
 #define NAP_MOST 100e-6
 /* A rank of another node that was not heard of for so long is silent. */
 #define SILENT 2.5
-/* Nanoseconds; on this node each process says twice a second that it runs. */
-#define STILL INT64_C(1200000000)
+/* And one of this node, where each process says twice a second that it runs. */
+#define STILL 1.2
 
 static inline void relax(void)
 {
@@ -141,15 +141,33 @@ static void describe_position(const struct ls_comm *c, int rank, char *text, siz
         snprintf(text, room, "it was last seen %s step %" PRIu64 " %.0f s ago", ls_stage_name(p.phase), p.step, p.age);
 }
 
-/* Is its process known not to run? */
-static bool silent(const struct ls_comm *c, int rank)
+/* Seconds since its process was last seen to run. */
+static double quiet(const struct ls_comm *c, int rank)
 {
     const struct ls_peer *p = &c->peers[rank];
     if (rank == c->rank)
-        return false;
+        return 0;
     if (p->node != c->peers[c->rank].node)
-        return ls_now() - p->heard > SILENT;
-    return c->board && ls_clock_ns() - atomic_load(&ls_board_seat(c->board, p->local)->alive) > STILL;
+        return ls_now() - p->heard;
+    return c->board ? 1e-9 * (double)(ls_clock_ns() - atomic_load(&ls_board_seat(c->board, p->local)->alive)) : 0;
+}
+
+/* Is its process known not to run? One that has kept others waiting for the deadline is quiet for about as long; a short
+ * silence is only that of a busy machine. */
+static bool silent(const struct ls_comm *c, int rank)
+{
+    double least = c->peers[rank].node == c->peers[c->rank].node ? STILL : SILENT;
+    return quiet(c, rank) > (c->o.deadline / 2 > least ? c->o.deadline / 2 : least);
+}
+
+/* Starting (which may measure kernels), saving and evaluating take as long as they take, within reason: a rank that does
+ * one of them and is seen to run is not blamed. */
+static bool excused(const struct ls_comm *c, int rank)
+{
+    const double patience = 20; /* deadlines */
+    struct ls_position p = ls_comm_where(c, rank);
+    bool long_work = p.phase == LS_STAGE_START || p.phase == LS_STAGE_SAVE || p.phase == LS_STAGE_EVALUATE;
+    return long_work && !silent(c, rank) && p.age < patience * c->o.deadline;
 }
 
 /* Has it not yet come to the collective that this rank is in? */
@@ -167,51 +185,78 @@ static bool behind(const struct ls_comm *c, int rank)
 static int waits_for(const struct ls_comm *c, int rank)
 {
     const struct ls_peer *p = &c->peers[rank];
-    if (p->node != c->peers[c->rank].node)
-        return p->waits - 1;
-    return c->board ? atomic_load(&ls_board_seat(c->board, p->local)->waits) - 1 : -1;
+    int waits = p->waits;
+    if (p->node == c->peers[c->rank].node)
+        waits = c->board ? atomic_load(&ls_board_seat(c->board, p->local)->waits) : 0;
+    return waits <= c->size ? waits - 1 : -1;
 }
 
-static bool mark(struct ls_comm *c, bool (*culprit)(const struct ls_comm *c, int rank))
+/* Mark the culprits among these (NULL: all), if there are any. */
+static bool mark(struct ls_comm *c, const bool *among, bool (*culprit)(const struct ls_comm *c, int rank))
 {
     bool found = false;
     for (int r = 0; r < c->size; r++)
-        found |= culprit(c, r);
+        found |= (!among || among[r]) && culprit(c, r);
     for (int r = 0; found && r < c->size; r++)
-        c->missing[r] = culprit(c, r);
+        c->missing[r] = (!among || among[r]) && culprit(c, r);
     return found;
 }
 
-/* The rank waited for may itself be waiting. Those to name are the ones that do not run, that are not even here, or at
- * the end of the chain. */
-static void look_further(struct ls_comm *c)
+/* Where the chain ends that begins at this rank; absent: among those who are behind. In a circle each says that it waits
+ * for the next, but one of them has stopped since: the one that has been quiet for longest. circle: this was so. */
+static int chain_end(const struct ls_comm *c, int rank, bool absent, bool *circle)
 {
-    int end = 0;
-    if (mark(c, silent) || mark(c, behind))
-        return;
-    while (end < c->size && !c->missing[end])
-        end++;
-    for (int links = 0; end < c->size && links < c->size; links++) {
-        int next = waits_for(c, end);
-        if (next < 0 || next == c->rank) {
-            memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
-            c->missing[end] = true;
-            return;
-        }
-        end = next;
+    int quietest = rank;
+    for (int links = 0; links < c->size; links++) {
+        int next = waits_for(c, rank);
+        if (next < 0 || (absent && !behind(c, next)))
+            return rank;
+        if (next == c->rank)
+            break;
+        rank = next;
+        if (quiet(c, rank) > quiet(c, quietest))
+            quietest = rank;
     }
+    *circle = true;
+    return quietest;
 }
 
-enum ls_status ls_group_blame(struct ls_comm *c)
+/* The rank waited for may itself be waiting. Those to name are at the end of the chain, and do not run, or are not even
+ * here, or hold up all others. False: that does not show yet, because of a circle, because heartbeats tell it only later,
+ * or because who runs may just be between two waits. */
+static bool look_further(struct ls_comm *c, double waited)
+{
+    bool circle = false, clear = true, absent = mark(c, NULL, behind);
+    memset(c->ends, 0, (size_t)c->size * sizeof *c->ends);
+    for (int r = 0; r < c->size; r++)
+        if (c->missing[r])
+            c->ends[chain_end(c, r, absent, &circle)] = true;
+    if (mark(c, c->ends, silent) || mark(c, NULL, silent))
+        return true;
+    memcpy(c->missing, c->ends, (size_t)c->size * sizeof *c->missing);
+    for (int r = 0; r < c->size; r++)
+        if (c->ends[r]) {
+            clear &= waited > SILENT || c->peers[r].node == c->peers[c->rank].node;
+            clear &= absent || ls_comm_where(c, r).age > c->o.deadline / 2;
+        }
+    return clear && !circle;
+}
+
+enum ls_status ls_group_blame(struct ls_comm *c, double beyond)
 {
     char who[160], at[96], where[128], it[32] = "";
-    int first = -1, count = 0;
-    look_further(c);
+    int first = -1, count = 0, pardoned = 0;
+    double grace = c->o.deadline / 2 > SILENT ? c->o.deadline / 2 : SILENT; /* by then those who stopped are silent */
+    if (!look_further(c, c->o.deadline + beyond) && beyond < grace)
+        return LS_OK;
     for (int r = 0; r < c->size; r++)
         if (c->missing[r]) {
             first = first < 0 ? r : first;
             count++;
+            pardoned += excused(c, r);
         }
+    if (count > 0 && pardoned == count)
+        return LS_OK;
     describe_work(c, at, sizeof at);
     if (first < 0)
         return ls_group_lose(c, LS_PEER_LOST, "the group did not %s within %.3g s", at, c->o.deadline);
@@ -280,16 +325,6 @@ double ls_group_limit(const struct ls_comm *c, double since)
 
 /* --- waiting ---------------------------------------------------------------------------------------------------- */
 
-/* Starting (which may measure kernels), saving and evaluating take as long as they take, within reason: a rank that does
- * one of them and is seen to run is not blamed. */
-static bool excused(const struct ls_comm *c, int rank)
-{
-    const double patience = 20; /* deadlines */
-    struct ls_position p = ls_comm_where(c, rank);
-    bool long_work = p.phase == LS_STAGE_START || p.phase == LS_STAGE_SAVE || p.phase == LS_STAGE_EVALUATE;
-    return long_work && !silent(c, rank) && p.age < patience * c->o.deadline;
-}
-
 static bool any_missing(struct ls_comm *c, ls_missing *missing, const void *context)
 {
     bool any = false, all_excused = true;
@@ -305,9 +340,10 @@ static bool any_missing(struct ls_comm *c, ls_missing *missing, const void *cont
 static enum ls_status look_around(struct ls_comm *c, struct ls_patience *p, ls_missing *missing, const void *context)
 {
     LS_TRY(ls_group_check(c));
-    if (ls_now() < ls_group_limit(c, p->since) || !any_missing(c, missing, context))
+    double beyond = ls_now() - ls_group_limit(c, p->since);
+    if (beyond < 0 || !any_missing(c, missing, context))
         return LS_OK;
-    return ls_group_blame(c);
+    return ls_group_blame(c, beyond);
 }
 
 void ls_group_wake(struct ls_comm *c)

@@ -98,7 +98,7 @@ static void check_overdue(struct ls_comm *c)
             memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
             c->missing[waited_for(w)] = true;
             c->current = w;
-            ls_group_blame(c);
+            ls_group_blame(c, atomic_load(&c->beyond));
             c->current = before;
             return;
         }
@@ -318,10 +318,11 @@ static void sleep_on(struct ls_comm *c, struct ls_work *w)
         ls_futex_wait(state_word(w), AWAITED, 0.1, false);
         if (ls_now() - before > 0.1 + LS_STOPPED)
             since += ls_now() - before;
-        if (message && !ls_comm_done(w) && ls_now() > ls_group_limit(c, since)) {
+        double beyond = ls_now() - ls_group_limit(c, since);
+        if (message && !ls_comm_done(w) && beyond > 0) {
+            atomic_store(&c->beyond, beyond);
             atomic_store(&c->overdue, w);
             ls_group_wake(c);
-            since = ls_now();
         }
     }
     if (message)
