@@ -156,6 +156,7 @@ struct ls_patience {
     bool mail;                /* for messages: sleep until the transport has something, where it can tell */
     bool dozing, said;        /* said: for whom it waits */
     double since, began, nap; /* the wait; this spell of spinning; the next sleep */
+    double seen;              /* when this process last looked at the clock */
 };
 enum ls_status ls_patience_step(struct ls_comm *c, struct ls_patience *p, ls_missing *missing, const void *context);
 void ls_patience_end(struct ls_comm *c, struct ls_patience *p);

@@ -382,15 +382,22 @@ void ls_group_sleep(struct ls_comm *c, uint32_t rung, double seconds)
     ls_group_rise(c);
 }
 
-/* Time in which this process did not run (a debugger, a suspended machine) is nobody else's fault. */
-static void sleep_a_little(struct ls_comm *c, struct ls_patience *p)
+static void sleep_a_little(struct ls_comm *c, const struct ls_patience *p)
 {
     bool asks = c->polled && c->event < 0 ? p->mail || c->messages.head : c->polled && !p->mail && c->messages.head;
-    double before = ls_now(), longest = asks ? p->nap : LOOK;
-    ls_group_sleep(c, p->rung, longest);
-    double over = ls_now() - before - longest;
-    if (over > LS_STOPPED)
-        p->since += over;
+    ls_group_sleep(c, p->rung, asks ? p->nap : LOOK);
+}
+
+/* Time in which this process did not run (a debugger, a suspended machine) is nobody else's fault. */
+static double look_at_clock(struct ls_patience *p)
+{
+    double now = ls_now();
+    if (p->since == 0)
+        p->since = now;
+    if (p->seen > 0 && now - p->seen > LOOK + LS_STOPPED)
+        p->since += now - p->seen;
+    p->seen = now;
+    return now;
 }
 
 /* So that others can tell who holds up whom. */
@@ -407,13 +414,12 @@ enum ls_status ls_patience_step(struct ls_comm *c, struct ls_patience *p, ls_mis
 {
     if (p->dozing) {
         sleep_a_little(c, p);
+        look_at_clock(p);
         p->dozing = false;
         p->steps = 0;
         return look_around(c, p, missing, context);
     }
-    double now = ls_now();
-    if (p->since == 0)
-        p->since = now;
+    double now = look_at_clock(p);
     if (p->steps++ == 0) {
         p->began = now;
         p->nap = p->nap == 0 ? NAP_LEAST : p->nap < NAP_MOST ? 1.5 * p->nap : NAP_MOST;
