@@ -5,6 +5,8 @@
 #   lockstep train --model lenett          runs the program in the scratch folder: $code, out, err
 #   expect_code 2                          each expectation that fails says so and fails the case
 #   expect_error 'lenett.*lenet'           standard error is one line that matches
+#   hold train --steps 3000                runs it in the background ($child) until a pipe is full of what it says
+#   let_go                                 lets it come to its end: $code, out, err
 #   finish                                 last line of the file
 #
 # Cases run in order in one scratch folder, removed at the end, that is also HOME: a later case may use what an
@@ -63,6 +65,22 @@ miss() {
 
 lockstep() {
     "$program" "$@" >out 2>err </dev/null
+    code=$?
+}
+
+# What nobody reads fills a pipe of 64 KiB: a run that says more is still there when something is to happen to it.
+hold() {
+    mkfifo says
+    "$program" "$@" >says 2>err </dev/null &
+    child=$!
+    exec 3<says
+    rm says
+}
+
+let_go() {
+    cat <&3 >out
+    exec 3<&-
+    { wait "$child"; } 2>/dev/null
     code=$?
 }
 

@@ -111,7 +111,7 @@ for kind in openmpi mpich; do
         set -- -np 2 "$program" doctor --json
         [ "$kind" = mpich ] || set -- --oversubscribe --bind-to none "$@"
         [ "$kind" = mpich ] || [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
-        timeout -k 5 60 "mpirun.$kind" "$@" >out 2>err </dev/null
+        timeout -k 5 120 "mpirun.$kind" "$@" >out 2>err </dev/null
         code=$?
         expect_code 0
         check 'd["size"] == 2 and d["launcher"].startswith("mpi") and len(d["pairs"]) == 1'
@@ -124,7 +124,7 @@ if [ ! -e "$modules/lockstep-ucx.so" ]; then
     skip "built without UCX"
 else
     export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 5000 * 2 + 1))
-    RANK=1 timeout -k 5 60 "$program" doctor >out1 2>err1 </dev/null &
+    RANK=1 timeout -k 5 120 "$program" doctor >out1 2>err1 </dev/null &
     RANK=0 lockstep doctor
     wait $!
     expect "$?" = 0

@@ -136,7 +136,7 @@ for kind in openmpi mpich; do
         more=
         [ $kind = mpich ] || more=--oversubscribe
         # shellcheck disable=SC2086
-        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 60 mpirun.$kind $more -np 3 \
+        OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 timeout 120 mpirun.$kind $more -np 3 \
             "$program" train $many --steps 20 --run under-$kind >out 2>err </dev/null
         code=$?
         expect_code 0
@@ -198,7 +198,7 @@ long="--data synthetic:1x14x14:10:195 --batch 48 --replicas 4 --schedule constan
 for how in INT USR1; do
     it "saves on SIG$how to the parent and ends with 75"
     begin 3 $long --epochs 1000000 --run stopped-$how
-    within 30 grep -q '"step"' stopped-$how/metrics.jsonl || miss "no step is done"
+    within 60 grep -q '"step"' stopped-$how/metrics.jsonl || miss "no step is done"
     kill -$how "$parent"
     end
     expect_code 75

@@ -1,5 +1,6 @@
 #!/bin/sh
 . tests/cli/harness.sh
+. "$source_root/tests/hosts/wait.sh"
 
 # 200 samples: 7 steps an epoch, the last of them uneven.
 options="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:200 --batch 32 --threads 1"
@@ -59,16 +60,10 @@ expect_error 'nothing'
 # signal NAME RUN: start the run in the background, and once it has a checkpoint send it the signal.
 signal() {
     # shellcheck disable=SC2086
-    "$program" train $options --steps 3000 --log-every 1 --run "$2" >out 2>err </dev/null &
-    child=$!
-    tenths=0
-    until [ -e "$2/checkpoints/step-00000007" ] || [ -e "$2/checkpoints/best" ] || [ $tenths -ge 300 ] || ! kill -0 $child 2>/dev/null; do
-        sleep 0.1
-        tenths=$((tenths + 1))
-    done
-    kill -"$1" $child
-    { wait $child; } 2>/dev/null
-    code=$?
+    hold train $options --steps 3000 --log-every 1 --run "$2"
+    within 60 test -e "$2/checkpoints/best" || miss "no checkpoint is saved"
+    kill -"$1" "$child"
+    let_go
 }
 
 it "saves on SIGINT and says how to go on"

@@ -94,7 +94,7 @@ for kind in openmpi mpich; do
         set -- -np 2 "$program" bench --collective=mpi --largest-mb 1 --json
         [ "$kind" = mpich ] || set -- --oversubscribe "$@"
         [ "$kind" = mpich ] || [ "$(id -u)" != 0 ] || set -- --allow-run-as-root "$@"
-        timeout -k 5 60 "mpirun.$kind" "$@" >out 2>err </dev/null
+        timeout -k 5 120 "mpirun.$kind" "$@" >out 2>err </dev/null
         code=$?
         expect_code 0
         check 'd["transport"] == "mpi" and all(s["algorithm"] == "mpi" and s["wrong"] == 0 for s in d["sizes"])'

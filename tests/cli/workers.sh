@@ -46,7 +46,7 @@ begin() {
     # shellcheck disable=SC2086
     "$program" train $small --workers "$workers" --no-evaluate --log-every 1 "$@" >out 2>err </dev/null &
     parent=$!
-    within 30 all_train || miss "the workers do not train"
+    within 60 all_train || miss "the workers do not train"
     mark
 }
 

@@ -59,7 +59,7 @@ hosts_start() {
         echo up >"$2/up$1"
         exec sleep 600' host "$1" "$scratch/hosts" &
     eval "hosts_pid$1=$!"
-    [ "$(timeout 20 cat "$scratch/hosts/up$1")" = up ]
+    [ "$(timeout 60 cat "$scratch/hosts/up$1")" = up ]
 }
 
 # limit NAMESPACE INTERFACE: what leaves there is held to the rate; half a megabyte may go at once.

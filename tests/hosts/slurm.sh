@@ -96,10 +96,10 @@ slurm_up() {
     slurm_configure
     slurm_start munged munged --foreground --force --key-file="$slurm/munge.key" --socket="$slurm/munge.socket" \
         --pid-file="$slurm/munge.pid" --seed-file="$slurm/munge.seed" --log-file="$slurm/munge.log" --num-threads=2
-    within 10 test -S "$slurm/munge.socket" || return
+    within 60 test -S "$slurm/munge.socket" || return
     slurm_start slurmctld slurmctld -D -f "$SLURM_CONF"
     slurm_start slurmd slurmd -D -f "$SLURM_CONF" -N "$(hostname -s)"
-    within 30 slurm_idle
+    within 60 slurm_idle
 }
 
 slurm_down() {
@@ -107,7 +107,7 @@ slurm_down() {
     # Jobs first: their processes are slurmd's to end. KillWait is the longest that can take.
     scancel --full --signal=KILL --user=root 2>/dev/null
     scancel --user=root 2>/dev/null
-    within 15 slurm_empty
+    within 60 slurm_empty
     for slurm_pid in $slurm_daemons; do
         kill "$slurm_pid" 2>/dev/null
         # slurmctld saves its state first; a second is plenty for an empty one, ten are the end.

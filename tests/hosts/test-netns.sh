@@ -23,10 +23,10 @@ listen() {
     [ "$word" = listening ] || miss "the receiver does not start"
 }
 
-# Mbit/s from one host to another, over a second. A busy machine makes it less, never more: the best of three counts.
+# Mbit/s from one host to another, over a second. A busy machine makes it less, never more: the best of six counts.
 measure() {
     rate=0
-    for _ in 1 2 3; do
+    for _ in 1 2 3 4 5 6; do
         listen "$2"
         found=$(flow "$1" send "$(address "$2")" 5001 1)
         wait "$receiver"
@@ -55,7 +55,7 @@ else
     for from in 0 1 2 3; do
         to=$(((from + 1) % 4))
         listen $to
-        flow $from reach host$to 5001 10 2>>err || miss "host$from does not reach host$to"
+        flow $from reach host$to 5001 60 2>>err || miss "host$from does not reach host$to"
         wait "$receiver"
     done
 fi
@@ -88,7 +88,7 @@ else
     cable 2 down
     ! flow 1 reach host2 5001 0.5 2>>err || miss "host2 answers without a cable"
     cable 2 up
-    flow 1 reach host2 5001 10 2>>err || miss "host2 does not answer after its cable is back"
+    flow 1 reach host2 5001 60 2>>err || miss "host2 does not answer after its cable is back"
     wait "$receiver"
 fi
 
@@ -100,7 +100,7 @@ over_hosts() {
     done >hostfile
     on 0 env OMPI_MCA_plm_rsh_agent="$(hosts_agent)" OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
         OMPI_MCA_btl=tcp,self OMPI_MCA_pml=ob1 OMPI_MCA_btl_tcp_if_include=10.77.0.0/24 \
-        OMPI_MCA_oob_tcp_if_include=10.77.0.0/24 timeout 60 mpirun.openmpi -npernode 1 --hostfile hostfile "$@" \
+        OMPI_MCA_oob_tcp_if_include=10.77.0.0/24 timeout 120 mpirun.openmpi -npernode 1 --hostfile hostfile "$@" \
         >out 2>err </dev/null
     code=$?
 }
@@ -215,7 +215,7 @@ else
     gather_trainers
     took=$(($(date +%s) - since))
     expect "$codes" = "4 4 4 4 "
-    expect "$took" -le 12 # the deadline of 3 s, and nobody takes much longer
+    expect "$took" -le 20 # the deadline of 3 s; a connection would give up after minutes
     for i in 0 1 3; do
         grep -q 'rank 2 ' err.$i || miss "rank $i does not name rank 2"
     done
@@ -285,7 +285,7 @@ else
     within 60 grep -q '"kind": "step"' mpi-pulled/metrics.jsonl || miss "the run does not begin"
     cable 2 down
     # mpirun itself waits for host2 longer than that; the processes of the run do not.
-    within 12 nobody_trains || miss "processes of the run are left"
+    within 20 nobody_trains || miss "processes of the run are left"
     cable 2 up
     wait "$mpirun"
     expect_no_out '\[K' # mpirun's terminal is none

@@ -44,7 +44,7 @@ submit() {
 # Waits for the job, and for all jobs where it is an array; the largest exit code. sbatch --wait would
 # look every two seconds only, and then less often.
 wait_for_job() {
-    within 60 job_ended || miss "job $job does not end: $(scontrol --oneliner show job "$job")"
+    within 120 job_ended || miss "job $job does not end: $(scontrol --oneliner show job "$job")"
     code=$(scontrol --oneliner show job "$job" | sed 's/.* ExitCode=\([0-9]*\):.*/\1/' | sort -n | tail -n 1)
 }
 
@@ -74,7 +74,7 @@ elif ! srun --mpi=list 2>&1 | grep -q pmix; then
     skip "Slurm has no PMIx plugin"
 else
     mpicc.openmpi -o mpi_sum "$source_root/tests/hosts/mpi_sum.c" 2>err || miss "mpicc fails"
-    timeout 60 srun --mpi=pmix -n 4 ./mpi_sum >out 2>err
+    timeout 120 srun --mpi=pmix -n 4 ./mpi_sum >out 2>err
     expect $? = 0
     expect "$(grep -c 'rank [0-3] of 4, sum 10$' out)" = 4
 fi
@@ -157,7 +157,7 @@ chain() {
     step=$(sed -n 's/.*Going on after step \([0-9]*\) .*/\1/p' out | head -n 1)
     expect_file "$run/checkpoints/step-$(printf %08d "${step:-0}")/model.safetensors"
     scancel "$job"
-    within 30 job_ended || miss "the job does not end"
+    within 120 job_ended || miss "the job does not end"
 }
 
 it "saves at the signal before the limit and queues itself again by train-chain.sbatch"
