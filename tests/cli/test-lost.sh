@@ -26,7 +26,7 @@ saved() {
 
 # What is left of the run is whole, and goes on on other workers to the bits of a run that nothing happened to.
 expect_goes_on() {
-    last=$(find "$run/checkpoints" -name 'step-*' | sed 's/.*step-0*//' | sort -n | tail -n 1)
+    last=$(find "$run/checkpoints" -name 'step-????????' | sed 's/.*step-0*//' | sort -n | tail -n 1)
     expect "${last:-0}" -ge 20
     until=$((${last:-0} + 5))
     lockstep train --resume --run "$run" --workers 2 --steps $until

@@ -226,7 +226,7 @@ it "goes on from the last checkpoint once the cable is back"
 if [ -n "$alone" ]; then
     skip "$alone"
 else
-    last=$(find pulled/checkpoints -name 'step-*' | sed 's/.*step-0*//' | sort -n | tail -n 1)
+    last=$(find pulled/checkpoints -name 'step-????????' | sed 's/.*step-0*//' | sort -n | tail -n 1)
     train_everywhere --schedule constant --epochs 100000 --deadline 10 --steps $((last + 5)) --run pulled --resume
     gather_trainers
     expect "$codes" = "0 0 0 0 "
