@@ -1,23 +1,50 @@
 #include "backend/backend.h"
 #include "base/log.h"
+#include "base/module.h"
 #include "base/random.h"
 
 #include <string.h>
+#include <unistd.h>
 
 extern const struct ls_backend ls_backend_onednn, ls_backend_ref;
 
-/* The one list of backends, the preferred first. */
+/* The one list of backends that are part of the program, the preferred first; cuda is a module. */
 const struct ls_backend *const ls_backends[] = {
     &ls_backend_onednn,
     &ls_backend_ref,
     NULL,
 };
 
+static enum ls_status load_cuda(const struct ls_backend **backend)
+{
+    const void *found;
+    LS_TRY(ls_module_load("lockstep-cuda.so", "ls_backend_module", "take --backend onednn", &found));
+    *backend = found;
+    return LS_OK;
+}
+
+/* A card, as far as can be told without loading anything. */
+static bool card_there(void)
+{
+    return access("/dev/nvidiactl", R_OK | W_OK) == 0 && ls_module_there("lockstep-cuda.so", NULL, 0);
+}
+
+enum ls_status ls_backend_open(const char *name, const struct ls_backend **backend)
+{
+    if (strcmp(name, "cuda") == 0 || (strcmp(name, "auto") == 0 && card_there()))
+        return load_cuda(backend);
+    *backend = ls_backend_find(name);
+    return *backend ? LS_OK : ls_fail(LS_USAGE, "--backend %s: this program was built without it", name);
+}
+
 const struct ls_backend *ls_backend_find(const char *name)
 {
+    const struct ls_backend *cuda;
     for (int i = 0; ls_backends[i]; i++)
         if (strcmp(name, "auto") == 0 || strcmp(ls_backends[i]->name, name) == 0)
             return ls_backends[i];
+    if (strcmp(name, "cuda") == 0 && ls_module_there("lockstep-cuda.so", NULL, 0) && load_cuda(&cuda) == LS_OK)
+        return cuda;
     return NULL;
 }
 

@@ -2,6 +2,7 @@
 #ifndef LS_BACKEND_BACKEND_H
 #define LS_BACKEND_BACKEND_H
 
+#include "base/pick.h"
 #include "graph/graph.h"
 
 /* What changes from one pass to the next; everything else is frozen in the program. */
@@ -21,6 +22,9 @@ struct ls_backend_options {
     bool tune;          /* measure candidate kernels where the cache has no answer */
     const char *cache;  /* file of measured choices, NULL: none */
     const char *record; /* the choices a run began with (ls_backend.choices), which are binding; NULL: none */
+    bool tf32;          /* f32 activations may be multiplied with 10 bits of mantissa (cuda) */
+    float loss_scale;   /* f16: what gradients of activations are multiplied by; 0: found as training goes (cuda) */
+    bool fast;          /* kernels whose sums come in no fixed order may be taken (cuda) */
 };
 
 /* Parameters and state, shared by the programs of one run (training and evaluation): flat memory whose layout
@@ -34,12 +38,71 @@ struct ls_backend_about {
     char library[48]; /* "oneDNN 2.6.0" */
     char isa[24];     /* "avx512" */
     char caution[96]; /* "" or what it does without here, and why */
+    char bus[24];     /* the PCI bus id of the card that this process computes on; "": on the host, or there is none */
 };
+
+/* A card that a backend sees. */
+struct ls_backend_card {
+    char name[96], bus[24];
+    int major, minor, multiprocessors; /* compute capability */
+    int64_t memory;                    /* bytes */
+    bool mine;                         /* this process computes on it */
+};
+
+/* A backend with memory of its own, whose work is only enqueued by run. NULL where memory is the host's, and run returns
+ * when all is done. Everything here and run go by one queue, in the order of the calls, unless a comment says otherwise;
+ * read and write wait for what was enqueued before. */
+struct ls_backend_queue {
+    /* Zeroed memory for arenas, gradients and parameters. */
+    enum ls_status (*take)(size_t bytes, void **memory);
+    void (*give)(void *memory); /* waits for all that was enqueued */
+    /* Bytes taken now, and at most so far, by everything in this process. */
+    void (*taken)(size_t *now, size_t *most);
+    /* Host memory that copies to and from it are fast with, until it is released; where it cannot be had, nothing. */
+    void (*pin)(void *host, size_t bytes);
+    void (*unpin)(void *host);
+    /* Over floats of the backend's memory: to = from, to = other + to, to = 0. */
+    enum ls_status (*copy)(struct ls_program *p, float *to, const float *from, size_t count);
+    enum ls_status (*add)(struct ls_program *p, float *to, const float *other, size_t count);
+    enum ls_status (*clear)(struct ls_program *p, float *to, size_t count);
+    /* Floats to the host as they are at this point of the queue; runs beside what is enqueued later. arrived waits for the
+     * fetch with that mark (0 .. LS_QUEUE_MARKS-1). */
+    enum ls_status (*fetch)(struct ls_program *p, int mark, float *host, const float *from, size_t count);
+    enum ls_status (*arrived)(struct ls_program *p, int mark);
+    /* Floats from the host, which must stay until the next read, arrived or results of what was enqueued later; a fetch to
+     * the same memory comes after it. */
+    enum ls_status (*send)(struct ls_program *p, float *to, const float *host, size_t count);
+    /* Losses and ranks of a pass, one read behind: enqueue the fetch of this pass's (`loss` and `rank` of the graph) into
+     * `slot` (0 or 1); results waits for that slot and gives them, valid until the slot is asked for again. */
+    enum ls_status (*ask)(struct ls_program *p, int slot);
+    enum ls_status (*results)(struct ls_program *p, int slot, const float **loss, const int32_t **rank);
+    /* Images as bytes, which the backend cuts, mirrors and normalises itself (base/pick.h). All four are there, or none.
+     *
+     * Memory for a data set's stored images, to be given back by give; *memory NULL where it would take more than a quarter of
+     * what is free. put copies into it and returns when the host's bytes are no longer needed. */
+    enum ls_status (*hold)(size_t bytes, void **memory);
+    enum ls_status (*put)(void *to, const void *host, size_t bytes);
+    /* From now on images come as `pixels` says (copied), picked out of what is held, or with held NULL out of the bytes
+     * that come along; pixels NULL: as planes again. Nothing may be enqueued that still reads the old ones. */
+    enum ls_status (*source)(struct ls_program *p, const struct ls_pixels *pixels, const void *held);
+    /* Instead of input, for the images of a batch: one pick a sample, and bytes where nothing is held (else NULL). They are
+     * copied by the next run, and must stay until the pass's results. */
+    enum ls_status (*picks)(struct ls_program *p, const struct ls_pick *picks, const uint8_t *bytes);
+};
+#define LS_QUEUE_MARKS 256
+
+/* Why a backend on the host refuses these, and what to do. */
+#define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
 struct ls_backend {
     const char *name, *summary;
+    const struct ls_backend_queue *queue; /* NULL: see there */
+    bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     /* May try things out; before anything else is asked of the backend. */
     void (*about)(struct ls_backend_about *about);
+    /* The cards into list[room], and how many these are; 0: none can be used, and why[room_why] says so. NULL: it has no
+     * use for any. */
+    int (*cards)(struct ls_backend_card *list, int room, char *why, size_t room_why);
     /* Can activations be of this type on this machine? NULL: yes; else why not, and what to do. */
     const char *(*refuses)(enum ls_dtype dtype);
     /* Kernels chosen, memory planned, arena not yet there. The graph stays owned by the caller and must outlive
@@ -56,11 +119,14 @@ struct ls_backend {
     enum ls_status (*bind)(struct ls_program *p, void *arena, void *grads);
     /* Run the nodes first .. last-1. */
     enum ls_status (*run)(struct ls_program *p, int first, int last, const struct ls_run *run);
+    /* Run them once more and say how long each took, seconds[n - first]. NULL: time run itself. */
+    enum ls_status (*profile)(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
     /* Tensor values in plain row-major f32 (i32 for labels and ranks as int32). ACT tensors are readable only
      * where the plan keeps them (reuse off, or last written). */
     enum ls_status (*read)(const struct ls_program *p, int tensor, void *values);
     enum ls_status (*write)(struct ls_program *p, int tensor, const void *values);
-    /* Point an INPUT tensor at the caller's memory (plain f32 NCHW images, i32 labels), without a copy. */
+    /* Point an INPUT tensor at the caller's memory (plain f32 NCHW images, i32 labels), without a copy; with a queue it is
+     * copied by the next run, and must stay until the pass's results. */
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
@@ -73,10 +139,19 @@ struct ls_backend {
     void (*describe)(const struct ls_program *p, int node, char *text, size_t room);
 };
 
-extern const struct ls_backend *const ls_backends[]; /* ends with NULL; the one list with #ifdefs */
+extern const struct ls_backend *const ls_backends[]; /* ends with NULL */
+/* The backend of --backend: "auto" is cuda where there is a card and that module was built. Errors are said. */
+enum ls_status ls_backend_open(const char *name, const struct ls_backend **backend);
+/* NULL: not built. */
 const struct ls_backend *ls_backend_find(const char *name);
 
-struct ls_store *ls_store_new(void);
+/* Zeroed memory for arenas, gradients and parameters: the queue's where the backend has one, else the host's. give takes
+ * NULL, and else the bytes that were taken. */
+enum ls_status ls_backend_take(const struct ls_backend *b, size_t bytes, void **memory);
+void ls_backend_give(const struct ls_backend *b, void *memory, size_t bytes);
+
+/* Memory comes from ls_backend_take. */
+struct ls_store *ls_store_new(const struct ls_backend *b);
 void ls_store_free(struct ls_store *s);
 
 /* Every PARAM and STATE tensor of the program's graph gets its start value (init, from seed); the store is new. */

@@ -4,7 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* Untouched pages of a chunk cost nothing, so a chunk is generous and most models need one to eight. */
+/* Untouched pages of a chunk cost the host nothing, so a chunk is generous and most models need one to eight. */
 #define CHUNK ((size_t)32 << 20)
 #define BUCKETS 1024
 
@@ -15,15 +15,32 @@ struct chunk {
 };
 
 struct ls_store {
-    struct ls_arena records; /* entries, their names, and chunks */
+    const struct ls_backend *backend; /* whose memory it is */
+    struct ls_arena records;          /* entries, their names, and chunks */
     struct ls_store_entry *buckets[BUCKETS];
     struct chunk *chunks;
     size_t bytes;
 };
 
-struct ls_store *ls_store_new(void)
+enum ls_status ls_backend_take(const struct ls_backend *b, size_t bytes, void **memory)
 {
-    return ls_alloc(1, sizeof(struct ls_store));
+    return b->queue ? b->queue->take(bytes > 0 ? bytes : 1, memory) : ls_region_map(bytes, memory);
+}
+
+void ls_backend_give(const struct ls_backend *b, void *memory, size_t bytes)
+{
+    if (!b->queue)
+        ls_region_unmap(memory, bytes);
+    else if (memory)
+        b->queue->give(memory);
+}
+
+struct ls_store *ls_store_new(const struct ls_backend *b)
+{
+    struct ls_store *s = ls_alloc(1, sizeof *s);
+    if (s)
+        s->backend = b;
+    return s;
 }
 
 void ls_store_free(struct ls_store *s)
@@ -35,7 +52,7 @@ void ls_store_free(struct ls_store *s)
             if (e->layout_release)
                 e->layout_release(e->layout);
     for (struct chunk *c = s->chunks; c; c = c->next)
-        ls_region_unmap(c->memory, c->size);
+        ls_backend_give(s->backend, c->memory, c->size);
     ls_arena_release(&s->records);
     ls_free(s);
 }
@@ -66,7 +83,7 @@ static enum ls_status take(struct ls_store *s, size_t bytes, void **memory)
             return LS_FAILED;
         size_t size = bytes > CHUNK ? bytes : CHUNK;
         void *region;
-        LS_TRY(ls_region_map(size, &region));
+        LS_TRY(ls_backend_take(s->backend, size, &region));
         *c = (struct chunk){.next = s->chunks, .memory = region, .size = size};
         s->chunks = c;
     }

@@ -12,7 +12,7 @@ struct ls_store_entry {
     struct ls_store_entry *next;
     const char *name; /* owned by the store */
     size_t bytes;
-    void *memory;                         /* owned by the store; aligned to LS_ALIGN, zero at first */
+    void *memory;                         /* owned by the store, the backend's; aligned to LS_ALIGN, zero at first */
     void (*layout_release)(void *layout); /* called when the store is freed; NULL: nothing to do */
     size_t layout_bytes;                  /* 0: plain row-major f32 */
     char layout[LS_STORE_LAYOUT] __attribute__((aligned(16))); /* a backend's own description of the memory */

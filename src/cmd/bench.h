@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "config/options.h"
+#include "train/engine.h"
 #include <stdbool.h>
 
 /* --scale 1,2,4: bench with each of these numbers of workers, each in processes of its own, and how the speed grows.
@@ -17,5 +18,8 @@ enum ls_status ls_bench_scale(const struct ls_options *o);
 bool ls_bench_collective_wanted(const struct ls_options *o);
 /* In each of the processes. LS_FAILED when a sum was wrong. */
 enum ls_status ls_bench_collective(struct ls_options *o);
+
+/* --profile: where the time of a step goes, after steps were run. */
+enum ls_status ls_bench_profile(const struct ls_options *o, struct ls_engine *e, const struct ls_run *run);
 
 #endif

@@ -28,8 +28,10 @@ struct bench {
     struct ls_task task;
     struct ls_engine engine;
     struct ls_stepper stepper;
-    struct ls_slot *slots; /* owned, and so are their images and labels */
+    struct ls_slot *slots; /* owned */
     int n_slots, at;
+    void *region; /* owned; their images and labels */
+    size_t region_bytes;
     uint64_t step;
     int64_t steps;        /* of one repetition */
     double *step_ms;      /* owned; steps * repeat */
@@ -52,34 +54,109 @@ static int64_t image_values(const struct ls_model_size *s)
     return s->channels * s->height * s->width;
 }
 
+static size_t pages(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* Bytes of a slot's images and picks, in the form that the program takes. */
+static size_t image_bytes(const struct bench *b)
+{
+    size_t values = (size_t)(b->task.size.batch * image_values(&b->task.size));
+    enum ls_form form = b->stepper.train.form;
+    return form == LS_FORM_PLANES ? values * sizeof(float) : form == LS_FORM_PIXELS ? values : 0;
+}
+
+static size_t pick_bytes(const struct bench *b)
+{
+    return b->stepper.train.form == LS_FORM_PLANES ? 0 : (size_t)b->task.size.batch * sizeof(struct ls_pick);
+}
+
+static size_t label_bytes(const struct bench *b)
+{
+    return (size_t)b->task.size.batch * sizeof(int32_t);
+}
+
 static enum ls_status make_slots(struct bench *b)
 {
-    const struct ls_model_size *size = &b->task.size;
+    size_t images = pages(image_bytes(b)), picks = pages(pick_bytes(b)), labels = pages(label_bytes(b));
+    enum ls_form form = b->stepper.train.form;
     b->n_slots = SLOTS * b->stepper.replicas.n_slices;
     b->slots = ls_alloc((size_t)b->n_slots, sizeof *b->slots);
-    for (int i = 0; b->slots && i < b->n_slots; i++) {
+    if (!b->slots)
+        return LS_FAILED;
+    b->region_bytes = (size_t)b->n_slots * (images + picks + labels);
+    LS_TRY(ls_region_map(b->region_bytes, &b->region));
+    if (b->engine.backend->queue)
+        b->engine.backend->queue->pin(b->region, b->region_bytes);
+    char *at = b->region;
+    for (int i = 0; i < b->n_slots; i++, at += images + picks + labels) {
         struct ls_slot *slot = &b->slots[i];
         int64_t slices = b->engine.tree->replicas * b->engine.passes;
         int slice = b->stepper.replicas.order[i % b->stepper.replicas.n_slices];
         slot->valid = b->o->batch / slices + (slice < b->o->batch % slices);
-        slot->images = ls_alloc((size_t)(size->batch * image_values(size)), sizeof *slot->images);
-        slot->labels = ls_alloc((size_t)size->batch, sizeof *slot->labels);
-        if (!slot->images || !slot->labels)
-            return LS_FAILED;
+        slot->form = form;
+        slot->images = form == LS_FORM_PLANES ? (float *)(void *)at : NULL;
+        slot->pixels = form == LS_FORM_PIXELS ? (uint8_t *)at : NULL;
+        slot->picks = form == LS_FORM_PLANES ? NULL : (struct ls_pick *)(void *)(at + images);
+        slot->labels = (int32_t *)(void *)(at + images + picks);
     }
-    return b->slots ? LS_OK : LS_FAILED;
+    return LS_OK;
+}
+
+/* Any bytes, spread over about -2 to 2. */
+static enum ls_status open_synthetic(struct bench *b)
+{
+    const struct ls_model_size *size = &b->task.size;
+    struct ls_pixels pixels = {.from_channels = (int32_t)size->channels,
+                               .from_height = (int32_t)size->height,
+                               .from_width = (int32_t)size->width,
+                               .channels = (int32_t)size->channels,
+                               .height = (int32_t)size->height,
+                               .width = (int32_t)size->width};
+    for (int c = 0; c < 4; c++)
+        for (int v = 0; v < 256; v++)
+            pixels.table[c][v] = ((float)v - 127.5f) / 64;
+    return ls_supply_open_bytes(&b->stepper.train, &b->engine, &b->engine.train, &pixels);
+}
+
+static void fill_bytes(struct bench *b, struct ls_slot *slot, uint64_t stream)
+{
+    int64_t bytes = b->task.size.batch * image_values(&b->task.size);
+    for (int64_t i = 0; i < bytes; i += 16) {
+        uint32_t r[4];
+        ls_philox(b->o->seed, stream, (uint64_t)i / 16, r);
+        memcpy(slot->pixels + i, r, bytes - i < 16 ? (size_t)(bytes - i) : 16);
+    }
+    for (int64_t k = 0; k < b->task.size.batch; k++)
+        slot->picks[k] = (struct ls_pick){.image = k, .flip = (int32_t)(k & 1)};
 }
 
 static void fill_synthetic(struct bench *b)
 {
     const struct ls_model_size *size = &b->task.size;
     for (int i = 0; i < b->n_slots; i++) {
+        struct ls_slot *slot = &b->slots[i];
         uint64_t stream = ls_random_stream(LS_RANDOM_SYNTHETIC, (uint64_t)i, 0, 0);
         uint64_t classes = ls_random_stream(LS_RANDOM_SYNTHETIC, (uint64_t)i, 1, 0);
-        ls_random_fill_normal(b->o->seed, stream, 1.0f, size->batch * image_values(size), b->slots[i].images);
+        if (slot->form == LS_FORM_PLANES)
+            ls_random_fill_normal(b->o->seed, stream, 1.0f, size->batch * image_values(size), slot->images);
+        else
+            fill_bytes(b, slot, stream);
         for (int64_t k = 0; k < size->batch; k++)
-            b->slots[i].labels[k] = (int32_t)ls_random_below(b->o->seed, classes, (uint64_t)k, (uint64_t)size->classes);
+            slot->labels[k] = (int32_t)ls_random_below(b->o->seed, classes, (uint64_t)k, (uint64_t)size->classes);
     }
+}
+
+static void copy_slot(const struct bench *b, const struct ls_slot *from, struct ls_slot *to)
+{
+    if (from->images)
+        memcpy(to->images, from->images, image_bytes(b));
+    if (from->pixels)
+        memcpy(to->pixels, from->pixels, image_bytes(b));
+    if (from->picks)
+        memcpy(to->picks, from->picks, pick_bytes(b));
+    memcpy(to->labels, from->labels, label_bytes(b));
 }
 
 static enum ls_status fill_from_data(struct bench *b)
@@ -88,9 +165,10 @@ static enum ls_status fill_from_data(struct bench *b)
     struct ls_loader_options options = {
         .set = b->task.train,
         .augment = b->task.augment,
+        .form = b->stepper.train.form,
         .seed = b->o->seed,
         .shuffle = b->o->shuffle,
-        .threads = ls_task_loader_threads(b->o),
+        .threads = ls_task_loader_threads(b->o, &b->engine),
         .ring = 2,
         .batch = size->batch,
         .parts = 1,
@@ -105,8 +183,7 @@ static enum ls_status fill_from_data(struct bench *b)
                          (long long)ls_dataset_info(b->task.train)->count);
         if (st != LS_OK)
             break;
-        memcpy(b->slots[i].images, slot->images, (size_t)(size->batch * image_values(size)) * sizeof *slot->images);
-        memcpy(b->slots[i].labels, slot->labels, (size_t)size->batch * sizeof *slot->labels);
+        copy_slot(b, slot, &b->slots[i]);
     }
     ls_loader_free(loader);
     return st;
@@ -152,8 +229,8 @@ static bool serves(const struct bench *b)
 static enum ls_status come_together(struct bench *b)
 {
     if (serves(b))
-        LS_TRY(ls_sync_serve(&b->stepper.sync, &b->step));
-    return served(b) ? ls_sync_collect(&b->stepper.sync) : LS_OK;
+        LS_TRY(ls_step_serve(&b->stepper, &b->step));
+    return served(b) ? ls_step_collect(&b->stepper) : LS_OK;
 }
 
 static enum ls_status one_step(struct bench *b, struct ls_report *r)
@@ -174,6 +251,8 @@ static enum ls_status warm_up(struct bench *b)
     b->start_seconds = process_age();
     while (!serves(b) && (b->step < (uint64_t)b->o->warmup_steps || b->step < 1))
         LS_TRY(one_step(b, &r));
+    if (b->stepper.lags)
+        LS_TRY(ls_step_flush(&b->stepper, &r));
     LS_TRY(come_together(b));
     double seconds = r.seconds;
     b->steps = b->o->steps;
@@ -184,6 +263,18 @@ static enum ls_status warm_up(struct bench *b)
     b->step_ms = ls_alloc((size_t)(b->steps * b->o->repeat), sizeof *b->step_ms);
     b->speed = ls_alloc((size_t)b->o->repeat, sizeof *b->speed);
     return b->step_ms && b->speed ? LS_OK : LS_FAILED;
+}
+
+/* Steps that are only enqueued are over when the last of them is: what is known is the time of all. */
+static enum ls_status end_repetition(struct bench *b, double start, double *step_ms, int64_t *samples)
+{
+    struct ls_report r;
+    LS_TRY(ls_step_flush(&b->stepper, &r));
+    *samples += r.samples;
+    double mean = 1000 * (ls_now() - start) / (double)b->steps;
+    for (int64_t k = 0; k < b->steps && b->engine.backend->queue; k++)
+        step_ms[k] = mean;
+    return LS_OK;
 }
 
 static enum ls_status measure(struct bench *b)
@@ -200,9 +291,20 @@ static enum ls_status measure(struct bench *b)
                 b->step_ms[k - first] = 1000 * r.seconds / (double)(b->step - at);
             samples += r.samples;
         }
+        LS_TRY(end_repetition(b, start, b->step_ms + i * b->steps, &samples));
         b->speed[i] = (double)samples / (ls_now() - start);
     }
     return come_together(b);
+}
+
+/* At most so far: of the backend's own memory where it has some, else of the process's. */
+static size_t peak_bytes(const struct bench *b)
+{
+    size_t now, most;
+    if (!b->engine.backend->queue)
+        return ls_memory_peak();
+    b->engine.backend->queue->taken(&now, &most);
+    return most;
 }
 
 /* --- saying ------------------------------------------------------------------------------------------- */
@@ -231,7 +333,7 @@ static enum ls_status print_table(const struct bench *b, const struct ls_stats *
            b->engine.threads, b->engine.threads == 1 ? "" : "s");
     printf("%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",
            (long long)b->o->repeat, (long long)b->steps, b->start_seconds, (double)b->engine.arena_bytes / 1048576,
-           (double)ls_memory_peak() / 1048576);
+           (double)peak_bytes(b) / 1048576);
     ls_table_init(&t, "lrrrrrr", headings);
     add_row(&t, "step ms", 2, ms);
     add_row(&t, "samples/s", 1, speed);
@@ -257,7 +359,7 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
         (json_int_t)b->o->replicas, "accumulate", (json_int_t)b->o->accumulate, "threads", b->engine.threads, "dtype",
         b->o->dtype, "backend", b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv",
         ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
-        speed->variation, "peak_bytes", (json_int_t)ls_memory_peak(), "arena_bytes", (json_int_t)b->engine.arena_bytes,
+        speed->variation, "peak_bytes", (json_int_t)peak_bytes(b), "arena_bytes", (json_int_t)b->engine.arena_bytes,
         "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
     int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
@@ -278,10 +380,11 @@ static enum ls_status report(const struct bench *b)
 
 static void release(struct bench *b)
 {
-    for (int i = 0; b->slots && i < b->n_slots; i++) {
-        ls_free(b->slots[i].images);
-        ls_free(b->slots[i].labels);
-    }
+    struct ls_report unheard;
+    ls_step_flush(&b->stepper, &unheard); /* after a failure the last step may still read its input */
+    if (b->region && b->engine.backend->queue)
+        b->engine.backend->queue->unpin(b->region);
+    ls_region_unmap(b->region, b->region_bytes);
     ls_free(b->slots);
     ls_free(b->step_ms);
     ls_free(b->speed);
@@ -297,6 +400,8 @@ static enum ls_status setup(struct bench *b)
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
     LS_TRY(ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, NULL, LS_ENGINE_TRAIN));
     LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){next_slot, b}, b->o));
+    LS_TRY(from_data ? ls_supply_open(&b->stepper.train, &b->engine, &b->engine.train, b->task.train, &b->task.augment)
+                     : open_synthetic(b));
     LS_TRY(make_slots(b));
     if (from_data)
         return fill_from_data(b);
@@ -320,6 +425,8 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
     LS_TRY_GOTO(out, warm_up(&b));
     LS_TRY_GOTO(out, measure(&b));
     LS_TRY_GOTO(out, report(&b));
+    if (o->profile && !serves(&b) && (!b.comm || ls_comm_rank(b.comm) == 0))
+        LS_TRY_GOTO(out, ls_bench_profile(o, &b.engine, &b.stepper.run));
 out:
     release(&b);
     ls_world_close(&world, st);

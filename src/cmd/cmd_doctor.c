@@ -26,6 +26,9 @@ struct doctor {
     struct ls_vitals mine, *all; /* all: owned */
     struct ls_pairs pairs;
     struct ls_patients patients;
+    const struct ls_backend *cuda; /* NULL: no card to compute on */
+    struct ls_cards cards;
+    struct ls_ops ops; /* of --gpu */
     int rank, size;
 };
 
@@ -103,10 +106,23 @@ static void check_program(struct doctor *d, const struct ls_launch *launch)
 {
     struct ls_findings *f = &d->found;
     ls_find(f, LS_HEALTH_OK, "version", "", "lockstep %s", LS_VERSION);
-    ls_find(f, LS_HEALTH_OK, "cuda", "", "%s", ls_backend_find("cuda") ? "built" : "not built");
     check_plan_cache(d);
     ls_check_transports(f, launch);
     ls_check_launch(f, launch, ls_log_last());
+    d->cuda = ls_check_cuda(f, d->o->gpu, &d->cards); /* after all that forks */
+}
+
+/* Of the card that this process would compute on. */
+static enum ls_status check_card(struct doctor *d)
+{
+    struct ls_console console;
+    if (!d->o->gpu || !d->cuda)
+        return LS_OK;
+    ls_console_begin(&console, d->o, 0);
+    enum ls_status st = ls_ops_examine(&d->ops, d->cuda, true, &console);
+    ls_console_end(&console);
+    ls_check_ops(&d->found, &d->ops);
+    return st;
 }
 
 static void check_rest(struct doctor *d)
@@ -177,11 +193,12 @@ static enum ls_status print_json(const struct doctor *d, const struct ls_launch 
     for (int r = 0; r < d->patients.n; r++)
         json_array_append_new(ranks, rank_json(d, r));
     json_t *out =
-        json_pack("{s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o}", "kind", "doctor", "version", LS_VERSION,
-                  "size", d->size, "launcher", launch ? launch->how : "not understood", "transport",
+        json_pack("{s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", "doctor", "version",
+                  LS_VERSION, "size", d->size, "launcher", launch ? launch->how : "not understood", "transport",
                   d->world.comm ? ls_comm_transport(d->world.comm) : "self", "errors", f->counts[LS_HEALTH_ERROR],
                   "warnings", f->counts[LS_HEALTH_WARNING], "findings", ls_findings_json(f), "ranks", ranks, "pairs",
-                  ls_pairs_json(&d->pairs), "clocks", ls_skews_json(&d->patients, &d->pairs));
+                  ls_pairs_json(&d->pairs), "clocks", ls_skews_json(&d->patients, &d->pairs), "cards",
+                  ls_cards_json(&d->cards), "ops", ls_ops_json(&d->ops));
     int bad = !out || json_dumpf(out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the findings cannot be written to standard output") : f->status;
@@ -219,6 +236,7 @@ static enum ls_status examine(struct doctor *d, const struct ls_launch *launch)
         ls_advise(&d->found, "Mend that first; what follows is of this process alone.");
     }
     check_rest(d);
+    LS_TRY(check_card(d));
     return d->o->json ? print_json(d, launch) : print_text(d);
 }
 
@@ -240,6 +258,7 @@ enum ls_status ls_cmd_doctor(struct ls_options *o)
         st = LS_FAILED;
     ls_findings_release(&d.found);
     ls_pairs_release(&d.pairs);
+    ls_ops_release(&d.ops);
     ls_free(d.all);
     return st;
 }

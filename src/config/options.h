@@ -37,8 +37,10 @@ struct ls_options {
     /* machine */
     int64_t threads;        /* 0: all cores this process may use */
     int64_t loader_threads; /* 0: chosen */
-    char *backend;          /* auto | onednn | ref */
-    char *dtype;            /* f32 | bf16 */
+    char *backend;          /* auto | onednn | ref | cuda */
+    char *dtype;            /* f32 | tf32 | bf16 | fp16 */
+    bool fast;              /* sums may come in no fixed order (cuda) */
+    double loss_scale;      /* fp16; 0: dynamic */
     bool tune;              /* measure kernels where the plan cache knows none */
     bool reuse;             /* reuse activation memory */
     char *plan_cache;       /* file; NULL: ~/.cache/lockstep/plans */
@@ -77,7 +79,9 @@ struct ls_options {
     int64_t warmup_steps, repeat;
     char *scale;        /* "1,2,4": numbers of workers to measure; NULL or "none": as started */
     bool weak;          /* of scale: the batch grows with the workers */
+    bool profile;       /* bench: time every node */
     int64_t largest_mb; /* of collective: the largest sum */
+    bool gpu;           /* doctor: test every op on the card */
     /* positional arguments after the options (files for predict, names for models) */
     char **args; /* owned */
     int n_args;

@@ -116,6 +116,40 @@ static void to_planes(const struct ls_augment *a, const struct ls_image *image, 
     }
 }
 
+/* --- to pixels ---------------------------------------------------------------------------------------- */
+
+static void copy_pixels(const uint8_t *from, int channels, int64_t count, const struct ls_augment *a, uint8_t *to)
+{
+    if (channels == a->channels)
+        memcpy(to, from, (size_t)(count * channels));
+    else if (channels == 3)
+        for (int64_t i = 0; i < count; i++)
+            to[i] = ls_luma(from + 3 * i);
+    else
+        for (int64_t i = 0; i < count; i++)
+            memset(to + a->channels * i, from[i], (size_t)a->channels);
+}
+
+/* The same part, as it is. */
+static void to_pixels(const struct ls_augment *a, const struct ls_image *image, int top, int left, uint8_t *pixels)
+{
+    int height = (int)a->height, width = (int)a->width, channels = (int)a->channels;
+    int x0 = left < 0 ? -left : 0, x1 = image->width - left < width ? image->width - left : width;
+    size_t row = (size_t)width * (size_t)channels;
+    x0 = x0 < width ? x0 : width;
+    x1 = x1 > x0 ? x1 : x0;
+    for (int y = 0; y < height; y++, pixels += row) {
+        if (top + y < 0 || top + y >= image->height || x1 == x0) {
+            memset(pixels, 0, row);
+            continue;
+        }
+        const uint8_t *from = image->pixels + ((ptrdiff_t)(top + y) * image->width + left + x0) * image->channels;
+        memset(pixels, 0, (size_t)x0 * (size_t)channels);
+        copy_pixels(from, image->channels, x1 - x0, a, pixels + (size_t)x0 * (size_t)channels);
+        memset(pixels + (size_t)x1 * (size_t)channels, 0, (size_t)(width - x1) * (size_t)channels);
+    }
+}
+
 /* --- the whole way ------------------------------------------------------------------------------------ */
 
 /* Half, to the even of two neighbours: how torchvision places a centre crop. */
@@ -149,48 +183,108 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
     *width = (int)(w < a->width ? a->width : w);
 }
 
-static enum ls_status apply_random_resized(const struct ls_augment *a, const struct ls_image *image,
-                                           const struct ls_view *view, bool flip, struct ls_image *scratch,
-                                           float *planes)
+/* Where the output is cut out of an image of that size, once it is scaled, and which way round. */
+static struct ls_pick choose(const struct ls_augment *a, int height, int width, uint64_t seed, uint64_t epoch,
+                             uint64_t sample)
+{
+    uint32_t r[4] = {0};
+    int pad = a->crop_pad;
+    if (a->flip || pad >= 0)
+        draw(seed, epoch, sample, 0, r);
+    struct ls_pick pick = {
+        .top = half(height - (int)a->height), .left = half(width - (int)a->width), .flip = a->flip && r[0] >> 31};
+    if (pad >= 0) {
+        pick.top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
+        pick.left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
+    }
+    return pick;
+}
+
+static enum ls_status scale_random(const struct ls_augment *a, const struct ls_image *image, const struct ls_view *view,
+                                   struct ls_image *scratch)
 {
     struct ls_box box = {0, 0, image->height, image->width}, all = {0, 0, (int)a->height, (int)a->width};
     if (!image->cropped)
         box = ls_view_box(view, image->height, image->width);
-    LS_TRY(ls_image_resize(image, &box, all.height, all.width, &all, scratch));
-    to_planes(a, scratch, 0, 0, flip, planes);
-    return LS_OK;
+    return ls_image_resize(image, &box, all.height, all.width, &all, scratch);
+}
+
+/* Scale, where that is needed, into scratch. *shown is then what is to be cut by *pick. */
+static enum ls_status scale(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
+                            uint64_t sample, struct ls_image *scratch, const struct ls_image **shown,
+                            struct ls_pick *pick)
+{
+    int height = image->height, width = image->width;
+    *shown = scratch;
+    if (a->random_resized) {
+        struct ls_view view = ls_augment_view(a, seed, epoch, sample);
+        *pick = choose(a, (int)a->height, (int)a->width, seed, epoch, sample);
+        return scale_random(a, image, &view, scratch);
+    }
+    scaled_size(a, &height, &width);
+    *pick = choose(a, height, width, seed, epoch, sample);
+    if (height == image->height && width == image->width) {
+        *shown = image;
+        return LS_OK;
+    }
+    /* Scale only what the cut will show. */
+    int top = pick->top, left = pick->left, y0 = top > 0 ? top : 0, x0 = left > 0 ? left : 0;
+    int y1 = top + (int)a->height < height ? top + (int)a->height : height;
+    int x1 = left + (int)a->width < width ? left + (int)a->width : width;
+    struct ls_box whole = {0, 0, image->height, image->width};
+    struct ls_box window = {y0, x0, y1 - y0, x1 - x0}; /* not empty: the padding is smaller than the output */
+    pick->top -= window.top;
+    pick->left -= window.left;
+    return ls_image_resize(image, &whole, height, width, &window, scratch);
 }
 
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes)
 {
-    uint32_t r[4] = {0};
-    if (a->flip || a->crop_pad >= 0)
-        draw(seed, epoch, sample, 0, r);
-    bool flip = a->flip && r[0] >> 31;
-    if (a->random_resized) {
-        struct ls_view view = ls_augment_view(a, seed, epoch, sample);
-        return apply_random_resized(a, image, &view, flip, scratch, planes);
-    }
-
-    int height = image->height, width = image->width, pad = a->crop_pad;
-    scaled_size(a, &height, &width);
-    int top = half(height - (int)a->height), left = half(width - (int)a->width);
-    if (pad >= 0) {
-        top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
-        left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
-    }
-    if (height == image->height && width == image->width) {
-        to_planes(a, image, top, left, flip, planes);
-        return LS_OK;
-    }
-    /* Scale only what the cut will show. */
-    int y0 = top > 0 ? top : 0, x0 = left > 0 ? left : 0;
-    int y1 = top + (int)a->height < height ? top + (int)a->height : height;
-    int x1 = left + (int)a->width < width ? left + (int)a->width : width;
-    struct ls_box whole = {0, 0, image->height, image->width};
-    struct ls_box window = {y0, x0, y1 - y0, x1 - x0}; /* not empty: the padding is smaller than the output */
-    LS_TRY(ls_image_resize(image, &whole, height, width, &window, scratch));
-    to_planes(a, scratch, top - window.top, left - window.left, flip, planes);
+    const struct ls_image *shown;
+    struct ls_pick pick;
+    LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &pick));
+    to_planes(a, shown, pick.top, pick.left, pick.flip, planes);
     return LS_OK;
+}
+
+enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
+                                 uint64_t epoch, uint64_t sample, struct ls_image *scratch, uint8_t *pixels,
+                                 struct ls_pick *pick)
+{
+    const struct ls_image *shown;
+    struct ls_pick made;
+    LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &made));
+    to_pixels(a, shown, made.top, made.left, pixels);
+    pick->top = pick->left = 0;
+    pick->flip = made.flip;
+    return LS_OK;
+}
+
+bool ls_augment_only_picks(const struct ls_augment *a, const struct ls_dataset_info *info)
+{
+    int height = (int)info->height, width = (int)info->width;
+    if (height == 0 || a->random_resized)
+        return false;
+    scaled_size(a, &height, &width);
+    return height == info->height && width == info->width;
+}
+
+void ls_augment_pick(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
+                     uint64_t sample, struct ls_pick *pick)
+{
+    *pick = choose(a, (int)info->height, (int)info->width, seed, epoch, sample);
+    pick->image = (int64_t)sample;
+}
+
+struct ls_pixels ls_augment_source(const struct ls_augment *a, const struct ls_dataset_info *info)
+{
+    struct ls_pixels p = {.from_channels = (int32_t)(info ? info->channels : a->channels),
+                          .from_height = (int32_t)(info ? info->height : a->height),
+                          .from_width = (int32_t)(info ? info->width : a->width),
+                          .channels = (int32_t)a->channels,
+                          .height = (int32_t)a->height,
+                          .width = (int32_t)a->width};
+    memcpy(p.table, a->table, sizeof p.table);
+    return p;
 }

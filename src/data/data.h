@@ -6,6 +6,7 @@
 #ifndef LS_DATA_DATA_H
 #define LS_DATA_DATA_H
 
+#include "base/pick.h"
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -83,7 +84,7 @@ enum ls_status ls_image_read_file(const char *path, int min_side, int channels, 
 enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, int channels,
                                struct ls_image *image);
 
-/* --- augmentation: image -> normalised float planes --------------------------------------------------- */
+/* --- augmentation: image -> normalised float planes, or the bytes and choices that make them ----------- */
 
 /* "none", or a comma list: crop:PAD  flip  rrc[:SIZE] (RandomResizedCrop)  resize:SIZE (shorter side)
  * center[:SIZE]  — then always converted to planes and normalised. The order is fixed: resize, then one of
@@ -107,6 +108,18 @@ enum ls_status ls_augment_parse(const char *text, bool training, const struct ls
 /* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);
+/* The same up to the bytes: an image of the final size, rows of H x W x C, not mirrored and not normalised; what is left to do
+ * is in *pick, whose image stays as it is. */
+enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
+                                 uint64_t epoch, uint64_t sample, struct ls_image *scratch, uint8_t *pixels,
+                                 struct ls_pick *pick);
+/* Is all that the augmentation does to the images of that data set cutting and mirroring? */
+bool ls_augment_only_picks(const struct ls_augment *a, const struct ls_dataset_info *info);
+/* What it then does to a sample, whose number becomes the image's. */
+void ls_augment_pick(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
+                     uint64_t sample, struct ls_pick *pick);
+/* What a batch of pixels (info NULL), or picks of that data set's images, is to be read with. */
+struct ls_pixels ls_augment_source(const struct ls_augment *a, const struct ls_dataset_info *info);
 /* What ls_augment_apply will look at. The augmentation stays borrowed by the view. */
 struct ls_view ls_augment_view(const struct ls_augment *a, uint64_t seed, uint64_t epoch, uint64_t sample);
 /* The part of a height x width image that is seen. */
@@ -125,10 +138,13 @@ int64_t ls_sampler_at(const struct ls_sampler *s, uint64_t epoch, int64_t positi
 /* --- loader ------------------------------------------------------------------------------------------- */
 
 /* One filled batch: `batch` samples of room, the first `valid` of them real; labels of the rest are -1 and
- * their pixels 0. */
+ * their values 0 (planes), their picks of no image (pixels, picks). */
 struct ls_slot {
-    float *images;   /* batch x C x H x W */
-    int32_t *labels; /* batch */
+    enum ls_form form;
+    float *images;         /* planes: batch x C x H x W; else NULL */
+    uint8_t *pixels;       /* pixels: batch x H x W x C; else NULL */
+    struct ls_pick *picks; /* pixels, where image i is number i, and picks, where it is the sample: batch; else NULL */
+    int32_t *labels;       /* batch */
     int64_t valid;
     uint64_t epoch;
     int64_t position; /* of the first sample in the epoch's order */
@@ -137,9 +153,11 @@ struct ls_slot {
 struct ls_loader_options {
     struct ls_dataset *set; /* borrowed */
     struct ls_augment augment;
+    enum ls_form form; /* of the slots; picks: ls_augment_only_picks */
     uint64_t seed;
     bool shuffle;
-    int threads, ring; /* ring: slots filled ahead, >= 2 */
+    int threads, ring; /* ring: slots in all, >= 2 + held */
+    int held;          /* calls of next that a slot stays valid beyond the following one */
     /* Step t takes `step` samples (0: batch * parts, the most) from the epoch's order, fewer at its end; they are cut into
      * `parts` slices of at most `batch` each, one a slot. Slices
      * come in the order `order[0..own-1]`, the slices of this process; NULL: all, 0, 1, 2 ... Samples are dealt
@@ -156,10 +174,12 @@ struct ls_loader;
 enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_loader **loader);
 /* At any time, also with slots half filled; takes NULL. */
 void ls_loader_free(struct ls_loader *loader);
-/* The next slot, valid until the following call to next (its place in the ring is then given back);
+/* The next slot, valid until the following call to next, or `held` calls longer (its place in the ring is then given back);
  * *slot = NULL after the last. Blocks until it is filled; a decode error comes out here, in the order of the
  * samples, naming the file, and ends the loader: further calls return the same status and say nothing. */
 enum ls_status ls_loader_next(struct ls_loader *loader, const struct ls_slot **slot);
+/* The memory that all slots' images, picks and labels lie in. */
+void *ls_loader_region(const struct ls_loader *loader, size_t *bytes);
 /* Seconds ls_loader_next has waited so far. */
 double ls_loader_waited(const struct ls_loader *loader);
 

@@ -18,12 +18,8 @@ enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...) 
 /* Is a size out of a file within the limits? */
 enum ls_status ls_image_check_size(struct ls_image *image, int64_t height, int64_t width);
 enum ls_status ls_image_reserve_side(struct ls_image *image, size_t bytes);
-/* 1 <-> 3 channels in place, with the luma of ITU-R 601. */
+/* 1 <-> 3 channels in place, by ls_luma. */
 enum ls_status ls_image_to_channels(struct ls_image *image, int channels);
-static inline uint8_t ls_luma(const uint8_t *rgb)
-{
-    return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768u) >> 16);
-}
 
 /* Read a file into image->side and decode it from there. */
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image);

@@ -4,7 +4,7 @@
  *   given back |  held by the caller |  filled or being filled  |  not begun: its place is still in use
  *
  * Invariants, all under the lock:
- *   1. released <= taken <= opened <= released + ring, taken - released <= 1.
+ *   1. released <= taken <= opened <= released + ring, taken - released <= 1 + held.
  *   2. Samples are given to threads in order, a few at a time, from the slot opened last only.
  *   3. What a slot holds follows from its number and the options alone; which thread fills it changes
  * nothing. */
@@ -24,6 +24,7 @@
  */
 #define CHUNK_VALUES 32768
 #define CHUNK_SAMPLES 16
+#define CHUNK_PICKS 256
 /* Every thread's buffers begin with this, so that small images never make them grow. */
 #define SCRATCH_BYTES ((size_t)1 << 20)
 
@@ -45,10 +46,9 @@ struct ls_loader {
     struct ls_loader_options o;
     int *order; /* owned */
     struct ls_sampler sampler;
-    int64_t chunk, values; /* samples a claim; floats a sample */
-    void *region;
+    int64_t chunk, values; /* samples a claim; values of an image */
+    void *region;          /* owned; images, picks and labels of all slots */
     size_t region_bytes;
-    int32_t *labels;       /* owned; ring x batch */
     struct place *places;  /* owned; ring of them */
     struct worker *worker; /* owned */
     int workers;
@@ -115,21 +115,46 @@ static void open_slot(struct ls_loader *l)
 
 /* --- filling ------------------------------------------------------------------------------------------ */
 
+/* Padding: nothing, in the slot's form. */
+static void fill_none(const struct ls_loader *l, const struct ls_slot *slot, int64_t i)
+{
+    slot->labels[i] = -1;
+    if (slot->form == LS_FORM_PLANES)
+        memset(slot->images + i * l->values, 0, (size_t)l->values * sizeof *slot->images);
+    else
+        slot->picks[i] = (struct ls_pick){.image = -1};
+}
+
+/* Turn the worker's image into what the slot holds of it. */
+static enum ls_status fill_image(struct worker *w, const struct ls_slot *slot, int64_t i, uint64_t sample)
+{
+    const struct ls_loader *l = w->loader;
+    if (slot->form == LS_FORM_PLANES)
+        return ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, sample, &w->scratch,
+                                slot->images + i * l->values);
+    slot->picks[i].image = i;
+    return ls_augment_pixels(&l->o.augment, &w->image, l->o.seed, slot->epoch, sample, &w->scratch,
+                             slot->pixels + i * l->values, &slot->picks[i]);
+}
+
 /* Make sample i of the slot; the number of the sample in *sample for messages. */
 static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int64_t i, int64_t *sample)
 {
     struct ls_loader *l = w->loader;
-    float *planes = slot->images + i * l->values;
     if (i >= slot->valid) {
-        memset(planes, 0, (size_t)l->values * sizeof *planes);
-        slot->labels[i] = -1;
+        fill_none(l, slot, i);
         return LS_OK;
     }
     *sample = ls_sampler_at(&l->sampler, slot->epoch, slot->position + i);
+    if (slot->form == LS_FORM_PICKS) {
+        ls_augment_pick(&l->o.augment, ls_dataset_info(l->o.set), l->o.seed, slot->epoch, (uint64_t)*sample,
+                        &slot->picks[i]);
+        slot->labels[i] = ls_dataset_label(l->o.set, *sample);
+        return LS_OK;
+    }
     struct ls_view view = ls_augment_view(&l->o.augment, l->o.seed, slot->epoch, (uint64_t)*sample);
     LS_TRY(ls_dataset_try(l->o.set, *sample, &view, &w->image, &slot->labels[i]));
-    enum ls_status st =
-        ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, (uint64_t)*sample, &w->scratch, planes);
+    enum ls_status st = fill_image(w, slot, i, (uint64_t)*sample);
     if (st != LS_OK)
         memcpy(w->image.why, w->scratch.why, sizeof w->image.why);
     return st;
@@ -204,7 +229,7 @@ enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
     if (l->failed != LS_OK)
         return l->failed;
     pthread_mutex_lock(&l->lock);
-    if (l->released < l->taken) {
+    if (l->taken - l->released > (uint64_t)l->o.held) {
         l->released++;
         pthread_cond_broadcast(&l->work);
     }
@@ -228,6 +253,12 @@ enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
     return LS_OK;
 }
 
+void *ls_loader_region(const struct ls_loader *l, size_t *bytes)
+{
+    *bytes = l->region_bytes;
+    return l->region;
+}
+
 double ls_loader_waited(const struct ls_loader *l)
 {
     return l->waited;
@@ -238,10 +269,11 @@ double ls_loader_waited(const struct ls_loader *l)
 static enum ls_status check(const struct ls_loader_options *o)
 {
     int64_t count = ls_dataset_info(o->set)->count;
-    if (o->batch < 1 || o->parts < 1 || o->threads < 1 || o->ring < 2)
-        return ls_fail(
-            LS_USAGE, "a loader needs batch, parts, threads >= 1 and a ring >= 2, not %" PRId64 ", %" PRId64 ", %d, %d",
-            o->batch, o->parts, o->threads, o->ring);
+    if (o->batch < 1 || o->parts < 1 || o->threads < 1 || o->held < 0 || o->ring < 2 + o->held)
+        return ls_fail(LS_USAGE,
+                       "a loader needs batch, parts, threads >= 1 and a ring >= 2 + %d, not %" PRId64 ", %" PRId64
+                       ", %d, %d",
+                       o->held, o->batch, o->parts, o->threads, o->ring);
     if (o->epoch_samples < 0 || o->epoch_samples > count)
         return ls_fail(LS_USAGE, "an epoch of %" PRId64 " samples, but the data set has %" PRId64, o->epoch_samples,
                        count);
@@ -250,33 +282,50 @@ static enum ls_status check(const struct ls_loader_options *o)
     if (o->step > o->batch * o->parts)
         return ls_fail(LS_USAGE, "a step of %" PRId64 " samples does not fit %" PRId64 " slices of %" PRId64, o->step,
                        o->parts, o->batch);
+    if (o->form == LS_FORM_PICKS && !ls_augment_only_picks(&o->augment, ls_dataset_info(o->set)))
+        return ls_fail(LS_USAGE, "these images are scaled, and cannot be picked as they are stored");
     if (o->position < 0)
         return ls_fail(LS_USAGE, "an epoch cannot begin at sample %" PRId64, o->position);
     return LS_OK;
 }
 
-/* One region for all slots, each beginning on a page of its own. */
+static size_t pages(size_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+/* One region for all slots, each slot's images, picks and labels beginning on a page of their own. */
 static enum ls_status place_slots(struct ls_loader *l)
 {
+    static const size_t value_bytes[] = {[LS_FORM_PLANES] = sizeof(float), [LS_FORM_PIXELS] = 1, [LS_FORM_PICKS] = 0};
     size_t bytes, ring = (size_t)l->o.ring, batch = (size_t)l->o.batch;
     const struct ls_augment *a = &l->o.augment;
+    enum ls_form form = l->o.form;
     l->values = a->channels * a->height * a->width;
-    if (__builtin_mul_overflow((size_t)l->values * sizeof(float), batch, &bytes) || bytes > SIZE_MAX / ring / 2)
+    if (__builtin_mul_overflow((size_t)l->values * sizeof(float), batch, &bytes) || bytes > SIZE_MAX / ring / 4)
         return ls_fail(LS_USAGE, "batches of %" PRId64 " images of %" PRId64 " values are too large", l->o.batch,
                        l->values);
-    bytes = (bytes + 4095) / 4096 * 4096;
+    bytes = pages((size_t)l->values * value_bytes[form] * batch);
+    size_t pick_bytes = form == LS_FORM_PLANES ? 0 : pages(batch * sizeof(struct ls_pick));
+    size_t slot_bytes = bytes + pick_bytes + pages(batch * sizeof(int32_t));
     l->places = ls_alloc(ring, sizeof *l->places);
-    l->labels = ls_alloc(ring * batch, sizeof *l->labels);
-    if (!l->places || !l->labels)
+    if (!l->places)
         return LS_FAILED;
-    LS_TRY(ls_region_map(bytes * ring, &l->region));
-    l->region_bytes = bytes * ring;
+    LS_TRY(ls_region_map(slot_bytes * ring, &l->region));
+    l->region_bytes = slot_bytes * ring;
     for (size_t s = 0; s < ring; s++) {
-        l->places[s].slot.images = (float *)(void *)((char *)l->region + s * bytes);
-        l->places[s].slot.labels = l->labels + s * batch;
+        struct ls_slot *slot = &l->places[s].slot;
+        char *at = (char *)l->region + s * slot_bytes;
+        slot->form = form;
+        slot->images = form == LS_FORM_PLANES ? (float *)(void *)at : NULL;
+        slot->pixels = form == LS_FORM_PIXELS ? (uint8_t *)at : NULL;
+        slot->picks = form == LS_FORM_PLANES ? NULL : (struct ls_pick *)(void *)(at + bytes);
+        slot->labels = (int32_t *)(void *)(at + bytes + pick_bytes);
     }
     int64_t chunk = CHUNK_VALUES / l->values;
     l->chunk = chunk < 1 ? 1 : chunk > CHUNK_SAMPLES ? CHUNK_SAMPLES : chunk;
+    if (form == LS_FORM_PICKS)
+        l->chunk = CHUNK_PICKS;
     return LS_OK;
 }
 
@@ -373,7 +422,6 @@ void ls_loader_free(struct ls_loader *l)
     ls_region_unmap(l->region, l->region_bytes);
     ls_free(l->worker);
     ls_free(l->places);
-    ls_free(l->labels);
     ls_free(l->order);
     ls_free(l);
 }

@@ -5,6 +5,9 @@
 
 #include <math.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <smmintrin.h>
+#endif
 
 #define PRECISION 22
 
@@ -79,6 +82,33 @@ static void scale_row3(const uint8_t *row, const struct weights *w, int count, u
     }
 }
 
+#ifdef __x86_64__
+/* The same sums, a pixel at once; `width` is the row's. A pixel is read with the byte behind it, but for the row's last. */
+__attribute__((target("sse4.1"))) static void scale_row3_sse4(const uint8_t *row, int width, const struct weights *w,
+                                                              int count, uint8_t *out)
+{
+    for (int x = 0; x < count; x++, out += 3) {
+        const uint8_t *from = row + 3 * (size_t)w->start[x];
+        const int *weight = w->weight + (size_t)x * (size_t)w->taps;
+        int length = w->length[x], whole = w->start[x] + length < width ? length : length - 1, four = 0;
+        __m128i sum = _mm_set1_epi32(1 << (PRECISION - 1));
+        for (int k = 0; k < whole; k++, from += 3) {
+            memcpy(&four, from, 4);
+            __m128i pixel = _mm_cvtepu8_epi32(_mm_cvtsi32_si128(four));
+            sum = _mm_add_epi32(sum, _mm_mullo_epi32(pixel, _mm_set1_epi32(weight[k])));
+        }
+        if (whole < length) {
+            __m128i pixel = _mm_setr_epi32(from[0], from[1], from[2], 0);
+            sum = _mm_add_epi32(sum, _mm_mullo_epi32(pixel, _mm_set1_epi32(weight[whole])));
+        }
+        sum = _mm_srai_epi32(sum, PRECISION);
+        sum = _mm_packus_epi32(sum, sum);
+        four = _mm_cvtsi128_si32(_mm_packus_epi16(sum, sum));
+        memcpy(out, &four, 3);
+    }
+}
+#endif
+
 static void scale_row1(const uint8_t *row, const struct weights *w, int count, uint8_t *out)
 {
     for (int x = 0; x < count; x++) {
@@ -92,7 +122,8 @@ static void scale_row1(const uint8_t *row, const struct weights *w, int count, u
 }
 
 /* One output row from `length` rows that lie `stride` bytes apart. */
-static void blend_rows(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
+static inline __attribute__((always_inline)) void blend(const uint8_t *rows, size_t stride, const int *weight,
+                                                        int length, size_t bytes, uint8_t *out)
 {
     enum { BLOCK = 256 };
     for (size_t at = 0; at < bytes; at += BLOCK) {
@@ -111,6 +142,47 @@ static void blend_rows(const uint8_t *rows, size_t stride, const int *weight, in
         for (size_t i = 0; i < n; i++)
             out[at + i] = narrow(sum[i]);
     }
+}
+
+static void blend_plain(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
+{
+    blend(rows, stride, weight, length, bytes, out);
+}
+
+#ifdef __x86_64__
+__attribute__((target("avx2"))) static void blend_avx2(const uint8_t *rows, size_t stride, const int *weight,
+                                                       int length, size_t bytes, uint8_t *out)
+{
+    blend(rows, stride, weight, length, bytes, out);
+}
+#endif
+
+static void blend_rows(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
+{
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx2")) {
+        blend_avx2(rows, stride, weight, length, bytes, out);
+        return;
+    }
+#endif
+    blend_plain(rows, stride, weight, length, bytes, out);
+}
+
+/* `width`: of the row. */
+static void scale_row(const uint8_t *row, int channels, int width, const struct weights *w, int count, uint8_t *out)
+{
+    if (channels == 1) {
+        scale_row1(row, w, count, out);
+        return;
+    }
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("sse4.1")) {
+        scale_row3_sse4(row, width, w, count, out);
+        return;
+    }
+#endif
+    (void)width;
+    scale_row3(row, w, count, out);
 }
 
 enum ls_status ls_image_resize(const struct ls_image *from, const struct ls_box *box, int height, int width,
@@ -135,10 +207,7 @@ enum ls_status ls_image_resize(const struct ls_image *from, const struct ls_box 
     for (int y = first; y < last; y++) {
         const uint8_t *row =
             from->pixels + (size_t)(box->top + y) * from_bytes + (size_t)from->channels * (size_t)box->left;
-        if (from->channels == 3)
-            scale_row3(row, &across, window->width, middle + (size_t)(y - first) * row_bytes);
-        else
-            scale_row1(row, &across, window->width, middle + (size_t)(y - first) * row_bytes);
+        scale_row(row, from->channels, box->width, &across, window->width, middle + (size_t)(y - first) * row_bytes);
     }
     for (int y = 0; y < window->height; y++)
         blend_rows(middle + (size_t)(down.start[y] - first) * row_bytes, row_bytes,

@@ -1,7 +1,7 @@
 /* Rewrites of the forward nodes, before autodiff, so that each fused form has one gradient rule of its own.
  * Every rule keeps the values: sums and products stay in the same order, and max commutes with relu.
  *
- *   conv 1x1 with a stride        ->  avgpool 1x1 with it, conv 1x1  libraries are at their best on dense 1x1
+ *   conv 1x1 with a stride        ->  avgpool 1x1 with it, conv 1x1  where asked for (dense_1x1)
  *   flatten, dropout|act          ->  dropout|act, flatten           so that the next rule applies
  *   flatten, dense                ->  dense over (N,C,H,W)           no copy into rows
  *   conv|dense|bn|add, act        ->  the op with .act
@@ -164,13 +164,13 @@ static bool join_pool(struct ls_graph *g, int n)
     return true;
 }
 
-enum ls_status ls_graph_fuse(struct ls_graph *g)
+enum ls_status ls_graph_fuse(struct ls_graph *g, bool dense_1x1)
 {
     static bool (*const rules[])(struct ls_graph *, int) = {pick_pixels, sink_flatten,  dense_over_map,
                                                             join_act,    join_residual, join_pool};
     /* Rules are tried in this order over the whole array: a residual add takes its act first, a pool sees acts
      * already joined. Each application uses up what it matches, so this ends. */
-    for (size_t r = 0; r < sizeof rules / sizeof *rules; r++)
+    for (size_t r = dense_1x1 ? 0 : 1; r < sizeof rules / sizeof *rules; r++)
         for (int n = 0; n < g->n_nodes; n++)
             if (rules[r](g, n))
                 n = -1;

@@ -137,13 +137,14 @@ const char *ls_shape_text(const struct ls_shape *s, char text[64])
 
 size_t ls_dtype_size(enum ls_dtype t)
 {
-    static const size_t size[] = {[LS_F32] = 4, [LS_BF16] = 2, [LS_I32] = 4, [LS_U8] = 1};
+    static const size_t size[] = {[LS_F32] = 4, [LS_BF16] = 2, [LS_F16] = 2, [LS_I32] = 4, [LS_U8] = 1};
     return size[t];
 }
 
 const char *ls_dtype_name(enum ls_dtype t)
 {
-    static const char *const name[] = {[LS_F32] = "f32", [LS_BF16] = "bf16", [LS_I32] = "i32", [LS_U8] = "u8"};
+    static const char *const name[] = {
+        [LS_F32] = "f32", [LS_BF16] = "bf16", [LS_F16] = "f16", [LS_I32] = "i32", [LS_U8] = "u8"};
     return name[t];
 }
 

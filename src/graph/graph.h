@@ -29,7 +29,7 @@
 #define LS_MAX_IN 12
 #define LS_MAX_OUT 6
 
-enum ls_dtype { LS_F32, LS_BF16, LS_I32, LS_U8 };
+enum ls_dtype { LS_F32, LS_BF16, LS_F16, LS_I32, LS_U8 };
 
 enum ls_role {
     LS_ROLE_INPUT, /* images and labels, filled from outside */
@@ -105,7 +105,7 @@ struct ls_graph {
     struct ls_node *nodes; /* owned */
     int n_nodes, node_room;
     struct ls_arena strings;
-    enum ls_dtype act_dtype; /* of activations: LS_F32 or LS_BF16 */
+    enum ls_dtype act_dtype; /* of activations: LS_F32, LS_BF16 or LS_F16 */
     bool training;
     int input, label; /* tensor ids: images (N, C, H, W) f32 and labels (N) i32, -1 = no sample */
     int logits;       /* the model's output (N, classes) */
@@ -146,7 +146,8 @@ int64_t ls_graph_macs(const struct ls_graph *g);
 
 /* --- passes ------------------------------------------------------------------------------------------------ */
 
-enum ls_status ls_graph_fuse(struct ls_graph *g);
+/* dense_1x1: the backend is at its best on 1x1 convolutions without a stride. */
+enum ls_status ls_graph_fuse(struct ls_graph *g, bool dense_1x1);
 enum ls_status ls_graph_backward(struct ls_graph *g);
 
 #endif

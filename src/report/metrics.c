@@ -88,6 +88,18 @@ static void put_real(FILE *out, const char *name, double value)
         fprintf(out, ", \"%s\": null", name);
 }
 
+static void put_gpu(FILE *out, const struct ls_gpu_state *gpu)
+{
+    put_real(out, "gpu_utilisation", gpu->utilisation);
+    if (isfinite(gpu->memory))
+        fprintf(out, ", \"gpu_memory_bytes\": %.0f", gpu->memory);
+    else
+        put_real(out, "gpu_memory_bytes", gpu->memory);
+    put_real(out, "gpu_power_w", gpu->power);
+    put_real(out, "gpu_clock_mhz", gpu->clock);
+    put_real(out, "gpu_temperature_c", gpu->temperature);
+}
+
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r)
 {
     static const char *const names[] = {"step", "epoch", "eval"};
@@ -110,6 +122,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         put_real(out, "update_share", r->update_seconds / r->seconds);
     if (r->gradients > 0)
         put_real(out, "staleness", r->staleness);
+    if (training && r->on_gpu)
+        put_gpu(out, &r->gpu);
     fputs("}\n", out);
 
     double now = ls_now();

@@ -3,6 +3,7 @@
 #ifndef LS_REPORT_REPORT_H
 #define LS_REPORT_REPORT_H
 
+#include "report/gpu.h"
 #include <stdint.h>
 
 struct ls_report {
@@ -21,6 +22,8 @@ struct ls_report {
     double update_seconds;  /* updating weights, and what is left */
     int64_t gradients;      /* whose staleness was measured; 0: nobody measures it */
     double staleness;       /* their mean: updates made between pull and push */
+    bool on_gpu;            /* a card computes, and was: */
+    struct ls_gpu_state gpu;
 };
 
 /* Grow `sum` (zero before the first) by one step: samples and seconds add up, loss, top1 and top5 become

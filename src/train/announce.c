@@ -105,12 +105,23 @@ static void say_rate(const struct ls_trainer *t)
 static void say_machine(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
-    int loaders = ls_task_loader_threads(t->o);
+    int loaders = ls_task_loader_threads(t->o, e);
     ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name, t->o->dtype,
                    e->threads, plural(e->threads), loaders, plural(loaders));
     ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
                    (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
                    (double)e->n_grads * sizeof(float) / 1048576);
+}
+
+/* Where a device makes images itself, of what. */
+static void say_input(const struct ls_trainer *t)
+{
+    const struct ls_supply *s = &t->stepper.train;
+    if (s->form == LS_FORM_PICKS)
+        ls_trainer_say(t, "  input      cut by the device out of %.1f MiB of images that it holds",
+                       (double)s->held_bytes / 1048576);
+    else if (s->form == LS_FORM_PIXELS)
+        ls_trainer_say(t, "  input      bytes, normalised by the device");
 }
 
 /* Who else trains, and how gradients meet. */
@@ -142,6 +153,7 @@ void ls_trainer_announce(const struct ls_trainer *t)
     say_batch(t);
     say_rate(t);
     say_machine(t);
+    say_input(t);
     say_workers(t);
     ls_trainer_say(t, "  run        %s", t->run);
     if (t->resumed)

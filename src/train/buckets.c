@@ -31,7 +31,7 @@ static enum ls_status list_grads(const struct ls_engine *e, struct grad **list, 
                 continue;
             const float *memory = e->backend->memory(e->train.program, t, &bytes);
             grads[(*n)++] = (struct grad){.tensor = t,
-                                          .first = (size_t)(memory - e->grads),
+                                          .first = (size_t)(memory - e->kept),
                                           .ready = node,
                                           .plain = g->nodes[node].phase == LS_FORWARD};
         }
@@ -48,6 +48,22 @@ static enum ls_status list_grads(const struct ls_engine *e, struct grad **list, 
 }
 
 /* --- where to cut ------------------------------------------------------------------------------------- */
+
+/* With a queue a gradient is complete when the host has it, and the pass goes on meanwhile. */
+static enum ls_status see_grad(struct ls_engine *e, int i, double start, double *ready)
+{
+    LS_TRY(e->backend->queue->arrived(e->train.program, i % LS_QUEUE_MARKS));
+    ready[i] = ls_now() - start;
+    return LS_OK;
+}
+
+static enum ls_status fetch_grad(struct ls_engine *e, const struct grad *grads, int i, double start, double *ready)
+{
+    if (i >= LS_QUEUE_MARKS)
+        LS_TRY(see_grad(e, i - LS_QUEUE_MARKS, start, ready));
+    return e->backend->queue->fetch(e->train.program, i % LS_QUEUE_MARKS, e->grads + grads[i].first,
+                                    e->kept + grads[i].first, grads[i].count);
+}
 
 /* How far into a pass each gradient is complete: one pass over blank images after one that warms up. */
 static enum ls_status time_pass(struct ls_engine *e, const struct grad *grads, int n, double *ready)
@@ -71,8 +87,11 @@ static enum ls_status time_pass(struct ls_engine *e, const struct grad *grads, i
             if (end > at)
                 LS_TRY_GOTO(free_batch, b->run(e->train.program, at, end, &run));
             at = end > at ? end : at;
+            LS_TRY_GOTO(free_batch, b->queue ? fetch_grad(e, grads, i, start, ready) : LS_OK);
             ready[i] = ls_now() - start;
         }
+        for (int i = n > LS_QUEUE_MARKS ? n - LS_QUEUE_MARKS : 0; b->queue && i < n; i++)
+            LS_TRY_GOTO(free_batch, see_grad(e, i, start, ready));
     }
 free_batch:
     ls_free(images);
@@ -134,7 +153,7 @@ static int bucket_of(const struct ls_engine *e, int update)
         size_t bytes;
         if (t == LS_NONE || g->tensors[t].role != LS_ROLE_GRAD)
             continue;
-        size_t at = (size_t)((const float *)e->backend->memory(e->train.program, t, &bytes) - e->grads);
+        size_t at = (size_t)((const float *)e->backend->memory(e->train.program, t, &bytes) - e->kept);
         for (int b = 0; b < e->n_buckets; b++)
             if (at >= e->buckets[b].first && at < e->buckets[b].first + e->buckets[b].count)
                 return b;
@@ -195,16 +214,30 @@ static enum ls_status find_updates(struct ls_engine *e)
 
 /* --- padding ------------------------------------------------------------------------------------------ */
 
-/* A tensor of ones shows where its memory holds no value. Counts the stretches, and lists them where there is room. */
-static enum ls_status find_gaps(const struct ls_engine *e, const struct grad *g, struct ls_sync_gap *gaps, int *n)
+/* A gradient of ones, as the host sees it. */
+static enum ls_status write_ones(const struct ls_engine *e, const struct grad *g)
 {
+    const struct ls_backend_queue *queue = e->backend->queue;
     int64_t count = ls_shape_count(&e->train.graph.tensors[g->tensor].shape);
-    float *ones = ls_alloc((size_t)count, sizeof *ones), *memory = e->grads + g->first;
+    float *ones = ls_alloc((size_t)count, sizeof *ones);
     if (!ones)
         return LS_FAILED;
     for (int64_t i = 0; i < count; i++)
         ones[i] = 1;
     enum ls_status st = e->backend->write(e->train.program, g->tensor, ones);
+    ls_free(ones);
+    if (st != LS_OK || !queue)
+        return st;
+    LS_TRY(queue->fetch(e->train.program, 0, e->grads + g->first, e->kept + g->first, g->count));
+    LS_TRY(queue->arrived(e->train.program, 0));
+    return queue->clear(e->train.program, e->kept + g->first, g->count);
+}
+
+/* A tensor of ones shows where its memory holds no value. Counts the stretches, and lists them where there is room. */
+static enum ls_status find_gaps(const struct ls_engine *e, const struct grad *g, struct ls_sync_gap *gaps, int *n)
+{
+    float *memory = e->grads + g->first;
+    enum ls_status st = write_ones(e, g);
     for (size_t i = 0; st == LS_OK && i < g->count; i++) {
         size_t first = i;
         while (i < g->count && memory[i] == 0)
@@ -216,7 +249,6 @@ static enum ls_status find_gaps(const struct ls_engine *e, const struct grad *g,
         ++*n;
     }
     memset(memory, 0, g->count * sizeof *memory);
-    ls_free(ones);
     return st;
 }
 
@@ -261,7 +293,9 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         for (; first <= i; first++)
             b->matrices[b->n_matrices++] = grads[first].matrix;
     }
-    st = find_updates(e);
+    LS_TRY_GOTO(free_lists, find_updates(e));
+    if (e->backend->queue && ops && ops->collect)
+        st = ls_mirror_open(e);
 free_lists:
     ls_free(grads);
     ls_free(last);
@@ -275,10 +309,12 @@ void ls_engine_free_buckets(struct ls_engine *e)
         ls_free(e->buckets[b].matrices);
         ls_free(e->buckets[b].gaps);
     }
+    ls_mirror_free(e->mirror);
     ls_free(e->buckets);
     ls_free(e->update_nodes);
     ls_free(e->update_first);
     e->buckets = NULL;
     e->n_buckets = 0;
     e->update_nodes = e->update_first = NULL;
+    e->mirror = NULL;
 }

@@ -40,33 +40,48 @@ char *ls_engine_plan_cache(const struct ls_options *o)
     return home && *home ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
 }
 
-static enum ls_status build(const struct ls_options *o, const struct ls_model_size *size, bool training,
-                            struct ls_graph *g)
+static bool wants_tf32(const struct ls_options *o)
+{
+    return strcmp(o->dtype, "tf32") == 0;
+}
+
+static enum ls_dtype act_dtype(const struct ls_options *o)
+{
+    return strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : strcmp(o->dtype, "fp16") == 0 ? LS_F16 : LS_F32;
+}
+
+/* tf32 is no type of values but a way to multiply, which the backends on the host do not have. */
+static enum ls_status check_dtype(const struct ls_options *o, const struct ls_backend *b)
+{
+    const char *why_not = wants_tf32(o) && !b->queue ? LS_GPU_DTYPES : b->refuses(act_dtype(o));
+    return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : LS_OK;
+}
+
+static enum ls_status build(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
+                            bool training, struct ls_graph *g)
 {
     struct ls_model_request request = {
         .model = o->model,
         .size = *size,
         .training = training,
-        .dtype = strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : LS_F32,
+        .dtype = act_dtype(o),
         .loss = o->loss,
         .smoothing = training ? (float)o->label_smoothing : 0.0f,
         .dropout = (float)o->dropout,
     };
     LS_TRY(ls_model_build(&request, g));
-    return ls_graph_fuse(g);
+    return ls_graph_fuse(g, b->dense_1x1);
 }
 
 enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size)
 {
     struct ls_graph g;
-    const struct ls_backend *backend = ls_backend_find(o->backend);
-    if (!backend)
-        return ls_fail(LS_USAGE, "--backend %s: this program was built without it", o->backend);
+    const struct ls_backend *backend;
+    LS_TRY(ls_backend_open(o->backend, &backend));
     ls_graph_init(&g);
-    enum ls_status st = build(o, size, true, &g);
-    const char *why_not = st == LS_OK ? backend->refuses(g.act_dtype) : NULL;
+    enum ls_status st = build(o, backend, size, true, &g);
     ls_graph_release(&g);
-    return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : st;
+    return st == LS_OK ? check_dtype(o, backend) : st;
 }
 
 static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const char *record, struct ls_net *net,
@@ -80,10 +95,13 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
         .tune = o->tune,
         .cache = cache,
         .record = record,
+        .tf32 = wants_tf32(o),
+        .fast = o->fast,
+        .loss_scale = (float)o->loss_scale,
     };
-    const char *why_not = e->backend->refuses(net->graph.act_dtype);
-    enum ls_status st = why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not)
-                                : e->backend->prepare(&options, &net->graph, e->store, &net->program);
+    enum ls_status st = check_dtype(o, e->backend);
+    if (st == LS_OK)
+        st = e->backend->prepare(&options, &net->graph, e->store, &net->program);
     ls_free(cache);
     if (st != LS_OK)
         return st;
@@ -109,9 +127,9 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
         .trust = (float)o->trust,
         .nesterov = o->nesterov,
         .decay_all = o->decay_all,
-        .interleave = one_pass(e),
+        .interleave = one_pass(e) && !e->backend->queue, /* a queue takes them best all at once */
     };
-    LS_TRY(build(o, &e->size, true, &net->graph));
+    LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, &optim));
     LS_TRY(prepare(e, o, record, net, !one_pass(e)));
@@ -123,29 +141,63 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
 
 static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const char *record)
 {
-    LS_TRY(build(o, &e->size, false, &e->eval.graph));
+    LS_TRY(build(o, e->backend, &e->size, false, &e->eval.graph));
     return prepare(e, o, record, &e->eval, false);
 }
 
-/* Memory for gradients, where the other processes of this node can read it. */
+/* Memory of the host for gradients, where the other processes of this node can read it. */
 static enum ls_status take_grads(struct ls_engine *e, size_t floats, float **memory)
 {
     void *region;
     LS_TRY(e->comm ? ls_comm_region(e->comm, floats * sizeof(float), &region)
                    : ls_region_map(floats * sizeof(float), &region));
     *memory = region;
+    if (e->backend->queue)
+        e->backend->queue->pin(region, floats * sizeof(float));
     return LS_OK;
+}
+
+static enum ls_status take_kept(struct ls_engine *e)
+{
+    const struct ls_backend_queue *queue = e->backend->queue;
+    int most = ls_tree_most_parts(e->tree);
+    if (e->n_grads == 0)
+        return LS_OK;
+    if (!queue || e->comm)
+        LS_TRY(take_grads(e, e->n_grads, &e->grads));
+    if (most > 1)
+        LS_TRY(take_grads(e, (size_t)(most - 1) * e->n_grads, &e->side));
+    if (queue) {
+        void *memory;
+        LS_TRY(queue->take(e->n_grads * sizeof(float), &memory));
+        e->kept = memory;
+    } else {
+        e->kept = e->grads;
+    }
+    return LS_OK;
+}
+
+static void give_kept(struct ls_engine *e)
+{
+    const struct ls_backend_queue *queue = e->backend ? e->backend->queue : NULL;
+    if (queue && e->kept)
+        queue->give(e->kept);
+    if (queue && e->grads)
+        queue->unpin(e->grads);
+    if (queue && e->side)
+        queue->unpin(e->side);
+    if (e->comm)
+        return;
+    ls_region_unmap(e->grads, e->n_grads * sizeof *e->grads);
+    ls_region_unmap(e->side, (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
 }
 
 static enum ls_status bind_memory(struct ls_engine *e)
 {
-    LS_TRY(ls_region_map(e->arena_bytes, &e->arena));
-    if (e->n_grads > 0)
-        LS_TRY(take_grads(e, e->n_grads, &e->grads));
-    if (e->n_grads > 0 && ls_tree_most_parts(e->tree) > 1)
-        LS_TRY(take_grads(e, (size_t)(ls_tree_most_parts(e->tree) - 1) * e->n_grads, &e->side));
+    LS_TRY(ls_backend_take(e->backend, e->arena_bytes, &e->arena));
+    LS_TRY(take_kept(e));
     if (e->train.program)
-        LS_TRY(e->backend->bind(e->train.program, e->arena, e->grads));
+        LS_TRY(e->backend->bind(e->train.program, e->arena, e->kept));
     if (e->eval.program)
         LS_TRY(e->backend->bind(e->eval.program, e->arena, NULL));
     return LS_OK;
@@ -228,12 +280,8 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     ls_graph_init(&e->eval.graph);
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
     omp_set_num_threads(e->threads);
-    e->backend = ls_backend_find(o->backend);
-    if (!e->backend) {
-        st = ls_fail(LS_USAGE, "--backend %s: this program was built without it", o->backend);
-        goto failed;
-    }
-    e->store = ls_store_new();
+    LS_TRY_GOTO(failed, ls_backend_open(o->backend, &e->backend));
+    e->store = ls_store_new(e->backend);
     if (!e->store) {
         st = LS_FAILED;
         goto failed;
@@ -262,12 +310,9 @@ void ls_engine_close(struct ls_engine *e)
     ls_engine_free_buckets(e);
     close_net(e, &e->eval);
     close_net(e, &e->train);
-    ls_region_unmap(e->arena, e->arena_bytes);
-    if (!e->comm) {
-        ls_region_unmap(e->grads, e->n_grads * sizeof *e->grads);
-        ls_region_unmap(e->side,
-                        (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
-    }
+    if (e->arena)
+        ls_backend_give(e->backend, e->arena, e->arena_bytes);
+    give_kept(e);
     ls_tree_release(&e->own_tree);
     ls_store_free(e->store);
     *e = (struct ls_engine){0};
@@ -281,6 +326,23 @@ enum ls_status ls_engine_record(const struct ls_engine *e, const char *path)
     return st;
 }
 
+/* A tensor of a backend with memory of its own. */
+static enum ls_status share_values(struct ls_engine *e, const struct ls_net *net, int tensor)
+{
+    enum ls_status st = LS_OK;
+    size_t count = (size_t)ls_shape_count(&net->graph.tensors[tensor].shape);
+    float *values = ls_alloc(count, sizeof *values);
+    if (!values)
+        return LS_FAILED;
+    LS_TRY_GOTO(free_values, e->backend->read(net->program, tensor, values));
+    LS_TRY_GOTO(free_values, ls_comm_broadcast(e->comm, 0, values, count * sizeof *values));
+    if (ls_comm_rank(e->comm) > 0)
+        st = e->backend->write(net->program, tensor, values);
+free_values:
+    ls_free(values);
+    return st;
+}
+
 enum ls_status ls_engine_share(struct ls_engine *e)
 {
     const struct ls_net *net = ls_engine_net(e);
@@ -290,16 +352,22 @@ enum ls_status ls_engine_share(struct ls_engine *e)
         if (role != LS_ROLE_PARAM && role != LS_ROLE_STATE)
             continue;
         void *memory = e->backend->memory(net->program, t, &bytes);
-        LS_TRY(ls_comm_broadcast(e->comm, 0, memory, bytes));
+        LS_TRY(e->backend->queue ? share_values(e, net, t) : ls_comm_broadcast(e->comm, 0, memory, bytes));
     }
-    return LS_OK;
+    return ls_mirror_pull_all(e);
 }
 
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
-    for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1]; i++) {
-        int node = e->update_nodes[i];
-        LS_TRY(e->backend->run(e->train.program, node, node + 1, run));
+    const struct ls_backend_queue *queue = e->backend->queue;
+    const struct ls_bucket *b = &e->buckets[bucket];
+    if (queue && e->comm)
+        LS_TRY(queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
+    for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
+        int first = e->update_nodes[i], last = first;
+        while (i < e->update_first[bucket + 1] && e->update_nodes[i] == last)
+            i++, last++;
+        LS_TRY(e->backend->run(e->train.program, first, last, run));
     }
-    return LS_OK;
+    return ls_mirror_pull(e, bucket);
 }

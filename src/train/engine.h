@@ -24,14 +24,17 @@ struct ls_engine {
     struct ls_comm *comm;       /* borrowed; NULL: alone */
     const struct ls_tree *tree; /* of replicas over the processes: comm's, or own_tree */
     struct ls_tree own_tree;
-    void *arena; /* owned */
+    void *arena; /* owned; the backend's memory */
     size_t arena_bytes, store_bytes;
-    /* Where one pass is not a whole step, gradients are kept, and updated bucket by bucket. */
-    float *grads, *side;       /* side: a process's parts of the sum but the last; owned unless comm has them */
-    size_t n_grads;            /* floats; 0: updates follow the gradients within the pass */
+    /* Where one pass is not a whole step, gradients are kept, and updated bucket by bucket. With a queue (backend.h) they are
+     * kept in the backend's memory, and for comm a second time in the host's. */
+    float *kept;         /* where passes leave gradients: grads, or with a queue owned memory of the backend */
+    float *grads, *side; /* the host's; side: a process's parts of the sum but the last; owned unless comm has them */
+    size_t n_grads;      /* floats; 0: updates follow the gradients within the pass */
     struct ls_bucket *buckets; /* owned */
     int n_buckets;
     int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
+    struct ls_mirror *mirror;         /* owned; of what the buckets' updates change; NULL: nobody looks */
 };
 
 enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2 };
@@ -58,12 +61,22 @@ void ls_engine_close(struct ls_engine *e);
 const struct ls_net *ls_engine_net(const struct ls_engine *e);
 /* Every parameter and all state as rank 0 has it. */
 enum ls_status ls_engine_share(struct ls_engine *e);
-/* Run the updates of a bucket. */
+/* Run the updates of a bucket; with a queue and a comm, on the gradients that the host has. */
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run);
 
 /* buckets.c: cut the kept gradients into buckets for a strategy (NULL: alone, one bucket), and find their updates. */
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops);
 void ls_engine_free_buckets(struct ls_engine *e);
+
+/* mirror.c: strategies see the host's memory only. Where one looks at a bucket's values (it is one that collects) and the
+ * backend has memory of its own, the values it sees are copies, plain and row-major. They are the backend's except while a
+ * strategy has work: an update brings the values of its bucket here (pull); when the strategy is done with a step, a
+ * collection or serving, all go back (push). Without a mirror these do nothing. */
+enum ls_status ls_mirror_open(struct ls_engine *e);
+void ls_mirror_free(struct ls_mirror *m);
+enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket);
+enum ls_status ls_mirror_pull_all(struct ls_engine *e);
+enum ls_status ls_mirror_push(struct ls_engine *e);
 
 /* Where measured kernels are kept: --plan-cache, or ~/.cache/lockstep/plans; NULL when there is no home. Freed by
  * ls_free. */

@@ -11,9 +11,9 @@ static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, in
         if (ls_interrupted() && !s->engine->comm)
             return LS_INTERRUPTED;
         LS_TRY(ls_loader_next(loader, &slot));
+        LS_TRY(ls_step_evaluate(s, slot, totals));
         if (!slot)
             return LS_OK;
-        LS_TRY(ls_step_evaluate(s, slot, totals));
         ls_console_progress(console, "evaluating", totals->samples, count);
     }
 }
@@ -25,9 +25,15 @@ enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, con
     struct ls_totals totals = {0};
     int64_t count = ls_dataset_info(task->test)->count, batch = task->size.batch;
     double start = ls_now();
-    LS_TRY(ls_task_test_loader(task, o, s->engine->comm, &loader));
+    if (!s->eval.open)
+        LS_TRY(ls_supply_open(&s->eval, s->engine, &s->engine->eval, task->test, &task->test_augment));
+    LS_TRY(ls_task_test_loader(task, o, s->engine, s->eval.form, &loader));
+    ls_feed_pin(s->engine, loader);
     enum ls_status st = run_all(s, loader, count, console, &totals);
+    if (st != LS_OK)
+        ls_step_evaluate(s, NULL, &totals); /* it may still read its input */
     double waited = ls_loader_waited(loader);
+    ls_feed_unpin(s->engine, loader);
     ls_loader_free(loader);
     if (st != LS_OK)
         return st;

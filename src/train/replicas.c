@@ -1,4 +1,5 @@
 #include "train/replicas.h"
+#include "base/log.h"
 #include "base/memory.h"
 
 #include <string.h>
@@ -74,6 +75,11 @@ static int tree_depth(int replicas)
 
 /* --- sums --------------------------------------------------------------------------------------------- */
 
+static float *kept_at(const struct ls_replicas *r, int level)
+{
+    return r->unfinished + (size_t)level * r->memory.count;
+}
+
 static void copy(float *to, const float *from, size_t count)
 {
 #pragma omp parallel for simd
@@ -81,25 +87,55 @@ static void copy(float *to, const float *from, size_t count)
         to[i] = from[i];
 }
 
-static void add(struct ls_replicas *r, int level, size_t first, size_t count)
+static enum ls_status keep(struct ls_replicas *r, int level)
 {
-    const float *kept = r->unfinished + (size_t)level * r->count + first;
-    float *grads = r->grads + first;
+    const struct ls_replicas_memory *m = &r->memory;
+    if (m->backend->queue)
+        return m->backend->queue->copy(m->program, kept_at(r, level), m->grads, m->count);
+    copy(kept_at(r, level), m->grads, m->count);
+    return LS_OK;
+}
+
+static enum ls_status add(struct ls_replicas *r, int level, size_t first, size_t count)
+{
+    const struct ls_replicas_memory *m = &r->memory;
+    const float *kept = kept_at(r, level) + first;
+    float *grads = m->grads + first;
+    if (m->backend->queue)
+        return m->backend->queue->add(m->program, grads, kept, count);
 #pragma omp parallel for simd
     for (size_t i = 0; i < count; i++)
         grads[i] = kept[i] + grads[i];
+    return LS_OK;
 }
 
-void ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count)
+/* A part that the next pass would overwrite. */
+static enum ls_status put_aside(struct ls_replicas *r, int part)
+{
+    const struct ls_replicas_memory *m = &r->memory;
+    if (m->backend->queue) {
+        LS_TRY(m->backend->queue->fetch(m->program, 0, r->parts[part], m->grads, m->count));
+        return m->backend->queue->arrived(m->program, 0);
+    }
+    copy(r->parts[part], m->grads, m->count);
+    return LS_OK;
+}
+
+enum ls_status ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count)
 {
     for (int i = r->last_run + 1; i < r->n_ops; i++)
         if (r->ops[i].kind == OP_ADD)
-            add(r, r->ops[i].level, first, count);
+            LS_TRY(add(r, r->ops[i].level, first, count));
+    return LS_OK;
 }
 
-void ls_replicas_clear(struct ls_replicas *r)
+enum ls_status ls_replicas_clear(struct ls_replicas *r)
 {
-    memset(r->grads, 0, r->count * sizeof *r->grads);
+    const struct ls_replicas_memory *m = &r->memory;
+    if (m->backend->queue)
+        return m->backend->queue->clear(m->program, m->grads, m->count);
+    memset(m->grads, 0, m->count * sizeof *m->grads);
+    return LS_OK;
 }
 
 enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context)
@@ -115,13 +151,13 @@ enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *contex
             LS_TRY(pass(context, op->replica, op->pass, i == r->last_run, &totals));
             break;
         case OP_KEEP:
-            copy(r->unfinished + (size_t)op->level * r->count, r->grads, r->count);
+            LS_TRY(keep(r, op->level));
             if (op->totals)
                 r->unfinished_totals[op->level] = totals;
             break;
         case OP_ADD:
             if (!settled)
-                add(r, op->level, 0, r->count);
+                LS_TRY(add(r, op->level, 0, r->memory.count));
             if (op->totals) {
                 struct ls_totals sum = r->unfinished_totals[op->level];
                 ls_totals_add(&sum, &totals);
@@ -130,7 +166,7 @@ enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *contex
             break;
         case OP_FINISH:
             if (!settled)
-                copy(r->parts[op->level], r->grads, r->count);
+                LS_TRY(put_aside(r, op->level));
             r->part_totals[op->level] = totals;
         }
     }
@@ -139,12 +175,28 @@ enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *contex
 
 /* --- made and unmade ---------------------------------------------------------------------------------- */
 
-enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes, float *grads,
-                                size_t count, float *side)
+/* Memory for the sums of every level, where a process has any to make. */
+static enum ls_status take_unfinished(struct ls_replicas *r, int slices)
 {
+    void *memory;
+    if (slices <= r->n_parts || r->memory.count == 0)
+        return LS_OK;
+    if (r->memory.count > SIZE_MAX / sizeof(float) / (size_t)r->levels)
+        return ls_fail(LS_FAILED, "%d sums of %zu gradients cannot be addressed", r->levels, r->memory.count);
+    size_t bytes = (size_t)r->levels * r->memory.count * sizeof(float);
+    LS_TRY(ls_backend_take(r->memory.backend, bytes, &memory));
+    r->unfinished = memory;
+    r->unfinished_bytes = bytes;
+    return LS_OK;
+}
+
+enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes,
+                                const struct ls_replicas_memory *memory)
+{
+    enum ls_status st = LS_FAILED;
     int first, replicas = tree->replicas, n_parts = ls_tree_parts(tree, rank, &first);
     int leaves = tree->first[rank + 1] - tree->first[rank], slices = leaves * passes;
-    *r = (struct ls_replicas){.passes = passes, .n_parts = n_parts, .grads = grads, .count = count, .last_run = -1};
+    *r = (struct ls_replicas){.passes = passes, .n_parts = n_parts, .memory = *memory, .last_run = -1};
     r->levels = tree_depth(replicas) + (passes > 1);
     r->order = ls_alloc((size_t)slices, sizeof *r->order);
     /* A run for each slice, and for each of them at most a keep and an add; an end for each part. */
@@ -152,18 +204,19 @@ enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tre
     r->parts = ls_alloc((size_t)n_parts, sizeof *r->parts);
     r->part_totals = ls_alloc((size_t)n_parts, sizeof *r->part_totals);
     r->unfinished_totals = ls_alloc((size_t)r->levels, sizeof *r->unfinished_totals);
-    r->unfinished = ls_alloc(slices > n_parts ? (size_t)r->levels * count : 0, sizeof *r->unfinished);
-    if (!r->order || !r->ops || !r->parts || !r->part_totals || !r->unfinished_totals || !r->unfinished) {
-        ls_replicas_release(r);
-        return LS_FAILED;
-    }
+    if (!r->order || !r->ops || !r->parts || !r->part_totals || !r->unfinished_totals)
+        goto failed;
+    LS_TRY_GOTO(failed, take_unfinished(r, slices));
     for (int i = 0; i < n_parts; i++) {
         const struct ls_tree_part *part = &tree->parts[first + i];
-        r->parts[i] = i < n_parts - 1 ? side + (size_t)i * count : grads;
+        r->parts[i] = i < n_parts - 1 ? memory->side + (size_t)i * memory->count : memory->sum;
         list_tree(r, replicas, part->v, part->s, 0);
         emit(r, (struct ls_replicas_op){OP_FINISH, .level = i});
     }
     return LS_OK;
+failed:
+    ls_replicas_release(r);
+    return st;
 }
 
 void ls_replicas_release(struct ls_replicas *r)
@@ -173,6 +226,7 @@ void ls_replicas_release(struct ls_replicas *r)
     ls_free(r->parts);
     ls_free(r->part_totals);
     ls_free(r->unfinished_totals);
-    ls_free(r->unfinished);
+    if (r->unfinished)
+        ls_backend_give(r->memory.backend, r->unfinished, r->unfinished_bytes);
     *r = (struct ls_replicas){0};
 }

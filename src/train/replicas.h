@@ -16,7 +16,7 @@
 #ifndef LS_TRAIN_REPLICAS_H
 #define LS_TRAIN_REPLICAS_H
 
-#include "base/status.h"
+#include "backend/backend.h"
 #include "comm/tree.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,31 +30,41 @@ struct ls_totals {
 };
 void ls_totals_add(struct ls_totals *sum, const struct ls_totals *more);
 
+/* Where gradients are. All of it is borrowed. */
+struct ls_replicas_memory {
+    float *grads; /* where a pass leaves its gradients: the backend's memory */
+    size_t count;
+    float *sum;  /* the last part of this process: grads, or with a queue the host's memory of that size, if any */
+    float *side; /* all parts but the last, (n_parts - 1) * count floats of the host */
+    const struct ls_backend *backend;
+    struct ls_program *program; /* whose queue moves gradients; NULL where the backend has none */
+};
+
 struct ls_replicas {
     int passes, n_slices, n_parts, levels;
     int *order;                 /* owned; slice numbers (replica * passes + pass) as the walk asks for them */
     struct ls_replicas_op *ops; /* owned; the walk, as a list */
     int n_ops, last_run;
-    float *grads; /* borrowed; where a pass leaves its gradients */
-    size_t count;
-    float **parts;                       /* owned list; of this process, in the tree's order; the last is grads */
+    struct ls_replicas_memory memory;
+    float **parts;                       /* owned list; of this process, in the tree's order; the last is memory.sum */
     struct ls_totals *part_totals;       /* owned; one a part */
     struct ls_totals *unfinished_totals; /* owned; one a level */
-    float *unfinished;                   /* owned; levels times count */
+    float *unfinished;                   /* owned; levels times count, the backend's memory */
+    size_t unfinished_bytes;
 };
 
-/* grads, and side for all parts but the last ((n_parts - 1) * count floats), are borrowed. */
-enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes, float *grads,
-                                size_t count, float *side);
+enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes,
+                                const struct ls_replicas_memory *memory);
 void ls_replicas_release(struct ls_replicas *r);
 
 /* One pass: overwrite the gradients, add to *totals (zero before each replica). last: nothing follows but additions, and
  * the pass makes them itself with ls_replicas_settle, for every range, when it is complete. */
 typedef enum ls_status (*ls_pass)(void *context, int replica, int pass, bool last, struct ls_totals *totals);
-/* Every pass of every replica of this process in the walk's order; then `parts` and `part_totals` hold its sums. */
+/* Every pass of every replica of this process in the walk's order; then `parts` and `part_totals` hold its sums. With a
+ * queue the additions are enqueued, and the last part is left in memory.grads: it is the pass that brings it to the host. */
 enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context);
-void ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count);
+enum ls_status ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count);
 /* The gradients of a pass without samples. */
-void ls_replicas_clear(struct ls_replicas *r);
+enum ls_status ls_replicas_clear(struct ls_replicas *r);
 
 #endif

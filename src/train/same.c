@@ -107,6 +107,23 @@ enum ls_status ls_same_schedule(const struct ls_engine *e)
                    odd, ls_comm_host(e->comm, odd));
 }
 
+static enum ls_status add_values(const struct ls_engine *e, int tensor, struct ls_checksum *sum)
+{
+    size_t bytes;
+    const void *memory = e->backend->memory(e->train.program, tensor, &bytes);
+    if (!e->backend->queue) {
+        ls_checksum_add(sum, memory, bytes);
+        return LS_OK;
+    }
+    size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[tensor].shape);
+    float *values = ls_alloc(count, sizeof *values);
+    enum ls_status st = values ? e->backend->read(e->train.program, tensor, values) : LS_FAILED;
+    if (st == LS_OK)
+        ls_checksum_add(sum, values, count * sizeof *values);
+    ls_free(values);
+    return st;
+}
+
 enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
 {
     const struct ls_graph *g = &e->train.graph;
@@ -116,11 +133,8 @@ enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
         return LS_OK;
     ls_checksum_init(&sum);
     for (int t = 0; t < g->n_tensors; t++) {
-        size_t bytes;
-        if (g->tensors[t].role != LS_ROLE_PARAM)
-            continue;
-        const void *memory = e->backend->memory(e->train.program, t, &bytes);
-        ls_checksum_add(&sum, memory, bytes);
+        if (g->tensors[t].role == LS_ROLE_PARAM)
+            LS_TRY(add_values(e, t, &sum));
     }
     LS_TRY(find_odd(e->comm, ls_checksum_value(&sum), &odd));
     if (odd < 0)

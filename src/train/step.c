@@ -3,8 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/interrupt.h"
-
-#include <math.h>
+#include "train/pass.h"
 
 static enum ls_status next_from_loader(void *context, const struct ls_slot **slot)
 {
@@ -16,82 +15,20 @@ struct ls_feed ls_feed_loader(struct ls_loader *loader)
     return (struct ls_feed){next_from_loader, loader};
 }
 
-/* --- one pass: forward and backward over one slot ----------------------------------------------------- */
-
-static enum ls_status count(struct ls_stepper *s, const struct ls_net *net, int64_t valid, struct ls_totals *totals)
+void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader)
 {
-    const struct ls_backend *b = s->engine->backend;
-    LS_TRY(b->read(net->program, net->graph.loss, s->loss));
-    LS_TRY(b->read(net->program, net->graph.rank, s->rank));
-    for (int64_t i = 0; i < valid; i++) {
-        totals->loss += rint((double)s->loss[i] * 0x1p24) * 0x1p-24; /* R6 */
-        totals->top1 += s->rank[i] == 0;
-        totals->top5 += s->rank[i] >= 0 && s->rank[i] < 5;
+    size_t bytes;
+    if (e->backend->queue && loader) {
+        void *region = ls_loader_region(loader, &bytes);
+        e->backend->queue->pin(region, bytes);
     }
-    totals->samples += valid;
-    return LS_OK;
 }
 
-static enum ls_status point_at(struct ls_stepper *s, struct ls_net *net, const struct ls_slot *slot)
+void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader)
 {
-    const struct ls_backend *b = s->engine->backend;
-    s->run.valid = slot->valid;
-    LS_TRY(b->input(net->program, net->graph.input, slot->images));
-    return b->input(net->program, net->graph.label, slot->labels);
-}
-
-/* The bucket is complete in this process: hand it over, and update what has come back meanwhile. */
-static enum ls_status hand_over(struct ls_stepper *s, int bucket, int at)
-{
-    const struct ls_bucket *b = &s->engine->buckets[bucket];
-    ls_replicas_settle(&s->replicas, b->first, b->count);
-    if (!s->sync.ops)
-        return LS_OK;
-    ls_comm_position(s->sync.comm, s->run.step, bucket, LS_STAGE_COMPUTE);
-    return ls_sync_ready(&s->sync, bucket, at);
-}
-
-/* The last pass of a step gives its gradients away bucket by bucket, while it computes the next. */
-static enum ls_status run_nodes(struct ls_stepper *s, bool last)
-{
-    struct ls_engine *e = s->engine;
-    int at = 0;
-    for (int bucket = 0; last && bucket < e->n_buckets; bucket++) {
-        int end = e->buckets[bucket].ready + 1;
-        LS_TRY(e->backend->run(e->train.program, at, end, &s->run));
-        LS_TRY(hand_over(s, bucket, end));
-        at = end;
-    }
-    return e->backend->run(e->train.program, at, e->train.end, &s->run);
-}
-
-static enum ls_status run_pass(void *context, int replica, int pass, bool last, struct ls_totals *totals)
-{
-    struct ls_stepper *s = context;
-    const struct ls_slot *slot;
-    double start = ls_now();
-    if (s->sync.ops)
-        ls_comm_position(s->sync.comm, s->run.step, 0, LS_STAGE_INPUT);
-    LS_TRY(s->feed.next(s->feed.context, &slot));
-    double fed = ls_now();
-    s->input_seconds += fed - start;
-    if (!slot)
-        return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
-    if (slot->valid == 0) {
-        ls_replicas_clear(&s->replicas);
-        for (int bucket = 0; last && bucket < s->engine->n_buckets; bucket++)
-            LS_TRY(hand_over(s, bucket, s->engine->train.end));
-        return LS_OK;
-    }
-    if (s->sync.ops)
-        ls_comm_position(s->sync.comm, s->run.step, 0, LS_STAGE_COMPUTE);
-    s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
-    s->run.stat_weight = (float)slot->valid * s->run.grad_scale;
-    LS_TRY(point_at(s, &s->engine->train, slot));
-    LS_TRY(run_nodes(s, last));
-    LS_TRY(count(s, &s->engine->train, slot->valid, totals));
-    s->compute_seconds += ls_now() - fed;
-    return LS_OK;
+    size_t bytes;
+    if (loader && e->backend && e->backend->queue)
+        e->backend->queue->unpin(ls_loader_region(loader, &bytes));
 }
 
 /* --- the step ----------------------------------------------------------------------------------------- */
@@ -109,8 +46,10 @@ static enum ls_status update(void *context, int bucket)
 /* Gradients of all processes combined, parameters updated. */
 static enum ls_status combine(struct ls_stepper *s)
 {
-    if (s->sync.ops)
-        return ls_sync_finish(&s->sync);
+    if (s->sync.ops) {
+        LS_TRY(ls_sync_finish(&s->sync));
+        return ls_mirror_push(s->engine);
+    }
     for (int bucket = 0; bucket < s->engine->n_buckets; bucket++)
         LS_TRY(update(s, bucket));
     return LS_OK;
@@ -125,6 +64,14 @@ static int64_t own_samples(const struct ls_stepper *s, int64_t samples)
     return own;
 }
 
+static enum ls_status expect_samples(uint64_t step, int64_t found, int64_t expected)
+{
+    if (found == expected)
+        return LS_OK;
+    return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected", (unsigned long long)step,
+                   (long long)found, (long long)expected);
+}
+
 /* How the step went for all, or with servers, where nobody waits for all, for this process. */
 static enum ls_status agree(struct ls_stepper *s, int64_t samples, struct ls_totals *totals)
 {
@@ -133,11 +80,7 @@ static enum ls_status agree(struct ls_stepper *s, int64_t samples, struct ls_tot
         *totals = s->replicas.part_totals[0];
     else
         LS_TRY(ls_agree_step(&s->agree, &s->replicas, totals));
-    int64_t expected = served ? s->sync.own : samples;
-    if (totals->samples == expected)
-        return LS_OK;
-    return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected", (unsigned long long)s->run.step,
-                   (long long)totals->samples, (long long)expected);
+    return expect_samples(s->run.step, totals->samples, served ? s->sync.own : samples);
 }
 
 /* Leave out the samples of the steps that went on without this process. */
@@ -151,13 +94,52 @@ static enum ls_status catch_up(struct ls_stepper *s)
     return LS_OK;
 }
 
+/* --- a step behind ------------------------------------------------------------------------------------ */
+
+enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
+{
+    struct ls_pending *p = &s->pending;
+    struct ls_totals totals = {0};
+    *r = (struct ls_report){0};
+    if (!p->there)
+        return LS_OK;
+    p->there = false;
+    LS_TRY(ls_pass_count(s, &s->engine->train, p->slot, p->valid, &totals));
+    LS_TRY(expect_samples((uint64_t)p->report.step - 1, totals.samples, p->samples));
+    *r = p->report;
+    ls_totals_report(&totals, r);
+    s->heard = ls_now();
+    r->seconds = s->heard - p->since;
+    r->input_seconds = s->input_seconds;
+    r->compute_seconds = r->seconds - r->input_seconds;
+    s->input_seconds = s->compute_seconds = 0;
+    return LS_OK;
+}
+
+/* The step is enqueued: report the one before it, which has just ended or will soon. */
+static enum ls_status leave_pending(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, double start,
+                                    struct ls_report *r)
+{
+    struct ls_pending now = {.there = true, .slot = s->turn, .samples = samples, .valid = s->run.valid, .report = *r};
+    bool first = !s->pending.there;
+    now.report.step = (int64_t)step + 1;
+    now.report.lr = lr;
+    LS_TRY(ls_step_flush(s, r));
+    now.since = first ? start : s->heard;
+    s->pending = now;
+    s->turn = 1 - s->turn;
+    s->stop = ls_interrupted();
+    return LS_OK;
+}
+
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r)
 {
     struct ls_totals totals;
     double start = ls_now();
     bool alone = s->sync.ops && s->sync.ops->alone;
     int64_t own = own_samples(s, samples);
-    s->input_seconds = s->compute_seconds = 0;
+    if (!s->pending.there)
+        s->input_seconds = s->compute_seconds = 0;
     s->run.step = step;
     s->run.lr = (float)lr;
     s->run.grad_scale = 1.0f / (float)(alone ? own : samples);
@@ -166,8 +148,10 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     s->sync.own = own;
     s->sync.samples = samples;
     ls_sync_begin(&s->sync, step);
-    LS_TRY(ls_replicas_run(&s->replicas, run_pass, s));
+    LS_TRY(ls_replicas_run(&s->replicas, ls_pass_run, s));
     LS_TRY(combine(s));
+    if (s->lags)
+        return leave_pending(s, step, samples, lr, start, r);
     if (s->replicas.n_parts > 0)
         s->replicas.part_totals[0].stop = ls_interrupted();
     LS_TRY(agree(s, samples, &totals));
@@ -191,15 +175,42 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     return LS_OK;
 }
 
+enum ls_status ls_step_collect(struct ls_stepper *s)
+{
+    LS_TRY(ls_sync_collect(&s->sync));
+    return ls_mirror_push(s->engine);
+}
+
+enum ls_status ls_step_serve(struct ls_stepper *s, uint64_t *step)
+{
+    LS_TRY(ls_sync_serve(&s->sync, step));
+    return ls_mirror_push(s->engine);
+}
+
+/* The pass that is still under way, if any. */
+static enum ls_status hear_evaluation(struct ls_stepper *s, int slot, struct ls_totals *totals)
+{
+    int64_t valid = s->evaluating;
+    s->evaluating = 0;
+    return valid > 0 ? ls_pass_count(s, &s->engine->eval, slot, valid, totals) : LS_OK;
+}
+
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals)
 {
     struct ls_net *net = &s->engine->eval;
-    if (slot->valid == 0)
-        return LS_OK;
+    const struct ls_backend *b = s->engine->backend;
+    if (!slot || slot->valid == 0)
+        return hear_evaluation(s, 1 - s->eval_turn, totals);
     s->run.replica = 0;
-    LS_TRY(point_at(s, net, slot));
-    LS_TRY(s->engine->backend->run(net->program, 0, net->end, &s->run));
-    return count(s, net, slot->valid, totals);
+    LS_TRY(ls_pass_input(s, net, slot));
+    LS_TRY(b->run(net->program, 0, net->end, &s->run));
+    if (!b->queue)
+        return ls_pass_count(s, net, 0, slot->valid, totals);
+    LS_TRY(b->queue->ask(net->program, s->eval_turn));
+    LS_TRY(hear_evaluation(s, 1 - s->eval_turn, totals));
+    s->evaluating = slot->valid;
+    s->eval_turn = 1 - s->eval_turn;
+    return LS_OK;
 }
 
 void ls_totals_report(const struct ls_totals *totals, struct ls_report *r)
@@ -253,9 +264,15 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
     if (!engine->train.program)
         return LS_OK;
     int rank = engine->comm ? ls_comm_rank(engine->comm) : 0;
-    LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, engine->grads,
-                                         engine->n_grads, engine->side));
+    struct ls_replicas_memory memory = {.grads = engine->kept,
+                                        .count = engine->n_grads,
+                                        .sum = engine->grads,
+                                        .side = engine->side,
+                                        .backend = engine->backend,
+                                        .program = engine->train.program};
+    LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
+    s->lags = engine->backend->queue && !engine->comm && s->replicas.n_slices == 1;
     return LS_OK;
 failed:
     ls_stepper_release(s);
@@ -264,6 +281,8 @@ failed:
 
 void ls_stepper_release(struct ls_stepper *s)
 {
+    ls_supply_close(&s->train);
+    ls_supply_close(&s->eval);
     ls_sync_close(&s->sync);
     ls_agree_release(&s->agree);
     ls_replicas_release(&s->replicas);

@@ -6,6 +6,7 @@
 #include "report/report.h"
 #include "train/agree.h"
 #include "train/engine.h"
+#include "train/supply.h"
 
 /* Where batches come from: a loader, or memory for bench. */
 struct ls_feed {
@@ -14,17 +15,33 @@ struct ls_feed {
 };
 struct ls_feed ls_feed_loader(struct ls_loader *loader);
 
+/* A step that was enqueued and not yet heard of. */
+struct ls_pending {
+    bool there;
+    int slot;                /* that its results come to */
+    int64_t samples, valid;  /* expected; of its pass */
+    double since;            /* from when its time counts, ls_now */
+    struct ls_report report; /* what is known before the results */
+};
+
 struct ls_stepper {
     struct ls_engine *engine; /* borrowed */
     struct ls_feed feed;
+    struct ls_supply train, eval; /* forms of the slots of either program; not open: planes */
     struct ls_replicas replicas;
     struct ls_sync sync; /* ops NULL: alone */
     struct ls_agree agree;
     struct ls_run run;                     /* of the pass under way */
-    double input_seconds, compute_seconds; /* of the step under way */
+    double input_seconds, compute_seconds; /* of the step under way, or since the last report */
     int stop;                              /* a signal that a process of the last step was given, or 0 */
-    float *loss;                           /* owned; one pass's losses and ranks */
-    int32_t *rank;                         /* owned */
+    bool lags;                             /* reports come a step late: see ls_step */
+    int turn;                              /* the slot for the results of the pass under way */
+    struct ls_pending pending;
+    int eval_turn;      /* likewise, of evaluation */
+    int64_t evaluating; /* samples of its pass not yet heard of, or 0 */
+    double heard;       /* when the last report was made, ls_now */
+    float *loss;        /* owned; one pass's losses and ranks */
+    int32_t *rank;      /* owned */
 };
 
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
@@ -33,10 +50,26 @@ void ls_stepper_release(struct ls_stepper *s);
 
 /* Step number `step` (from 0) over the next `samples` samples of all processes, one slot of the feed for each pass of
  * each replica of this one, in the order replicas.order. Nothing is allocated. Fills *r but for epochs and the number
- * of steps. */
+ * of steps.
+ *
+ * Where the backend has a queue and a step is one pass of a process alone (s->lags), a step is only enqueued, so that the
+ * queue never runs dry, and what comes back in *r is the report of the step before it: all of it, with the epochs that
+ * *r held when that one was made. r->step says which it is, and is 0 when there is none to report yet. A slot of the feed
+ * is then in use until the second call after the one that took it. ls_step_flush waits for the last step and reports it;
+ * r->step is 0 when there is nothing to report. It must come before anybody looks at the state, or ends. The seconds of such
+ * a report are those between it and the one before. */
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r);
-/* The evaluation program over one slot; adds to *totals. */
+enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r);
+/* ls_sync_collect, and ls_sync_serve where this rank only serves, for the engine's parameters. */
+enum ls_status ls_step_collect(struct ls_stepper *s);
+enum ls_status ls_step_serve(struct ls_stepper *s, uint64_t *step);
+/* The evaluation program over one slot; adds to *totals. With a queue it is only enqueued, and what is added is the pass
+ * before: the slot must stay until the call after the next, and NULL for a slot, the last, adds the rest. */
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
+/* Memory that slots are fed from, as the engine's backend likes it best (ls_backend_queue.pin); to be let go again before
+ * it is freed. The loader's may be NULL. */
+void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader);
+void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader);
 /* The means over totals' samples into *r. */
 void ls_totals_report(const struct ls_totals *totals, struct ls_report *r);
 

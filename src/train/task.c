@@ -1,7 +1,6 @@
 #include "train/task.h"
 #include "base/log.h"
 #include "model/model.h"
-#include "train/engine.h"
 
 #include <string.h>
 
@@ -102,24 +101,27 @@ void ls_task_close(struct ls_task *t)
     *t = (struct ls_task){0};
 }
 
-int ls_task_loader_threads(const struct ls_options *o)
+int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e)
 {
     if (o->loader_threads > 0)
         return (int)o->loader_threads;
-    int cores = ls_engine_cores();
-    return cores > 1 ? cores / 2 : 1;
+    int cores = ls_engine_cores(), spared = e->backend->queue ? 1 : cores - cores / 2;
+    return cores > spared ? cores - spared : 1;
 }
 
-enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_comm *comm,
-                                   struct ls_loader **loader)
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,
+                                   enum ls_form form, struct ls_loader **loader)
 {
+    const struct ls_comm *comm = e->comm;
     int rank = comm ? ls_comm_rank(comm) : 0;
     struct ls_loader_options options = {
         .set = t->test,
         .augment = t->test_augment,
+        .form = form,
         .seed = o->seed,
-        .threads = ls_task_loader_threads(o),
-        .ring = 3,
+        .threads = ls_task_loader_threads(o, e),
+        .ring = 3 + (e->backend->queue != NULL),
+        .held = e->backend->queue != NULL,
         .batch = t->size.batch,
         .parts = comm ? ls_comm_size(comm) : 1,
         .order = &rank,

@@ -2,11 +2,11 @@
 #ifndef LS_TRAIN_TASK_H
 #define LS_TRAIN_TASK_H
 
-#include "comm/comm.h"
 #include "config/options.h"
 #include "data/data.h"
 #include "graph/build.h"
 #include "train/card.h"
+#include "train/engine.h"
 
 struct ls_task {
     struct ls_dataset *train, *test; /* owned; NULL: not asked for */
@@ -23,11 +23,11 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
 enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o);
 void ls_task_close(struct ls_task *t);
 
-/* Threads for a loader: --loader-threads or a choice. */
-int ls_task_loader_threads(const struct ls_options *o);
-/* A loader over the test set from its first sample to its last, each once; with a comm (NULL: alone) this process's share
- * of it. */
-enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_comm *comm,
-                                   struct ls_loader **loader);
+/* Threads for a loader: --loader-threads or a choice, half of the cores, or nearly all where a device computes. */
+int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e);
+/* A loader over the test set from its first sample to its last, each once, or where the engine has a comm this process's
+ * share of it. */
+enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,
+                                   enum ls_form form, struct ls_loader **loader);
 
 #endif

@@ -37,7 +37,7 @@ static void name_good_checkpoint(const struct ls_trainer *t)
 static enum ls_status save(struct ls_trainer *t)
 {
     double start = ls_now();
-    LS_TRY(ls_sync_collect(&t->stepper.sync));
+    LS_TRY(ls_step_collect(&t->stepper));
     if (!t->root)
         return LS_OK;
     say_position(t, LS_STAGE_SAVE);
@@ -69,7 +69,7 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 {
     struct ls_report r = {
         .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
-    LS_TRY(ls_sync_collect(&t->stepper.sync));
+    LS_TRY(ls_step_collect(&t->stepper));
     say_position(t, LS_STAGE_EVALUATE);
     LS_TRY(ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r));
     if (t->root)
@@ -100,7 +100,15 @@ static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
 
 static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind kind, const struct ls_report *r)
 {
-    return t->root ? ls_metrics_write(&t->metrics, kind, r) : LS_OK;
+    struct ls_report with = *r;
+    if (!t->root)
+        return LS_OK;
+    with.on_gpu = kind == LS_METRICS_EPOCH ? ls_gpu_mean(&t->gpu, &t->gpu_before, &with.gpu) : false;
+    if (!with.on_gpu)
+        with.on_gpu = ls_gpu_last(&t->gpu, &with.gpu);
+    if (kind == LS_METRICS_EPOCH)
+        ls_gpu_sums(&t->gpu, &t->gpu_before);
+    return ls_metrics_write(&t->metrics, kind, &with);
 }
 
 /* With servers nobody waits for all: they come together when an epoch is over, to save and to stop. */
@@ -121,9 +129,32 @@ static void go_to(struct ls_trainer *t, uint64_t step)
 static enum ls_status serve(struct ls_trainer *t)
 {
     uint64_t step = t->state.step;
-    LS_TRY(ls_sync_serve(&t->stepper.sync, &step));
+    LS_TRY(ls_step_serve(&t->stepper, &step));
     go_to(t, step);
-    return ls_sync_collect(&t->stepper.sync);
+    return ls_step_collect(&t->stepper);
+}
+
+/* What a step came to is written down, shown and added up; step 0: there is nothing to tell. */
+static enum ls_status tell_step(struct ls_trainer *t, const struct ls_report *r)
+{
+    if (r->step == 0)
+        return LS_OK;
+    LS_TRY(write_metrics(t, LS_METRICS_STEP, r));
+    if (!isfinite(r->loss))
+        return ls_trainer_all_know(t, diverged(t, r));
+    ls_report_add(&t->state.done, r);
+    ls_report_add(&t->spent, r);
+    if (t->root)
+        ls_console_step(&t->console, r);
+    return LS_OK;
+}
+
+/* Reports may lag a step behind (step.h): hear of the last one, before the state is looked at or left. */
+static enum ls_status catch_up(struct ls_trainer *t)
+{
+    struct ls_report r;
+    LS_TRY(ls_step_flush(&t->stepper, &r));
+    return tell_step(t, &r);
 }
 
 static enum ls_status train_step(struct ls_trainer *t)
@@ -137,14 +168,8 @@ static enum ls_status train_step(struct ls_trainer *t)
                           .step_in_epoch = s->position / t->o->batch + 1,
                           .steps_per_epoch = t->steps_per_epoch};
     LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
-    LS_TRY(write_metrics(t, LS_METRICS_STEP, &r));
-    if (!isfinite(r.loss))
-        return ls_trainer_all_know(t, diverged(t, &r));
+    LS_TRY(tell_step(t, &r));
     go_to(t, served(t) ? t->stepper.sync.next_step : s->step + 1);
-    ls_report_add(&s->done, &r);
-    ls_report_add(&t->spent, &r);
-    if (t->root)
-        ls_console_step(&t->console, &r);
     bool equal = !served(t) && !(t->stepper.sync.ops && t->stepper.sync.ops->alone);
     if (equal && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0)
         LS_TRY(ls_trainer_all_know(t, ls_same_parameters(&t->engine, s->step)));
@@ -166,7 +191,7 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     epoch.step_in_epoch = epoch.steps_per_epoch = t->steps_per_epoch;
     epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
     if (served(t))
-        LS_TRY(ls_sync_collect(&t->stepper.sync));
+        LS_TRY(ls_step_collect(&t->stepper));
     if (t->root)
         ls_console_epoch(&t->console, &epoch);
     if (t->task.test)
@@ -184,6 +209,8 @@ static enum ls_status advance(struct ls_trainer *t)
 {
     if (!epoch_over(t))
         LS_TRY(train_step(t));
+    if (epoch_over(t) || save_due(t) || !steps_left(t))
+        LS_TRY(catch_up(t));
     if (epoch_over(t))
         return finish_epoch(t);
     return save_due(t) ? save(t) : LS_OK;
@@ -214,6 +241,25 @@ static void say_time(const struct ls_trainer *t)
                    total, share * t->spent.input_seconds, share * t->spent.compute_seconds,
                    share * t->spent.wait_seconds, share * t->spent.update_seconds, share * t->evaluating,
                    share * t->saving);
+}
+
+static void say_gpu(struct ls_trainer *t)
+{
+    struct ls_gpu_state mean;
+    char text[LS_GPU_TEXT];
+    if (!ls_gpu_mean(&t->gpu, NULL, &mean))
+        return;
+    ls_gpu_text(&mean, text);
+    ls_trainer_say(t, "GPU: %s.", text);
+}
+
+static void watch_gpu(struct ls_trainer *t)
+{
+    struct ls_backend_about about;
+    if (!t->root || !t->engine.backend->queue)
+        return;
+    t->engine.backend->about(&about);
+    ls_gpu_watch(&t->gpu, about.bus);
 }
 
 /* Who kept the others waiting. */
@@ -256,7 +302,7 @@ static void say_tallies(const struct ls_trainer *t)
                            all[rank].skipped);
 }
 
-static void say_end(const struct ls_trainer *t)
+static void say_end(struct ls_trainer *t)
 {
     const struct ls_report *r = &t->last_eval;
     if (t->task.test)
@@ -266,6 +312,7 @@ static void say_end(const struct ls_trainer *t)
         ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
                        100 * t->state.best_top1, t->state.best_step, t->run);
     say_time(t);
+    say_gpu(t);
     say_late(t);
     say_tallies(t);
     ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
@@ -295,8 +342,10 @@ static enum ls_status run_steps(struct ls_trainer *t)
 {
     while (steps_left(t) || epoch_over(t)) {
         LS_TRY(advance(t));
-        if (told_to_stop(t) && (steps_left(t) || epoch_over(t)))
+        if (told_to_stop(t) && (steps_left(t) || epoch_over(t))) {
+            LS_TRY(catch_up(t));
             return LS_INTERRUPTED;
+        }
     }
     return finish_run(t);
 }
@@ -305,6 +354,7 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
 {
     ls_trainer_announce(t);
     t->began = ls_now();
+    watch_gpu(t);
     if (t->root)
         ls_console_begin(&t->console, t->o, t->total_steps);
     t->console.epoch = t->state.done;
@@ -317,6 +367,7 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
     ls_console_end(&t->console);
     if (st == LS_OK)
         say_end(t);
+    ls_gpu_stop(&t->gpu);
     enum ls_status closed = ls_metrics_close(&t->metrics);
     return st != LS_OK ? st : closed;
 }

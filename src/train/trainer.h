@@ -4,6 +4,7 @@
 
 #include "optim/schedule.h"
 #include "report/console.h"
+#include "report/gpu.h"
 #include "report/metrics.h"
 #include "train/checkpoint.h"
 #include "train/step.h"
@@ -25,8 +26,10 @@ struct ls_trainer {
     double began, evaluating, saving; /* when the run began, ls_now; seconds */
     struct ls_console console;
     struct ls_metrics metrics;
-    char *run;        /* owned: the run directory; a new one is known to the root alone */
-    char *checkpoint; /* owned: the newest good one, or NULL */
+    struct ls_gpu gpu;             /* the root's card, where it has one, while it runs */
+    struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
+    char *run;                     /* owned: the run directory; a new one is known to the root alone */
+    char *checkpoint;              /* owned: the newest good one, or NULL */
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;
     bool all_know; /* a failure that every process has come to by itself: nobody need be told */

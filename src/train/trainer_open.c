@@ -164,8 +164,9 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .augment = t->task.augment,
         .seed = t->o->seed,
         .shuffle = t->o->shuffle,
-        .threads = ls_task_loader_threads(t->o),
-        .ring = 4,
+        .threads = ls_task_loader_threads(t->o, &t->engine),
+        .ring = 4 + t->stepper.lags,
+        .held = t->stepper.lags,
         .batch = t->task.size.batch,
         .parts = parts,
         .step = t->o->batch,
@@ -182,7 +183,10 @@ static enum ls_status open_loader(struct ls_trainer *t)
     }
     if (t->state.step >= (uint64_t)t->total_steps || options.own == 0)
         return LS_OK;
+    LS_TRY(ls_supply_open(&t->stepper.train, &t->engine, &t->engine.train, t->task.train, &t->task.augment));
+    options.form = t->stepper.train.form;
     LS_TRY(ls_loader_new(&options, &t->loader));
+    ls_feed_pin(&t->engine, t->loader);
     t->stepper.feed = ls_feed_loader(t->loader);
     return LS_OK;
 }
@@ -245,7 +249,10 @@ enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status)
 void ls_trainer_close(struct ls_trainer *t)
 {
     bool all_know = t->all_know;
+    struct ls_report unheard;
     ls_metrics_close(&t->metrics);
+    ls_step_flush(&t->stepper, &unheard); /* after a failure the last step may still read its input */
+    ls_feed_unpin(&t->engine, t->loader);
     ls_loader_free(t->loader);
     ls_stepper_release(&t->stepper);
     ls_engine_close(&t->engine);

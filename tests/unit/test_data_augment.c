@@ -349,6 +349,93 @@ static void orders_differ_and_are_even(void **state)
     assert_true(chi < 130); /* 81 degrees of freedom: 99.95 % lie below */
 }
 
+/* --- the same values by bytes and choices --------------------------------------------------------------------- */
+
+static const char *const lists[] = {"auto",
+                                    "none",
+                                    "crop:4,flip",
+                                    "crop:0",
+                                    "flip",
+                                    "rrc,flip",
+                                    "resize:40",
+                                    "center",
+                                    "center,flip",
+                                    "resize:32,flip",
+                                    "resize:20,crop:3,flip",
+                                    "resize:29,crop:2"};
+
+struct sizes {
+    const struct ls_dataset_info *info;
+    int height, width;              /* of the image */
+    int64_t channels, out_h, out_w; /* of the output */
+};
+static const struct sizes all_sizes[] = {
+    {&cifar_like, 32, 32, 3, 32, 32},  {&cifar_like, 32, 32, 3, 24, 28},  {&cifar_like, 32, 32, 1, 32, 32},
+    {&mnist_like, 28, 28, 1, 28, 28},  {&mnist_like, 28, 28, 3, 28, 28},  {&mnist_like, 28, 28, 1, 32, 20},
+    {&folder_like, 61, 47, 3, 32, 32}, {&folder_like, 20, 90, 3, 24, 31}, {&folder_like, 40, 33, 1, 32, 32},
+};
+
+static void bytes_and_picks_give_the_planes(void **state)
+{
+    enum { MOST = 3 * 32 * 32 };
+    float planes[MOST], again[MOST];
+    uint8_t pixels[MOST];
+    struct ls_image image = {0}, scratch = {0};
+    int picked = 0, flipped = 0;
+    (void)state;
+    for (size_t k = 0; k < sizeof all_sizes / sizeof *all_sizes; k++)
+        for (size_t l = 0; l < 2 * sizeof lists / sizeof *lists; l++) {
+            const struct sizes *c = &all_sizes[k];
+            struct ls_augment a;
+            if (ls_augment_parse(lists[l / 2], l % 2, c->info, c->channels, c->out_h, c->out_w, &a) != LS_OK)
+                continue;
+            size_t bytes = sizeof(float) * (size_t)(c->channels * c->out_h * c->out_w);
+            struct ls_pixels whole = ls_augment_source(&a, NULL), stored = ls_augment_source(&a, c->info);
+            paint(&image, (int)c->info->channels, c->height, c->width);
+            bool only_picks = ls_augment_only_picks(&a, c->info);
+            for (uint64_t sample = 0; sample < 12; sample++) {
+                struct ls_pick pick = {.image = 0};
+                GOOD(ls_augment_apply(&a, &image, 7, 1, sample, &scratch, planes));
+                GOOD(ls_augment_pixels(&a, &image, 7, 1, sample, &scratch, pixels, &pick));
+                memset(again, 0xff, sizeof again);
+                ls_pick_planes(&whole, pixels, &pick, 1, again);
+                assert_memory_equal(planes, again, bytes);
+                flipped += pick.flip;
+                if (!only_picks)
+                    continue;
+                ls_augment_pick(&a, c->info, 7, 1, sample, &pick);
+                assert_int_equal(pick.image, sample);
+                pick.image = 0;
+                memset(again, 0xff, sizeof again);
+                ls_pick_planes(&stored, image.pixels, &pick, 1, again);
+                assert_memory_equal(planes, again, bytes);
+                picked++;
+            }
+        }
+    assert_true(picked > 500 && flipped > 200);
+    ls_image_release(&image);
+    ls_image_release(&scratch);
+}
+
+/* What is scaled cannot be picked, nor what has no one size. */
+static void scaled_images_are_not_picked(void **state)
+{
+    struct ls_augment a;
+    (void)state;
+    GOOD(ls_augment_parse("auto", true, &cifar_like, 3, 32, 32, &a));
+    assert_true(ls_augment_only_picks(&a, &cifar_like));
+    GOOD(ls_augment_parse("none", true, &cifar_like, 3, 24, 24, &a));
+    assert_false(ls_augment_only_picks(&a, &cifar_like));
+    GOOD(ls_augment_parse("center", true, &cifar_like, 3, 24, 24, &a));
+    assert_true(ls_augment_only_picks(&a, &cifar_like));
+    GOOD(ls_augment_parse("crop:4", true, &cifar_like, 3, 48, 48, &a));
+    assert_false(ls_augment_only_picks(&a, &cifar_like));
+    GOOD(ls_augment_parse("rrc", true, &cifar_like, 3, 32, 32, &a));
+    assert_false(ls_augment_only_picks(&a, &cifar_like));
+    GOOD(ls_augment_parse("auto", false, &folder_like, 3, 32, 32, &a));
+    assert_false(ls_augment_only_picks(&a, &folder_like));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +451,8 @@ int main(void)
         cmocka_unit_test(mistakes_in_the_list_are_named),
         cmocka_unit_test(every_order_is_a_permutation),
         cmocka_unit_test(orders_differ_and_are_even),
+        cmocka_unit_test(bytes_and_picks_give_the_planes),
+        cmocka_unit_test(scaled_images_are_not_picked),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

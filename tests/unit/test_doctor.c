@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "cmd/doctor/doctor.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -256,6 +257,77 @@ static void cores_are_written_as_ranges(void **state)
     assert_string_equal(text + strlen(text) - 4, ",...");
 }
 
+/* --- ops -------------------------------------------------------------------------------------------------------- */
+
+static void ops_that_are_wrong_are_named(void **state)
+{
+    (void)state;
+    const struct ls_precision *f32 = ls_precision_find("f32"), *bf16 = ls_precision_find("bf16");
+    struct ls_op_health list[] = {
+        {.op = "conv", .precision = f32, .cases = 3, .worst = "conv 3x3", .error = 1e-7, .tolerance = 1e-5},
+        {.op = "conv",
+         .precision = bf16,
+         .cases = 3,
+         .worst = "conv 3x3",
+         .error = 0.3,
+         .tolerance = 2e-2,
+         .tensor = "y"},
+        {.op = "bn",
+         .precision = f32,
+         .cases = 3,
+         .worst = "bn pool",
+         .error = INFINITY,
+         .tolerance = 1e-5,
+         .tensor = "dx"},
+        {.op = "lrn", .precision = f32, .cases = 1, .failed = "lrn 5", .why = "no such kernel", .tolerance = 1e-5},
+        {.op = "add", .precision = f32, .cases = 1, .worst = "add", .error = NAN, .tolerance = 1e-5},
+    };
+    struct ls_ops ops = {.list = list, .n = 5, .gave_up = true};
+    struct ls_findings f = {0};
+    ls_check_ops(&f, &ops);
+    assert_int_equal(f.status, LS_OK);
+    assert_int_equal(f.counts[LS_HEALTH_OK], 1);
+    assert_int_equal(f.counts[LS_HEALTH_ERROR], 5);
+    assert_string_equal(f.list[0].text, "f32: relative error 1.0e-07 at most, 3 cases");
+    assert_string_equal(f.list[1].text, "bf16: case \"conv 3x3\": y has a relative error of 3.0e-01; 2e-02 is allowed");
+    assert_string_equal(f.list[2].text, "f32: case \"bn pool\": dx has values that are not finite");
+    assert_string_equal(f.list[3].text, "f32: case \"lrn 5\" cannot be run: no such kernel");
+    for (int i = 1; i < f.n; i++)
+        assert_non_null(f.list[i].advice);
+    json_t *json = ls_ops_json(&ops);
+    assert_int_equal(json_array_size(json), 5);
+    assert_true(json_is_null(json_object_get(json_array_get(json, 2), "error")));
+    assert_true(json_is_true(json_object_get(json_array_get(json, 0), "ok")));
+    json_decref(json);
+    ls_findings_release(&f);
+}
+
+/* onednn stands in for a card. */
+static void every_op_is_examined(void **state)
+{
+    (void)state;
+    struct ls_ops ops = {0};
+    struct ls_findings f = {0};
+    struct ls_console console = {0};
+    assert_int_equal(ls_ops_examine(&ops, ls_backend_find("onednn"), false, &console), LS_OK);
+    ls_check_ops(&f, &ops);
+    int cases = 0, expected = 0, half = 0;
+    for (int i = 0; ls_case_at(i); i++)
+        expected += !ls_case_at(i)->large;
+    for (int i = 0; i < ops.n; i++) {
+        cases += strcmp(ops.list[i].precision->name, "f32") == 0 ? ops.list[i].cases : 0;
+        half += strcmp(ops.list[i].precision->name, "bf16") == 0 ? ops.list[i].cases : 0;
+        assert_true(strcmp(ops.list[i].precision->name, "fp16") != 0 &&
+                    strcmp(ops.list[i].precision->name, "tf32") != 0);
+    }
+    assert_int_equal(cases, expected);
+    assert_true(half == expected || half == 0);
+    assert_int_equal(f.counts[LS_HEALTH_ERROR], 0);
+    assert_false(ops.gave_up);
+    ls_findings_release(&f);
+    ls_ops_release(&ops);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -267,6 +339,8 @@ int main(void)
         cmocka_unit_test(slow_pairs_and_wrong_clocks_are_named),
         cmocka_unit_test(this_machine_has_vitals),
         cmocka_unit_test(cores_are_written_as_ranges),
+        cmocka_unit_test(ops_that_are_wrong_are_named),
+        cmocka_unit_test(every_op_is_examined),
     };
     return cmocka_run_group_tests_name("doctor", tests, NULL, NULL);
 }

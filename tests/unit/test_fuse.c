@@ -84,7 +84,7 @@ static const struct fuse_case fuse_cases[] = {
 
 /* --- the tests ---------------------------------------------------------------------------------------- */
 
-static void open_model(struct session *s, const struct fuse_case *c, bool fuse)
+static void open_model(struct ls_session *s, const struct fuse_case *c, bool fuse)
 {
     struct ls_model_size size = {.batch = 4, .channels = 3, .height = 9, .width = 8, .classes = 5};
     struct ls_build b;
@@ -93,7 +93,7 @@ static void open_model(struct session *s, const struct fuse_case *c, bool fuse)
     int logits = c->model(&b, s->g.input);
     assert_int_equal(ls_build_finish(&b, logits, &ls_op_softmax_xent, 0.1f), LS_OK);
     if (fuse)
-        assert_int_equal(ls_graph_fuse(&s->g), LS_OK);
+        assert_int_equal(ls_graph_fuse(&s->g, true), LS_OK);
     assert_int_equal(ls_graph_backward(&s->g), LS_OK);
 }
 
@@ -114,7 +114,7 @@ static void describe_forward(const struct ls_graph *g, char *text, size_t room)
 /* The unfused graph on ref, the fused one on `backend`. */
 static void same_results(const struct fuse_case *c, const struct ls_backend *backend, int64_t valid, double tolerance)
 {
-    struct session a, b;
+    struct ls_session a, b;
     bool same = true;
     open_model(&a, c, false);
     open_model(&b, c, true);
@@ -147,17 +147,15 @@ static void short_batch_test(void **state)
     same_results(*state, ls_backend_find("ref"), 3, 1e-5);
 }
 
-static void onednn_test(void **state)
+static void tested_test(void **state)
 {
-    if (!ls_backend_find("onednn"))
-        skip();
-    same_results(*state, ls_backend_find("onednn"), 3, 1e-4);
+    same_results(*state, tested_backend(), 3, 1e-4);
 }
 
 static void rules_test(void **state)
 {
     const struct fuse_case *c = *state;
-    struct session s;
+    struct ls_session s;
     char text[1024] = "";
     open_model(&s, c, true);
     describe_forward(&s.g, text, sizeof text);
@@ -167,14 +165,14 @@ static void rules_test(void **state)
 
 int main(void)
 {
-    static const struct {
+    const struct {
         const char *name;
         CMUnitTestFunction test;
     } kinds[] = {
         {"rules", rules_test},
         {"values", values_test},
         {"short batch", short_batch_test},
-        {"onednn", onednn_test},
+        {tested_name(), tested_test},
     };
     enum { KINDS = sizeof kinds / sizeof *kinds, CASES = sizeof fuse_cases / sizeof *fuse_cases };
     struct CMUnitTest tests[KINDS * CASES];

@@ -1,7 +1,7 @@
 /* One member of each model family against PyTorch: names, logits, loss, gradients, running statistics, evaluation,
  * and ten steps of SGD. The expected values are double precision (tests/golden/make.py), so every difference is an
  * error of this program. */
-#include "backend/backend.h"
+#include "tested.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "graph/ops.h"
@@ -124,7 +124,7 @@ static void build(struct session *s, const char *model, bool training, struct ls
         sscanf(ls_safetensors_metadata(&s->golden, "input"), "%" SCNd64 "x%" SCNd64 "x%" SCNd64, &c, &h, &w), 3);
     request.size = (struct ls_model_size){BATCH, c, h, w, CLASSES};
     assert_int_equal(ls_model_build(&request, g), LS_OK);
-    assert_int_equal(ls_graph_fuse(g), LS_OK);
+    assert_int_equal(ls_graph_fuse(g, true), LS_OK);
     if (!training)
         return;
     struct ls_optim sgd = {.name = "sgd", .momentum = 0.9f, .weight_decay = 1e-4f, .decay_all = true};
@@ -136,15 +136,15 @@ static void build(struct session *s, const char *model, bool training, struct ls
 static void prepare(struct session *s)
 {
     struct ls_backend_options options = {.threads = 2, .reuse = true, .keep_grads = true, .tune = true};
-    s->store = ls_store_new();
+    s->store = ls_store_new(s->backend);
     assert_non_null(s->store);
     assert_int_equal(s->backend->prepare(&options, &s->train, s->store, &s->train_program), LS_OK);
     assert_int_equal(s->backend->prepare(&options, &s->eval, s->store, &s->eval_program), LS_OK);
     size_t train = s->backend->arena_bytes(s->train_program), eval = s->backend->arena_bytes(s->eval_program);
     s->arena_bytes = train > eval ? train : eval;
-    assert_int_equal(ls_region_map(s->arena_bytes, &s->arena), LS_OK);
+    assert_int_equal(ls_backend_take(s->backend, s->arena_bytes, &s->arena), LS_OK);
     s->grad_bytes = s->backend->grad_bytes(s->train_program);
-    assert_int_equal(ls_region_map(s->grad_bytes, &s->grads), LS_OK);
+    assert_int_equal(ls_backend_take(s->backend, s->grad_bytes, &s->grads), LS_OK);
     assert_int_equal(s->backend->bind(s->train_program, s->arena, s->grads), LS_OK);
     assert_int_equal(s->backend->bind(s->eval_program, s->arena, NULL), LS_OK);
     for (s->end = s->train.n_nodes; s->end > 0 && s->train.nodes[s->end - 1].phase == LS_UPDATE;)
@@ -221,8 +221,8 @@ static void close_session(struct session *s)
     s->backend->release(s->train_program);
     s->backend->release(s->eval_program);
     ls_store_free(s->store);
-    ls_region_unmap(s->arena, s->arena_bytes);
-    ls_region_unmap(s->grads, s->grad_bytes);
+    ls_backend_give(s->backend, s->arena, s->arena_bytes);
+    ls_backend_give(s->backend, s->grads, s->grad_bytes);
     ls_graph_release(&s->train);
     ls_graph_release(&s->eval);
     ls_safetensors_release(&s->golden);
@@ -376,23 +376,14 @@ static void follows_pytorch(void **state)
 int main(void)
 {
     /* The naive backend takes part where it is quick enough: every op of the families in one step, ten where small. */
-    static struct golden_case cases[] = {
-        {"mlp", "ref", STEPS},
-        {"lenet", "ref", STEPS},
-        {"convnet", "ref", 1},
-        {"alexnet-cntk", "ref", 1},
-        {"mobilenet_v2", "ref", 1},
-        {"mlp", "onednn", STEPS},
-        {"lenet", "onednn", STEPS},
-        {"convnet", "onednn", STEPS},
-        {"vgg11-cifar", "onednn", STEPS},
-        {"alexnet", "onednn", STEPS},
-        {"alexnet-cntk", "onednn", STEPS},
-        {"vgg11", "onednn", STEPS},
-        {"vgg11_bn", "onednn", STEPS},
-        {"resnet18", "onednn", STEPS},
-        {"resnet50", "onednn", STEPS},
-        {"mobilenet_v2", "onednn", STEPS},
+    const char *tested = tested_name();
+    struct golden_case cases[] = {
+        {"mlp", "ref", STEPS},           {"lenet", "ref", STEPS},         {"convnet", "ref", 1},
+        {"alexnet-cntk", "ref", 1},      {"mobilenet_v2", "ref", 1},      {"mlp", tested, STEPS},
+        {"lenet", tested, STEPS},        {"convnet", tested, STEPS},      {"vgg11-cifar", tested, STEPS},
+        {"alexnet", tested, STEPS},      {"alexnet-cntk", tested, STEPS}, {"vgg11", tested, STEPS},
+        {"vgg11_bn", tested, STEPS},     {"resnet18", tested, STEPS},     {"resnet50", tested, STEPS},
+        {"mobilenet_v2", tested, STEPS},
     };
     enum { CASES = sizeof cases / sizeof *cases };
     static char names[CASES][64];

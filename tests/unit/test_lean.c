@@ -105,10 +105,10 @@ static void open_net(struct net *n, const char *model)
     struct ls_backend_options options = {.threads = 2, .reuse = true};
     ls_graph_init(&n->g);
     assert_int_equal(ls_model_build(&request, &n->g), LS_OK);
-    assert_int_equal(ls_graph_fuse(&n->g), LS_OK);
+    assert_int_equal(ls_graph_fuse(&n->g, true), LS_OK);
     assert_int_equal(ls_graph_backward(&n->g), LS_OK);
     assert_int_equal(ls_optim_update(&n->g, &optim), LS_OK);
-    n->store = ls_store_new();
+    n->store = ls_store_new(backend());
     assert_non_null(n->store);
     assert_int_equal(backend()->prepare(&options, &n->g, n->store, &n->p), LS_OK);
     n->arena_bytes = backend()->arena_bytes(n->p);

@@ -115,6 +115,54 @@ static void slots_hold_the_samples_of_the_order(void **state)
     ls_image_release(&scratch);
 }
 
+/* The slots of three loaders side by side: bytes and picks stand for the planes. */
+static void all_forms_hold_the_same(void **state)
+{
+    struct ls_dataset *set = synthetic(23);
+    struct ls_loader_options o = options_for(set);
+    struct ls_loader *loaders[3];
+    struct ls_image image = {0};
+    const struct ls_slot *s[3];
+    uint8_t stored[23 * VALUES];
+    float planes[7 * VALUES];
+    int slots = 0;
+    (void)state;
+    for (int i = 0; i < 23; i++) {
+        int32_t label;
+        GOOD(ls_dataset_read(set, i, 0, &image, &label));
+        memcpy(stored + i * VALUES, image.pixels, VALUES);
+    }
+    struct ls_pixels whole = ls_augment_source(&o.augment, NULL), picked;
+    picked = ls_augment_source(&o.augment, ls_dataset_info(set));
+    o.epochs = 3;
+    for (int form = 0; form < 3; form++) {
+        o.form = (enum ls_form)form;
+        loaders[form] = started(&o);
+    }
+    for (;; slots++) {
+        for (int form = 0; form < 3; form++)
+            GOOD(ls_loader_next(loaders[form], &s[form]));
+        if (!s[0])
+            break;
+        for (int form = 1; form < 3; form++) {
+            assert_int_equal(s[form]->form, form);
+            assert_int_equal(s[form]->valid, s[0]->valid);
+            assert_memory_equal(s[form]->labels, s[0]->labels, 7 * sizeof(int32_t));
+            assert_null(s[form]->images);
+        }
+        assert_true(s[1]->pixels && !s[2]->pixels && !s[0]->pixels && !s[0]->picks);
+        ls_pick_planes(&whole, s[1]->pixels, s[1]->picks, 7, planes);
+        assert_memory_equal(planes, s[0]->images, sizeof planes);
+        ls_pick_planes(&picked, stored, s[2]->picks, 7, planes);
+        assert_memory_equal(planes, s[0]->images, sizeof planes);
+    }
+    assert_true(!s[1] && !s[2] && slots == 12);
+    for (int form = 0; form < 3; form++)
+        ls_loader_free(loaders[form]);
+    ls_dataset_close(set);
+    ls_image_release(&image);
+}
+
 static void resuming_gives_the_tail(void **state)
 {
     struct ls_dataset *set = synthetic(61);
@@ -191,6 +239,43 @@ static void every_epoch_shows_every_sample_once(void **state)
     }
     assert_true(differs);
     ls_loader_free(loader);
+    ls_dataset_close(set);
+}
+
+/* With `held`, a slot stays as it is for that many calls more, while the loader goes on around it. */
+static void slots_are_held_as_long_as_asked(void **state)
+{
+    struct ls_dataset *set = synthetic(50);
+    struct ls_loader_options o = options_for(set);
+    struct record plain, held;
+    (void)state;
+    run(&o, &plain);
+    for (o.held = 1; o.held <= 3; o.held++) {
+        const struct ls_slot *slots[2 * 8], *s;
+        o.ring = 2 + o.held;
+        run(&o, &held);
+        assert_memory_equal(&plain, &held, sizeof plain);
+        struct ls_loader *loader = started(&o);
+        size_t bytes;
+        const char *region = ls_loader_region(loader, &bytes);
+        for (int i = 0; i < plain.slots; i++) {
+            GOOD(ls_loader_next(loader, &slots[i]));
+            for (int k = i - o.held < 0 ? 0 : i - o.held; k <= i; k++) {
+                assert_int_equal(slots[k]->position, plain.slot[k].position);
+                uint64_t hash = fnv((const uint8_t *)slots[k]->images, sizeof(float) * VALUES * (size_t)o.batch) ^
+                                fnv((const uint8_t *)slots[k]->labels, sizeof(int32_t) * (size_t)o.batch);
+                assert_true(hash == plain.slot[k].hash);
+                const char *images = (const char *)slots[k]->images, *labels = (const char *)slots[k]->labels;
+                assert_true(images >= region && images + sizeof(float) * VALUES * (size_t)o.batch <= region + bytes);
+                assert_true(labels >= region && labels + sizeof(int32_t) * (size_t)o.batch <= region + bytes);
+            }
+        }
+        GOOD(ls_loader_next(loader, &s));
+        assert_null(s);
+        ls_loader_free(loader);
+    }
+    o.ring = 2;
+    assert_int_equal(ls_loader_new(&o, &(struct ls_loader *){NULL}), LS_USAGE);
     ls_dataset_close(set);
 }
 
@@ -305,6 +390,10 @@ static void impossible_options_are_refused(void **state)
     o = good;
     o.batch = INT64_MAX / 2;
     assert_int_equal(ls_loader_new(&o, &loader), LS_USAGE);
+    o = good;
+    o.form = LS_FORM_PICKS;
+    GOOD(ls_augment_parse("rrc", true, ls_dataset_info(set), 3, 8, 8, &o.augment));
+    assert_int_equal(ls_loader_new(&o, &loader), LS_USAGE);
     ls_dataset_close(set);
 }
 
@@ -313,9 +402,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_change_nothing),
         cmocka_unit_test(slots_hold_the_samples_of_the_order),
+        cmocka_unit_test(all_forms_hold_the_same),
         cmocka_unit_test(resuming_gives_the_tail),
         cmocka_unit_test(slices_follow_the_replicas),
         cmocka_unit_test(every_epoch_shows_every_sample_once),
+        cmocka_unit_test(slots_are_held_as_long_as_asked),
         cmocka_unit_test(it_ends_cleanly_at_any_time),
         cmocka_unit_test(nothing_is_allocated_while_it_runs),
         cmocka_unit_test(an_error_comes_once_and_in_order),

@@ -1,8 +1,9 @@
-/* Every op: its gradient on `ref` by finite differences; forward and backward on `onednn` against `ref`. */
-#include "ops_build.h"
+/* Every op: its gradient on `ref` by finite differences; forward and backward on `onednn`, or the backend that
+ * LOCKSTEP_TEST_BACKEND names, against `ref`. */
+#include "ops_session.h"
 
-static void open_case(struct session *s, const struct op_case *c, const struct ls_backend *backend, enum ls_dtype dtype,
-                      const struct ls_backend_options *options)
+static void open_case(struct ls_session *s, const struct ls_case *c, const struct ls_backend *backend,
+                      enum ls_dtype dtype, const struct ls_backend_options *options)
 {
     memset(s, 0, sizeof *s);
     build(&s->g, c, dtype);
@@ -15,7 +16,7 @@ enum { SAMPLED = 16 };
 
 /* grad_scale times the sum of the losses. l2_loss is summed again from the logits in double: its f32 value is
  * too coarse for differences where, as in bn, most of it never changes. */
-static double total_loss(struct session *s)
+static double total_loss(struct ls_session *s)
 {
     session_run(s);
     bool again = s->g.nodes[ls_graph_producer(&s->g, s->g.loss)].op == &ls_op_l2_loss;
@@ -37,7 +38,7 @@ static double total_loss(struct session *s)
 }
 
 /* Compare the analytic gradient with central differences in up to SAMPLED elements of values. */
-static void check_gradient(struct session *s, const char *what, double tolerance, int param, float *values,
+static void check_gradient(struct ls_session *s, const char *what, double tolerance, int param, float *values,
                            const float *gradient, int64_t n)
 {
     const double step = 1.0 / 128;
@@ -59,7 +60,7 @@ static void check_gradient(struct session *s, const char *what, double tolerance
     }
     if (param != LS_NONE)
         assert_int_equal(s->backend->write(s->program, param, values), LS_OK);
-    double error = relative_error(numeric, analytic, sampled);
+    double error = ls_relative_error(numeric, analytic, sampled);
     if (error > tolerance)
         fail_msg("%s: gradient differs from finite differences by %.3g", what, error);
 }
@@ -75,7 +76,7 @@ static int gradient_of_pre(const struct ls_graph *g)
 
 /* Kinks are kept away from: neighbouring values differ by more than the differences taken and none is near 0
  * or 6. Only where relu6 is to be saturated do they reach that far. */
-static void spread_images(struct session *s, float spacing)
+static void spread_images(struct ls_session *s, float spacing)
 {
     for (int64_t i = 0; i < tensor_count(s, s->g.input); i++)
         s->images[i] = ((float)(i * 37 % 101) - 50.5f) * spacing;
@@ -83,10 +84,10 @@ static void spread_images(struct session *s, float spacing)
 
 static void gradient_test(void **state)
 {
-    const struct op_case *c = *state;
+    const struct ls_case *c = *state;
     /* relu6's upper kink is a step of the loss's slope that some differences straddle. */
     double tolerance = c->attr.act == LS_ACT_RELU6 ? 1e-1 : 1e-2;
-    struct session s;
+    struct ls_session s;
     char what[160];
     open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
     spread_images(&s, c->attr.act == LS_ACT_RELU6 ? 0.15f : 0.04f);
@@ -113,69 +114,59 @@ static void gradient_test(void **state)
 
 /* --- one backend against another ---------------------------------------------------------------------- */
 
-/* Everything a node writes and everything kept, except: indices, which are each backend's own affair; ranks
- * among computed scores, where rounding breaks ties; and what "pre" learns: bn does not care for the scale of
- * its input, so behind bn that gradient is 0 but for rounding. */
-static bool comparable(const struct ls_graph *g, int tensor, const struct ls_op *op)
-{
-    const struct ls_tensor *t = &g->tensors[tensor];
-    bool loss = op == &ls_op_softmax_xent || op == &ls_op_l2_loss;
-    if (t->dtype == LS_U8 || t->role == LS_ROLE_INPUT || (t->dtype == LS_I32 && !loss))
-        return false;
-    if (op == &ls_op_bn && strncmp(t->name, "pre.weight", 10) == 0)
-        return false;
-    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE || ls_graph_producer(g, tensor) != LS_NONE;
-}
-
-static void compare_case(const struct op_case *c, enum ls_dtype dtype, const struct ls_backend_options *options,
+static void compare_case(const struct ls_case *c, const char *precision, const struct ls_backend_options *options,
                          double tolerance)
 {
-    const struct ls_backend *onednn = ls_backend_find("onednn");
-    struct session a, b;
-    bool same = true;
-    if (!onednn || onednn->refuses(dtype))
+    const struct ls_backend *tested = tested_backend();
+    const struct ls_precision *p = ls_precision_find(precision);
+    struct ls_selftest t;
+    struct ls_selftest_result r;
+    if (tested->refuses(p->dtype))
         skip();
-    open_case(&a, c, ls_backend_find("ref"), dtype, &apart);
-    open_case(&b, c, onednn, dtype, options);
-    session_run(&a);
-    session_run(&b);
-    for (int t = 0; t < a.g.n_tensors; t++)
-        if (comparable(&a.g, t, c->op)) {
-            assert_string_equal(a.g.tensors[t].name, b.g.tensors[t].name);
-            same = same_values(&a, t, &b, t, tolerance, c->name) && same;
-        }
-    session_close(&a);
-    session_close(&b);
-    assert_true(same);
+    assert_int_equal(ls_selftest_open(&t, c), LS_OK);
+    assert_int_equal(ls_selftest_compare(&t, tested, p, options, &r), LS_OK);
+    ls_selftest_close(&t);
+    tolerance = tolerance > 0 ? tolerance : r.tolerance;
+    if (!(r.error <= tolerance))
+        fail_msg("%s: tensor %s: relative error %.3g, at most %.3g allowed", c->name, r.tensor, r.error, tolerance);
 }
 
 static void compare_f32(void **state)
 {
-    const struct op_case *c = *state;
-    compare_case(c, LS_F32, &apart, c->winograd ? 1e-4 : 1e-5);
+    compare_case(*state, "f32", &apart, 0);
 }
 
 static void compare_bf16(void **state)
 {
-    compare_case(*state, LS_BF16, &apart, 2e-2);
+    compare_case(*state, "bf16", &apart, 0);
+}
+
+static void compare_fp16(void **state)
+{
+    compare_case(*state, "fp16", &apart, 0);
+}
+
+static void compare_tf32(void **state)
+{
+    compare_case(*state, "tf32", &apart, 0);
 }
 
 /* Whatever the tuner finds fastest here, Winograd among it. */
 static void compare_tuned(void **state)
 {
-    compare_case(*state, LS_F32, &tuned, 1e-4);
+    compare_case(*state, "f32", &tuned, 1e-4);
 }
 
 /* A second program on the same store (evaluation beside training) sees the first one's parameters. */
 static void shared_store_test(void **state)
 {
-    const struct op_case *c = *state;
-    const struct ls_backend *const backends[] = {ls_backend_find("ref"), ls_backend_find("onednn")};
-    struct op_case evaluation = *c;
+    const struct ls_case *c = *state;
+    const struct ls_backend *const backends[] = {ls_backend_find("ref"), tested_backend()};
+    struct ls_case evaluation = *c;
     evaluation.inference = true;
     evaluation.n = evaluation.valid = 1;
-    for (int i = 0; i < 2 && backends[i]; i++) {
-        struct session training, alone, beside = {0};
+    for (int i = 0; i < 2; i++) {
+        struct ls_session training, alone, beside = {0};
         open_case(&training, c, backends[i], LS_F32, &apart);
         open_case(&alone, &evaluation, backends[0], LS_F32, &apart);
         build(&beside.g, &evaluation, LS_F32);
@@ -194,14 +185,12 @@ static void shared_store_test(void **state)
 /* A plan that reuses memory gives the bits of one that does not. */
 static void reuse_test(void **state)
 {
-    const struct op_case *c = *state;
-    const struct ls_backend *onednn = ls_backend_find("onednn");
-    struct session a, b;
+    const struct ls_case *c = *state;
+    const struct ls_backend *tested = tested_backend();
+    struct ls_session a, b;
     bool same = true;
-    if (!onednn)
-        skip();
-    open_case(&a, c, onednn, LS_F32, &apart);
-    open_case(&b, c, onednn, LS_F32, &reused);
+    open_case(&a, c, tested, LS_F32, &apart);
+    open_case(&b, c, tested, LS_F32, &reused);
     session_run(&a);
     session_run(&b);
     for (int t = 0; t < a.g.n_tensors; t++)
@@ -214,21 +203,12 @@ static void reuse_test(void **state)
 
 /* --- meanings worth pinning down on ref --------------------------------------------------------------- */
 
-static const struct op_case *find_case(const char *name)
-{
-    for (int i = 0; i < N_OP_CASES; i++)
-        if (strcmp(op_cases[i].name, name) == 0)
-            return &op_cases[i];
-    fail_msg("no case %s", name);
-    return NULL;
-}
-
 /* A sample without a label has no loss, rank -1 and no gradient; bn leaves it out of its statistics. */
 static void short_batch_test(void **state)
 {
     (void)state;
-    const struct op_case *c = find_case("bn residual short batch");
-    struct session s;
+    const struct ls_case *c = find_case("bn residual short batch");
+    struct ls_session s;
     open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
     session_run(&s);
     float *mean = session_read(&s, ls_graph_find(&s.g, "op.mean")), *loss = session_read(&s, s.g.loss);
@@ -254,8 +234,8 @@ static void short_batch_test(void **state)
 static void rank_test(void **state)
 {
     (void)state;
-    const struct op_case *c = find_case("softmax_xent");
-    struct session s;
+    const struct ls_case *c = find_case("softmax_xent");
+    struct ls_session s;
     open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
     for (int64_t i = 0; i < 40; i++)
         s.images[i] = i % 10 < 2 ? 2 : (float)(i % 10 == 7);
@@ -271,8 +251,8 @@ static void rank_test(void **state)
 static void dropout_test(void **state)
 {
     (void)state;
-    const struct op_case c = {.op = &ls_op_dropout, IMAGE(4, 64, 8, 8), .attr = {.p = 0.25f, .layer = 3}};
-    struct session s;
+    const struct ls_case c = {.op = &ls_op_dropout, .n = 4, .c = 64, .h = 8, .w = 8, .attr = {.p = 0.25f, .layer = 3}};
+    struct ls_session s;
     open_case(&s, &c, ls_backend_find("ref"), LS_F32, &apart);
     int64_t n = tensor_count(&s, s.g.input), kept = 0;
     for (int64_t i = 0; i < n; i++)
@@ -299,31 +279,47 @@ static void dropout_test(void **state)
 
 /* --- the list of tests -------------------------------------------------------------------------------- */
 
+enum { MOST = 4096 };
+
 struct list {
-    struct CMUnitTest tests[6 * (int)(sizeof op_cases / sizeof *op_cases) + 64];
+    struct CMUnitTest tests[MOST];
     size_t n;
     struct ls_arena names;
 };
 
 static void add(struct list *l, const char *kind, const char *name, CMUnitTestFunction test, const void *state)
 {
+    if (l->n == MOST)
+        abort();
     l->tests[l->n++] = (struct CMUnitTest){.name = ls_arena_format(&l->names, "%s%s", kind, name),
                                            .test_func = test,
                                            .initial_state = (void *)(uintptr_t)state};
 }
 
+static void add_compared(struct list *l, const char *kind, const char *name, CMUnitTestFunction test, const void *state)
+{
+    add(l, ls_arena_format(&l->names, "%s %s ", tested_name(), kind), name, test, state);
+}
+
 int main(void)
 {
     static struct list l;
-    for (int i = 0; i < N_OP_CASES; i++) {
-        const struct op_case *c = &op_cases[i];
-        if (!c->inference)
+    const struct ls_backend *tested = ls_backend_find(tested_name());
+    for (int i = 0; ls_case_at(i); i++) {
+        const struct ls_case *c = ls_case_at(i);
+        if (c->large) /* for `lockstep doctor --gpu` */
+            continue;
+        if (!c->inference && !ls_case_updates(c))
             add(&l, "gradient of ", c->name, gradient_test, c);
-        add(&l, "onednn f32 ", c->name, compare_f32, c);
-        add(&l, "onednn bf16 ", c->name, compare_bf16, c);
-        add(&l, "onednn reuse ", c->name, reuse_test, c);
+        add_compared(&l, "f32", c->name, compare_f32, c);
+        add_compared(&l, "bf16", c->name, compare_bf16, c);
+        add_compared(&l, "reuse", c->name, reuse_test, c);
+        if (tested && tested->queue) {
+            add_compared(&l, "fp16", c->name, compare_fp16, c);
+            add_compared(&l, "tf32", c->name, compare_tf32, c);
+        }
         if (c->winograd)
-            add(&l, "onednn tuned ", c->name, compare_tuned, c);
+            add_compared(&l, "tuned", c->name, compare_tuned, c);
         if (c->winograd || c->op == &ls_op_dense || strcmp(c->name, "bn relu") == 0)
             add(&l, "two programs: ", c->name, shared_store_test, c);
     }

@@ -1,5 +1,5 @@
 /* Training from options to weights: learning, replicas, resuming, stopping, diverging. */
-#include "train_tiny.h"
+#include "train_story.h"
 
 #include "graph/ops.h"
 #include "optim/optim.h"
@@ -7,16 +7,15 @@
 #include "train/interrupt.h"
 #include "train/weights.h"
 
-#include <jansson.h>
 #include <math.h>
-#include <signal.h>
 
-static const char *backend_name = "ref";
+static const char *backend_name; /* NULL: as tiny_options says */
 
 static struct ls_options run_options(const char *run)
 {
     struct ls_options o = tiny_options(run);
-    tiny_set(&o.backend, backend_name);
+    if (backend_name)
+        tiny_set(&o.backend, backend_name);
     return o;
 }
 
@@ -46,8 +45,8 @@ static enum ls_status fake_pass(void *context, int replica, int pass, bool last,
     totals->samples++;
     totals->top1 += replica;
     if (last) { /* R5 */
-        ls_replicas_settle(f->r, 0, 1);
-        ls_replicas_settle(f->r, 1, 2);
+        LS_TRY(ls_replicas_settle(f->r, 0, 1));
+        LS_TRY(ls_replicas_settle(f->r, 1, 2));
     }
     return LS_OK;
 }
@@ -78,7 +77,9 @@ static void check_tree(int replicas, int size, int passes)
         float side[16 * 3];
         struct fake f = {.r = &r, .passes = passes};
         int first, n = ls_tree_parts(&tree, rank, &first);
-        assert_int_equal(ls_replicas_init(&r, &tree, rank, passes, f.gradient, 3, side), LS_OK);
+        struct ls_replicas_memory memory = {
+            .grads = f.gradient, .count = 3, .sum = f.gradient, .side = side, .backend = ls_backend_find("ref")};
+        assert_int_equal(ls_replicas_init(&r, &tree, rank, passes, &memory), LS_OK);
         assert_int_equal(ls_replicas_run(&r, fake_pass, &f), LS_OK);
         assert_int_equal(f.n, r.n_slices);
         assert_memory_equal(f.order, r.order, (size_t)f.n * sizeof *f.order);
@@ -137,6 +138,10 @@ static void test_interleave(void **state)
     assert_int_equal(ls_engine_open(&e, &o, NULL, &size, NULL, LS_ENGINE_TRAIN), LS_OK);
     const struct ls_graph *g = &e.train.graph;
     int updates = 0, last_backward = 0, before_last = 0;
+    if (e.backend->queue) { /* updates run as one, at the end */
+        ls_engine_close(&e);
+        skip();
+    }
     assert_int_equal(e.train.end, g->n_nodes);
     for (int i = 0; i < g->n_nodes; i++)
         last_backward = g->nodes[i].phase != LS_UPDATE ? i : last_backward;
@@ -297,64 +302,6 @@ static void test_uneven_batch(void **state)
 
 /* --- stopping and going on ---------------------------------------------------------------------------- */
 
-static void stop_at(void *context, uint64_t step)
-{
-    if (step == *(const uint64_t *)context)
-        raise(SIGTERM);
-}
-
-static enum ls_status train_until(const struct ls_options *o, uint64_t step)
-{
-    struct ls_trainer t;
-    LS_TRY(ls_trainer_open(&t, o, NULL));
-    t.on_step = stop_at;
-    t.context = &step;
-    enum ls_status st = ls_trainer_run(&t);
-    assert_true(st != LS_INTERRUPTED || t.state.step == step);
-    ls_trainer_close(&t);
-    return st;
-}
-
-/* metrics.jsonl without what a clock measured. */
-static char *story(const char *run)
-{
-    char path[256], line[2048];
-    char *text = NULL;
-    size_t size;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", tiny_path(run));
-    FILE *in = fopen(path, "r"), *out = open_memstream(&text, &size);
-    assert_non_null(in);
-    while (fgets(line, sizeof line, in)) {
-        json_t *object = json_loads(line, 0, NULL);
-        assert_non_null(object);
-        static const char *const clocks[] = {"samples_per_s", "seconds", "input_share", "compute_share",
-                                             "update_share"};
-        for (int i = 0; i < 5; i++)
-            json_object_del(object, clocks[i]);
-        json_dumpf(object, out, JSON_SORT_KEYS);
-        fputc('\n', out);
-        json_decref(object);
-    }
-    fclose(in);
-    fclose(out);
-    return text;
-}
-
-static void expect_same_run(const char *a, const char *b, int step)
-{
-    char x[128], y[128];
-    static const char *const files[] = {"model.safetensors", "state.safetensors"};
-    for (int i = 0; i < 2; i++) {
-        snprintf(x, sizeof x, "%s/checkpoints/step-%08d/%s", a, step, files[i]);
-        snprintf(y, sizeof y, "%s/checkpoints/step-%08d/%s", b, step, files[i]);
-        assert_true(tiny_same(x, y));
-    }
-    char *told = story(a), *again = story(b);
-    assert_string_equal(told, again);
-    free(told);
-    free(again);
-}
-
 /* K4: stopped in the middle of an epoch, at its end before the evaluation, and right after the first step. */
 static void resume_equals(int64_t replicas, int64_t accumulate)
 {
@@ -396,7 +343,7 @@ static void test_resume_onednn(void **state)
     backend_name = "onednn";
     resume_equals(1, 1);
     resume_equals(4, 2);
-    backend_name = "ref";
+    backend_name = NULL;
 }
 
 /* What came after the checkpoint is told again, not twice: here the process was killed after step 9, saved

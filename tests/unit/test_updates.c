@@ -1,81 +1,37 @@
 /* What is kept from step to step: the optimizers' rules, BN's running statistics, and their store. */
-#include "ops_build.h"
+#include "ops_session.h"
 #include "backend/store.h"
 
-struct update_case {
-    const char *name;
-    const struct ls_op *op;
-    struct ls_attr attr;
-    bool momentum;
-};
+static const char *const update_cases[] = {"sgd plain",
+                                           "sgd decay",
+                                           "sgd momentum",
+                                           "sgd nesterov",
+                                           "sgd nesterov of a dense layer",
+                                           "lars",
+                                           "lars of a dense layer"};
 
-static const struct update_case update_cases[] = {
-    {.name = "sgd plain", &ls_op_sgd, {.weight_decay = 0}, false},
-    {.name = "sgd decay", &ls_op_sgd, {.weight_decay = 0.01f}, false},
-    {.name = "sgd momentum", &ls_op_sgd, {.sgd_momentum = 0.9f, .weight_decay = 0.01f}, true},
-    {.name = "sgd nesterov", &ls_op_sgd, {.sgd_momentum = 0.9f, .weight_decay = 0.01f, .nesterov = true}, true},
-    {.name = "lars", &ls_op_lars, {.sgd_momentum = 0.9f, .weight_decay = 0.01f, .trust = 0.02f}, true},
-};
-
-/* A convolution and a bn with all their parameters updated. */
-static void build_updates(struct ls_graph *g, const struct update_case *u)
-{
-    static const struct op_case bn = {
-        .op = &ls_op_bn, .n = 3, .c = 21, .h = 5, .w = 5, .attr = {.eps = 1e-5f, .momentum = 0.1f}};
-    int tensors;
-    build(g, &bn, LS_F32);
-    tensors = g->n_tensors;
-    for (int t = 0; t < tensors; t++) {
-        if (g->tensors[t].role != LS_ROLE_PARAM)
-            continue;
-        int in[] = {t, g->tensors[t].grad, LS_NONE};
-        if (u->momentum)
-            in[2] = parameter(g, LS_ROLE_STATE, g->tensors[t].name, "momentum", g->tensors[t].shape);
-        int node = append(g, u->op, g->tensors[t].name, &u->attr, in, u->momentum ? 3 : 2);
-        g->nodes[node].phase = LS_UPDATE;
-    }
-    int stat[] = {ls_graph_find(g, "op.stat"), ls_graph_find(g, "op.running_mean"), ls_graph_find(g, "op.running_var")};
-    int node = append(g, &ls_op_bn_running, "op", &bn.attr, stat, 3);
-    g->nodes[node].phase = LS_UPDATE;
-}
-
-static void open_updates(struct session *s, const struct update_case *u, const struct ls_backend *backend)
+static void open_updates(struct ls_session *s, const struct ls_case *c, const struct ls_backend *backend)
 {
     memset(s, 0, sizeof *s);
-    build_updates(&s->g, u);
-    session_open(s, backend, 3, &apart);
+    build(&s->g, c, LS_F32);
+    session_open(s, backend, c->n, &apart);
 }
 
-/* What "pre" learns behind bn is rounding only: bn does not care for the scale of its input. */
-static bool kept_and_meant(const struct ls_tensor *t)
+static void tested_test(void **state)
 {
-    return (t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE) && strncmp(t->name, "pre.", 4) != 0;
-}
-
-static void onednn_test(void **state)
-{
-    const struct update_case *u = *state;
-    const struct ls_backend *onednn = ls_backend_find("onednn");
-    struct session a, b;
-    bool same = true;
-    if (!onednn)
-        skip();
-    open_updates(&a, u, ls_backend_find("ref"));
-    open_updates(&b, u, onednn);
-    for (int step = 0; step < 2; step++) {
-        session_run(&a);
-        session_run(&b);
-    }
-    for (int t = 0; t < a.g.n_tensors; t++)
-        if (kept_and_meant(&a.g.tensors[t]))
-            same = same_values(&a, t, &b, t, 1e-5, u->name) && same;
-    session_close(&a);
-    session_close(&b);
-    assert_true(same);
+    const struct ls_case *c = *state;
+    const struct ls_backend *tested = tested_backend();
+    struct ls_selftest t;
+    struct ls_selftest_result r;
+    assert_int_equal(ls_selftest_open(&t, c), LS_OK);
+    assert_int_equal(ls_selftest_compare(&t, tested, ls_precision_find("f32"), &apart, &r), LS_OK);
+    ls_selftest_close(&t);
+    if (!(r.error <= 1e-5))
+        fail_msg("%s: tensor %s: relative error %.3g", c->name, r.tensor, r.error);
 }
 
 /* What one step of the rule makes of one element; m is its momentum. */
-static void expected_update(const struct update_case *u, double lr, double local, double *w, double g, double *m)
+static void expected_update(const struct ls_case *u, double lr, double local, double *w, double g, double *m)
 {
     const struct ls_attr *a = &u->attr;
     g += a->weight_decay * *w;
@@ -98,8 +54,8 @@ static double norm(const float *values, int64_t n)
 
 static void formula_test(void **state)
 {
-    const struct update_case *u = *state;
-    struct session s;
+    const struct ls_case *u = *state;
+    struct ls_session s;
     open_updates(&s, u, ls_backend_find("ref"));
     int weight = ls_graph_find(&s.g, "op.weight"), momentum = ls_graph_find(&s.g, "op.weight.momentum");
     int64_t n = tensor_count(&s, weight);
@@ -124,8 +80,8 @@ static void formula_test(void **state)
 static void bn_running_test(void **state)
 {
     (void)state;
-    struct session s;
-    open_updates(&s, &update_cases[0], ls_backend_find("ref"));
+    struct ls_session s;
+    open_updates(&s, find_case(update_cases[0]), ls_backend_find("ref"));
     int mean = ls_graph_find(&s.g, "op.running_mean"), variance = ls_graph_find(&s.g, "op.running_var");
     float *mean_before = session_read(&s, mean), *variance_before = session_read(&s, variance);
     session_run(&s);
@@ -151,7 +107,7 @@ static void bn_running_test(void **state)
 static void store_test(void **state)
 {
     (void)state;
-    struct ls_store *store = ls_store_new();
+    struct ls_store *store = ls_store_new(ls_backend_find("ref"));
     struct ls_store_entry *e, *first = NULL;
     size_t bytes = 0;
     char name[32];
@@ -182,11 +138,12 @@ int main(void)
     struct ls_arena names = {0};
     int n = 0;
     for (int i = 0; i < CASES; i++) {
-        const struct update_case *u = &update_cases[i];
+        const struct ls_case *u = ls_case_find(update_cases[i]);
         void *state = (void *)(uintptr_t)u;
         tests[n++] = (struct CMUnitTest){.name = u->name, .test_func = formula_test, .initial_state = state};
-        tests[n++] = (struct CMUnitTest){
-            .name = ls_arena_format(&names, "onednn %s", u->name), .test_func = onednn_test, .initial_state = state};
+        tests[n++] = (struct CMUnitTest){.name = ls_arena_format(&names, "%s %s", tested_name(), u->name),
+                                         .test_func = tested_test,
+                                         .initial_state = state};
     }
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(bn_running_test);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(store_test);

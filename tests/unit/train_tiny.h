@@ -73,6 +73,13 @@ static inline void tiny_set(char **field, const char *text)
     *field = ls_strdup(text);
 }
 
+/* The plain one, unless LOCKSTEP_TEST_BACKEND names another. */
+static inline const char *tiny_backend(void)
+{
+    const char *name = getenv("LOCKSTEP_TEST_BACKEND");
+    return name && *name ? name : "ref";
+}
+
 /* Options of a run into the folder `run` below the test's; released by ls_options_release. */
 static struct ls_options tiny_options(const char *run)
 {
@@ -80,7 +87,7 @@ static struct ls_options tiny_options(const char *run)
     assert_int_equal(ls_options_default(&o), LS_OK);
     tiny_set(&o.model, tiny_path("tiny.yaml"));
     tiny_set(&o.data, "synthetic:1x8x8:4:110");
-    tiny_set(&o.backend, "ref");
+    tiny_set(&o.backend, tiny_backend());
     tiny_set(&o.schedule, "constant");
     tiny_set(&o.run, tiny_path(run));
     o.batch = 24;

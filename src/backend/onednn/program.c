@@ -293,6 +293,8 @@ static void release(struct ls_program *p)
 /* Asked before anything else, so that the guard comes before oneDNN settles on AMX. */
 static const char *refuses(enum ls_dtype dtype)
 {
+    if (dtype == LS_F16)
+        return LS_GPU_DTYPES;
     if (dtype == LS_BF16)
         dnn_guard_amx();
     if (dtype == LS_BF16 && dnn_isa())
@@ -510,6 +512,7 @@ static void about(struct ls_backend_about *a)
 
 const struct ls_backend ls_backend_onednn = {
     .name = "onednn",
+    .dense_1x1 = true,
     .summary = "CPU: oneDNN and Lockstep's own vector kernels",
     .about = about,
     .refuses = refuses,

@@ -1,11 +1,8 @@
-/* Choosing among oneDNN's implementations, and our own, by measuring them: direct and Winograd convolutions differ by a factor of
- * two either way, depending on the shape and the processor. Choices are kept in a text file, one line each,
- *     machine | question | implementation | milliseconds
- * in the user's cache, so that the next start asks nothing. The ones a program uses are also kept by its run, and a run
- * that is resumed goes on with the very kernels (and so the very bits) it began with, whatever became of the cache. */
+/* Choosing among oneDNN's implementations, and our own, by measuring them: direct and Winograd convolutions differ by a
+ * factor of two either way, depending on the shape and the processor. backend/answers.h remembers. */
+#include "backend/answers.h"
 #include "backend/onednn/program.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -13,19 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_CANDIDATES = 10, MAX_LINE = 640 };
-
-struct answer {
-    char question[320], name[64];
-    double ms;
-    bool recorded; /* the program, or the run it belongs to, computes with it */
-};
+enum { MAX_CANDIDATES = 10 };
 
 struct tuner {
-    char machine[128];
-    struct answer *answers; /* of this machine; owned */
-    int n_answers, answer_room;
-    bool learned;
+    struct ls_answers answers;
     char *region; /* for operands while measuring; owned */
     size_t region_bytes;
 };
@@ -48,141 +36,20 @@ static void machine_name(const struct ls_program *p, char *text, size_t room)
              p->options.threads);
 }
 
-static enum ls_status remember(struct tuner *t, const char *question, const char *name, double ms, bool recorded)
-{
-    if (t->n_answers == t->answer_room) {
-        int room = t->answer_room ? t->answer_room * 2 : 128;
-        struct answer *more = ls_realloc(t->answers, (size_t)t->n_answers, (size_t)room, sizeof *more);
-        if (!more)
-            return LS_FAILED;
-        t->answers = more;
-        t->answer_room = room;
-    }
-    struct answer *a = &t->answers[t->n_answers++];
-    snprintf(a->question, sizeof a->question, "%s", question);
-    snprintf(a->name, sizeof a->name, "%s", name);
-    a->ms = ms;
-    a->recorded = recorded;
-    return LS_OK;
-}
-
-/* Lines of other machines and lines that make no sense are passed over: they are a memory, not an input. */
-static enum ls_status take_lines(struct tuner *t, char *text, bool record)
-{
-    for (char *line = text, *next; line && *line; line = next) {
-        next = strchr(line, '\n');
-        if (next)
-            *next++ = 0;
-        char *question = strchr(line, '|'), *name = question ? strchr(question + 1, '|') : NULL;
-        char *ms = name ? strchr(name + 1, '|') : NULL;
-        if (!ms)
-            continue;
-        *question++ = *name++ = *ms++ = 0;
-        if (strcmp(line, t->machine) == 0)
-            LS_TRY(remember(t, question, name, strtod(ms, NULL), record));
-    }
-    return LS_OK;
-}
-
-static enum ls_status load_cache(struct tuner *t, const char *path)
-{
-    char *text = NULL;
-    size_t size;
-    if (!path || !ls_file_exists(path))
-        return LS_OK;
-    LS_TRY(ls_file_read(path, (size_t)64 << 20, &text, &size));
-    enum ls_status st = take_lines(t, text, false);
-    ls_free(text);
-    return st;
-}
-
-static enum ls_status load_record(struct tuner *t, const char *record)
-{
-    char *text = record ? ls_strdup(record) : NULL;
-    if (record && !text)
-        return LS_FAILED;
-    enum ls_status st = take_lines(t, text, true);
-    ls_free(text);
-    return st;
-}
-
-static size_t answer_line(const struct tuner *t, const struct answer *a, char line[MAX_LINE])
-{
-    int n = snprintf(line, MAX_LINE, "%s|%s|%s|%.4f\n", t->machine, a->question, a->name, a->ms);
-    return (size_t)n < MAX_LINE ? (size_t)n : MAX_LINE - 1;
-}
-
-/* What this program computes with, for ls_backend.choices. */
-static enum ls_status keep_choices(struct ls_program *p)
-{
-    const struct tuner *t = p->tuner;
-    size_t used = 0;
-    p->choices = ls_alloc((size_t)t->n_answers + 1, MAX_LINE);
-    if (!p->choices)
-        return LS_FAILED;
-    for (int i = 0; i < t->n_answers; i++)
-        if (t->answers[i].recorded)
-            used += answer_line(t, &t->answers[i], p->choices + used);
-    return LS_OK;
-}
-
-/* The file as it is now, with this machine's lines replaced by what is known: written whole or not at all. */
-static enum ls_status save(const struct tuner *t, const char *path)
-{
-    char *old = NULL, line[MAX_LINE];
-    size_t size = 0, mine = strlen(t->machine);
-    struct ls_file_writer w;
-    char folder[4096];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash && slash != folder) {
-        *slash = 0;
-        LS_TRY(ls_dir_make(folder));
-    }
-    if (ls_file_exists(path))
-        LS_TRY(ls_file_read(path, (size_t)64 << 20, &old, &size));
-    enum ls_status st = ls_file_writer_open(&w, path);
-    if (st != LS_OK)
-        goto free_old;
-    for (char *at = old; at && *at && st == LS_OK;) {
-        char *end = strchr(at, '\n');
-        size_t length = end ? (size_t)(end - at) + 1 : strlen(at);
-        if (end && !(strncmp(at, t->machine, mine) == 0 && at[mine] == '|'))
-            st = ls_file_writer_put(&w, at, length);
-        at += length;
-    }
-    for (int i = 0; i < t->n_answers && st == LS_OK; i++) {
-        size_t length = answer_line(t, &t->answers[i], line);
-        st = ls_file_writer_put(&w, line, length);
-    }
-    if (st == LS_OK)
-        st = ls_file_writer_commit(&w);
-    else
-        ls_file_writer_cancel(&w);
-free_old:
-    ls_free(old);
-    return st;
-}
-
 enum ls_status tune_open(struct ls_program *p)
 {
     p->tuner = ls_alloc(1, sizeof *p->tuner);
     if (!p->tuner)
         return LS_FAILED;
-    machine_name(p, p->tuner->machine, sizeof p->tuner->machine);
-    LS_TRY(load_cache(p->tuner, p->options.cache));
-    return load_record(p->tuner, p->options.record); /* later answers are found first */
+    machine_name(p, p->tuner->answers.machine, sizeof p->tuner->answers.machine);
+    return ls_answers_open(&p->tuner->answers, p->options.cache, p->options.record);
 }
 
 enum ls_status tune_close(struct ls_program *p)
 {
     struct tuner *t = p->tuner;
-    /* A cache that cannot be written costs time at the next start, nothing else. */
-    if (t->learned && p->options.cache && save(t, p->options.cache) != LS_OK)
-        ls_warn("the measured kernel choices could not be kept in %s", p->options.cache);
-    enum ls_status st = keep_choices(p);
+    enum ls_status st = ls_answers_close(&t->answers, p->options.cache, &p->choices);
     ls_region_unmap(t->region, t->region_bytes);
-    ls_free(t->answers);
     ls_free(t);
     p->tuner = NULL;
     return st;
@@ -454,7 +321,7 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
                          const struct dnn_md *fixed, struct choice *choice)
 {
     enum ls_status st = LS_OK;
-    struct tuner *t = p->tuner;
+    struct ls_answers *known = &p->tuner->answers;
     struct choice list[MAX_CANDIDATES] = {0};
     char question[320], name[64];
     int count = candidates(p, spec, fixed, list), best = -1;
@@ -462,20 +329,19 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
         return ls_fail(LS_FAILED, "layer %s: oneDNN has no implementation for this %s", layer,
                        spec->kind == DNN_CONV ? "convolution" : "dense layer");
     question_text(spec, fixed, question, sizeof question);
-    for (int a = t->n_answers - 1; a >= 0 && best < 0; a--)
-        for (int i = 0; i < count && strcmp(t->answers[a].question, question) == 0 && best < 0; i++) {
+    for (int a = known->n - 1; a >= 0 && best < 0; a--)
+        for (int i = 0; i < count && strcmp(known->list[a].question, question) == 0 && best < 0; i++) {
             choice_name(&list[i], fixed, name);
-            if (strcmp(t->answers[a].name, name) == 0) {
+            if (strcmp(known->list[a].name, name) == 0) {
                 best = i;
-                list[i].ms = t->answers[a].ms;
-                t->answers[a].recorded = true;
+                list[i].ms = known->list[a].ms;
+                known->list[a].recorded = true;
             }
         }
     if (best < 0 && count > 1 && p->options.tune) {
         LS_TRY_GOTO(release_others, measure_all(p, spec, fixed, list, count, &best));
         choice_name(&list[best], fixed, name);
-        LS_TRY_GOTO(release_others, remember(t, question, name, list[best].ms, true));
-        t->learned = true;
+        LS_TRY_GOTO(release_others, ls_answers_add(known, question, name, list[best].ms));
     }
     if (best < 0)
         best = likely(spec, list, count);

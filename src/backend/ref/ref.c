@@ -66,10 +66,11 @@ static ls_ref_kernel *kernel_of(const struct ls_op *op)
     return NULL;
 }
 
-/* bf16 graphs are computed in f32: the values to come close to. */
+/* bf16 and f16 graphs are computed in f32: the values to come close to. */
 static size_t tensor_bytes(const struct ls_tensor *t)
 {
-    size_t size = t->dtype == LS_BF16 ? sizeof(float) : ls_dtype_size(t->dtype);
+    bool half = t->dtype == LS_BF16 || t->dtype == LS_F16;
+    size_t size = half ? sizeof(float) : ls_dtype_size(t->dtype);
     return (size_t)ls_shape_count(&t->shape) * size;
 }
 
@@ -291,11 +292,10 @@ void *ls_ref_out_data(const struct ls_ref_call *call, int slot)
     return call->n->out[slot] == LS_NONE ? NULL : call->data[call->n->out[slot]];
 }
 
-/* bf16 graphs are computed in f32. */
+/* Half graphs are computed in f32, which fp16 is not to be taken for. */
 static const char *refuses(enum ls_dtype dtype)
 {
-    (void)dtype;
-    return NULL;
+    return dtype == LS_F16 ? LS_GPU_DTYPES : NULL;
 }
 
 static const char *choices(const struct ls_program *p)
@@ -311,6 +311,7 @@ static void about(struct ls_backend_about *a)
 
 const struct ls_backend ls_backend_ref = {
     .name = "ref",
+    .dense_1x1 = true,
     .summary = "naive C, one thread: the values every other backend is tested against",
     .about = about,
     .refuses = refuses,

@@ -10,7 +10,7 @@
 struct ls_ref_call {
     const struct ls_graph *g;
     const struct ls_node *n;
-    void *const *data; /* of every tensor: f32 (also for bf16 graphs), i32 or u8 */
+    void *const *data; /* of every tensor: f32 (also for bf16 and f16 graphs), i32 or u8 */
     float *scratch;    /* room for the largest tensor of the graph */
     const struct ls_run *run;
 };

@@ -2,8 +2,10 @@
 #ifndef LS_CMD_DOCTOR_DOCTOR_H
 #define LS_CMD_DOCTOR_DOCTOR_H
 
+#include "backend/selftest/selftest.h"
 #include "base/memory.h"
 #include "comm/comm.h"
+#include "report/console.h"
 #include <jansson.h>
 #include <sched.h> /* with _GNU_SOURCE */
 #include <stdio.h>
@@ -112,5 +114,40 @@ void ls_check_pairs(struct ls_findings *f, const struct ls_patients *patients, c
 enum ls_status ls_pairs_print(const struct ls_patients *patients, const struct ls_pairs *p, FILE *out);
 json_t *ls_pairs_json(const struct ls_pairs *p);
 json_t *ls_skews_json(const struct ls_patients *patients, const struct ls_pairs *p);
+
+/* --- gpu.c: the backend for GPUs, and the cards it sees --------------------------------------------------------------- */
+
+enum { LS_CARDS = 16 };
+struct ls_cards {
+    struct ls_backend_card list[LS_CARDS];
+    int n;
+};
+/* wanted: what is missing is an error. The backend, where it has a card to compute on; else NULL. */
+const struct ls_backend *ls_check_cuda(struct ls_findings *f, bool wanted, struct ls_cards *cards);
+json_t *ls_cards_json(const struct ls_cards *cards);
+
+/* --- ops.c: every op of a backend against ref ------------------------------------------------------------------------- */
+
+/* All cases of an op in one precision. */
+struct ls_op_health {
+    const char *op;
+    const struct ls_precision *precision;
+    int cases;
+    const char *worst; /* the case furthest off, NULL: none; and by how much, where */
+    double error, tolerance;
+    char tensor[96];
+    const char *failed; /* the first case that cannot be run, NULL: none; and why */
+    char why[256];
+};
+struct ls_ops {
+    struct ls_op_health *list; /* owned */
+    int n, room;
+    bool gave_up;
+};
+/* large: also the cases for GPUs, which take ref its time. */
+enum ls_status ls_ops_examine(struct ls_ops *ops, const struct ls_backend *b, bool large, struct ls_console *console);
+void ls_ops_release(struct ls_ops *ops);
+void ls_check_ops(struct ls_findings *f, const struct ls_ops *ops);
+json_t *ls_ops_json(const struct ls_ops *ops);
 
 #endif

@@ -1,0 +1,46 @@
+/* The card this process computes on, and its libraries' handles: opened once, on first use, for as long as the process
+ * lives. One compute stream carries a step; a second one carries copies beside it. */
+#ifndef LS_BACKEND_CUDA_DEVICE_H
+#define LS_BACKEND_CUDA_DEVICE_H
+
+#include "backend/backend.h"
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+
+struct device {
+    int number;
+    char name[96]; /* "NVIDIA H200" */
+    int major, minor, multiprocessors;
+    cudaStream_t compute, copies;
+    cudnnHandle_t cudnn;
+    cublasLtHandle_t blas;
+};
+
+/* A process of several on this machine takes the card of its number among them, modulo their number. */
+int device_rank(void);
+/* Why no card was counted, in words. */
+const char *device_why(cudaError_t error);
+/* The error says what is missing and what to do. */
+enum ls_status device_open(struct device **device);
+
+/* Device memory, zeroed, counted; `what` it is for. give takes NULL. */
+enum ls_status device_take(size_t bytes, const char *what, void **memory);
+void device_give(void *memory);
+/* Host memory to the device's, behind what the compute stream was given before; the copy is done when it returns. */
+enum ls_status device_put(void *to, const void *host, size_t bytes);
+/* Bytes taken now, and at most so far. */
+void device_taken(size_t *now, size_t *most);
+
+/* Errors of the three libraries as ours; `what` says what was being done. */
+enum ls_status cuda_check(cudaError_t error, const char *what);
+enum ls_status cudnn_check(cudnnStatus_t error, const char *what);
+enum ls_status blas_check(cublasStatus_t error, const char *what);
+#define CUDA_TRY(call) LS_TRY(cuda_check((call), #call))
+
+extern const struct ls_backend_queue ls_cuda_queue;
+void ls_cuda_about(struct ls_backend_about *about);
+int ls_cuda_cards(struct ls_backend_card *list, int room, char *why, size_t room_why);
+
+#endif

@@ -1,0 +1,268 @@
+/* What the device computes besides cuDNN's convolutions and cuBLASLt's products: one .cu file a family in kernels/.
+ * Everything here only enqueues on a stream; nothing allocates, waits or touches the host's memory, so that any of it can
+ * be captured into a CUDA graph. Results never depend on the order in which blocks happen to run (no floating-point
+ * atomics).
+ *
+ *   K1  A map is stored NHWC, a matrix row by row, a vector as it is; channels (columns, entries) are padded to a multiple
+ *       of LS_CUDA_LANE, and padding holds zeros: kernels read it freely and leave zeros there.
+ *   K2  Activations are of type `t` (f32, bf16 or f16) and are computed with in f32; parameters, gradients of parameters,
+ *       statistics and momentum are f32.
+ *   K3  What changes from pass to pass is read from a struct ls_cuda_run in device memory.
+ *   K4  All pointers are to device memory, at multiples of 256 bytes. NULL where a comment says optional. */
+#ifndef LS_BACKEND_CUDA_KERNELS_H
+#define LS_BACKEND_CUDA_KERNELS_H
+
+#include "base/pick.h"
+#include "graph/graph.h"
+
+#define LS_CUDA_LANE 8
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One pass's struct ls_run, as the device sees it, with where its input lies. */
+struct ls_cuda_run {
+    uint64_t seed, step;
+    uint32_t replica;
+    float grad_scale, stat_weight, lr;
+    int64_t valid;
+    const void *images;          /* of the pass: planes; with picks the bytes that they pick from */
+    const struct ls_pick *picks; /* one a sample */
+    const int32_t *labels;
+};
+
+/* For f16: gradients of activations are multiplied by `scale`; an update divides by it, and leaves everything as it is
+ * when a gradient is not finite. Lives in device memory. */
+struct ls_cuda_scale {
+    float scale;
+    int32_t overflow; /* 1: this step has an infinite or undefined gradient */
+    int32_t good;     /* steps since the last overflow or growth */
+    int32_t skipped;  /* steps skipped in all */
+};
+
+typedef struct CUstream_st *ls_cuda_stream;
+
+/* run.cu: *to = *run, which is the host's; ordinary numbers to measure kernels with. */
+void ls_cuda_set_run(ls_cuda_stream s, struct ls_cuda_run *to, const struct ls_cuda_run *run);
+void ls_cuda_fill(ls_cuda_stream s, enum ls_dtype t, void *to, int64_t count);
+
+/* A map: n samples of h x w pixels of c channels as stored, i.e. padded. */
+struct ls_cuda_map {
+    int64_t n, h, w, c;
+};
+
+/* --- bn*.cu -------------------------------------------------------------------------------------------------- */
+
+/* Batch normalisation as graph/ops.h defines bn and bn_bwd. */
+struct ls_cuda_bn {
+    enum ls_dtype t;
+    struct ls_cuda_map x, y; /* y: after the pooling, else as x */
+    enum ls_act act;
+    bool pool;
+    int kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l; /* pool */
+    float eps;
+    float *scratch; /* ls_cuda_bn_scratch bytes; the first LS_CUDA_BN_ZEROS bytes are zero before and after each use */
+};
+#define LS_CUDA_BN_ZEROS 4096
+size_t ls_cuda_bn_scratch(const struct ls_cuda_bn *b);
+
+/* Statistics of the first run->valid samples: mean, rstd (c), stat (2, c). In padding rstd is 1 / sqrt(eps), harmless as
+ * gamma and beta are 0 there. */
+void ls_cuda_bn_stats(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run, const void *x,
+                      float *mean, float *rstd, float *stat);
+/* What forward keeps for backward to read instead of larger maps, in bytes; 0: nothing.
+ *   a residual and an activation   a byte for each octet of y: bit i says that the gradient of channel i passes
+ *   pool                           y's shape: the value of x that won its window */
+size_t ls_cuda_bn_kept(const struct ls_cuda_bn *b, bool residual);
+/* y = pool(act(gamma * (x - mean) * rstd + beta + residual)); residual optional; index (u8, y's shape) with pool: of the
+ * first maximum, where a larger x counts as larger also when it makes no difference to y, unless the activation is why.
+ * kept: ls_cuda_bn_kept bytes, optional. */
+void ls_cuda_bn_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual,
+                      const float *gamma, const float *beta, const float *mean, const float *rstd, void *y,
+                      uint8_t *index, void *kept);
+/* Both, as one launch where the map is small. */
+void ls_cuda_bn_forward(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run, const void *x,
+                        const void *residual, const float *gamma, const float *beta, float *mean, float *rstd,
+                        float *stat, void *y, uint8_t *index, void *kept);
+/* As apply, with running statistics; no index. With pool too. */
+void ls_cuda_bn_inference(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual,
+                          const float *gamma, const float *beta, const float *running_mean, const float *running_var,
+                          void *y);
+struct ls_cuda_bn_grad {
+    const void *dy, *dy2; /* y's shape; dy2 optional */
+    const void *x, *y;    /* y optional: the mask comes from it when given, else it is computed again from x */
+    const uint8_t *index; /* with pool */
+    void *kept;           /* by apply; optional; with pool it is overwritten */
+    const float *gamma, *beta, *mean, *rstd;
+    void *dx, *dresidual; /* dx may lie on dy; dresidual optional */
+    float *dgamma, *dbeta;
+};
+void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                    const struct ls_cuda_bn_grad *g);
+
+/* --- maxpool.cu, avgpool.cu ---------------------------------------------------------------------------------- */
+
+struct ls_cuda_pool {
+    enum ls_dtype t;
+    struct ls_cuda_map x, y;
+    int kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l, pad_b, pad_r;
+    bool include_pad;
+    enum ls_act act; /* maxpool */
+};
+/* index (u8) optional. */
+void ls_cuda_maxpool(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *x, void *y, uint8_t *index);
+/* y: with act. Each pixel of dx is a sum over the windows that it is in. */
+void ls_cuda_maxpool_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *dy, const uint8_t *index,
+                         const void *y, void *dx);
+void ls_cuda_avgpool(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *x, void *y);
+void ls_cuda_avgpool_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *dy, void *dx);
+/* Rows floor(o*H/OH) to ceil((o+1)*H/OH); also global pooling (y 1x1), which must be fast. */
+void ls_cuda_adaptive(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *x, void *y);
+void ls_cuda_adaptive_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *dy, void *dx);
+
+/* --- pointwise.cu -------------------------------------------------------------------------------------------- */
+
+/* count: stored elements, a multiple of LS_CUDA_LANE. */
+void ls_cuda_act(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *x, void *y, int64_t count);
+void ls_cuda_act_bwd(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *dy, const void *y, void *dx,
+                     int64_t count);
+void ls_cuda_add(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *a, const void *b, void *y,
+                 int64_t count);
+/* y = act(x + bias), bias (c) optional; y may be x. */
+void ls_cuda_bias(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *x, const float *bias, void *y,
+                  int64_t rows, int64_t c);
+/* db[c] = sum over rows of dy, in a fixed order. scratch: ls_cuda_bias_scratch bytes, its first LS_CUDA_BN_ZEROS bytes as
+ * for bn. */
+size_t ls_cuda_bias_scratch(int64_t rows, int64_t c);
+void ls_cuda_bias_bwd(ls_cuda_stream s, enum ls_dtype t, const void *dy, float *db, int64_t rows, int64_t c,
+                      float *scratch);
+/* Dropout of elements by their logical (N,C,H,W) number; `channels` without padding; a matrix has h = w = 1. bwd is the
+ * same function applied to dy. */
+void ls_cuda_dropout(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, uint32_t layer, float p,
+                     const struct ls_cuda_map *x, int64_t channels, const void *from, void *to);
+/* Channels [from_first, from_first + channels) of rows of from_c into [to_first, ...) of rows of to_c; logical channels,
+ * padded strides. `clear`: the padding of `to` beyond to_first + channels becomes zero. */
+void ls_cuda_copy_channels(ls_cuda_stream s, enum ls_dtype t, const void *from, int64_t from_c, int64_t from_first,
+                           void *to, int64_t to_c, int64_t to_first, int64_t channels, int64_t rows, bool clear);
+/* (N,C,H,W) stored NHWC padded into rows of C*H*W in NCHW order padded to to_c columns, and back. */
+void ls_cuda_flatten(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_map *x, int64_t channels, const void *from,
+                     void *to, int64_t to_c);
+void ls_cuda_unflatten(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_map *x, int64_t channels,
+                       const void *from, int64_t from_c, void *to);
+/* Across channels, as in PyTorch; `channels` without padding. */
+void ls_cuda_lrn(ls_cuda_stream s, enum ls_dtype t, int64_t rows, int64_t c, int64_t channels, int64_t size,
+                 float alpha, float beta, float k, const void *x, void *y);
+void ls_cuda_lrn_bwd(ls_cuda_stream s, enum ls_dtype t, int64_t rows, int64_t c, int64_t channels, int64_t size,
+                     float alpha, float beta, float k, const void *dy, const void *x, void *dx);
+/* Values of one type into another (f32, bf16, f16). */
+void ls_cuda_convert(ls_cuda_stream s, enum ls_dtype from_t, const void *from, enum ls_dtype to_t, void *to,
+                     int64_t count);
+/* to += from; to = from; over f32. */
+void ls_cuda_sum(ls_cuda_stream s, const float *from, float *to, int64_t count);
+
+/* --- loss.cu ------------------------------------------------------------------------------------------------- */
+
+/* logits: rows of c stored, `classes` of them real. labels: int32 through run->labels. prob optional. */
+void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
+                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank, void *prob);
+/* dlogits = (prob - q) * grad_scale * (scale ? scale->scale : 1), 0 where there is no sample. */
+void ls_cuda_softmax_xent_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
+                              const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, float smoothing,
+                              const void *prob, void *dlogits);
+void ls_cuda_l2_loss(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
+                     int64_t classes, const void *x, float *loss, int32_t *rank);
+void ls_cuda_l2_loss_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
+                         const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, const void *x,
+                         void *dx);
+
+/* --- update.cu ----------------------------------------------------------------------------------------------- */
+
+/* One tensor's update; the list lies in device memory. */
+struct ls_cuda_update {
+    float *param, *momentum;                 /* momentum optional */
+    const void *grad;                        /* of type grad_t */
+    void *half;                              /* the parameter as bf16 or f16 (half_t); optional */
+    int64_t count;                           /* a multiple of LS_CUDA_LANE */
+    float sgd_momentum, weight_decay, trust; /* trust > 0: lars */
+    int32_t nesterov;
+    int32_t grad_t, half_t; /* enum ls_dtype */
+    int32_t first_block;    /* set by ls_cuda_update_number */
+};
+/* Deals the list's elements out to blocks: sets every first_block and returns the number of blocks, or -1 when they are
+ * too many for one launch. To be called once, before the list is copied to the device; a part of the list can then be
+ * run alone. Entries of count 0 are passed over. */
+int ls_cuda_update_number(struct ls_cuda_update *host, int n);
+/* All of them in as few launches as can be: one, three with lars. With scale->overflow set nothing changes. `updates` on the device, `host` the same list for sizing the grid. scratch:
+ * ls_cuda_update_scratch bytes, only lars needs any. scale optional. */
+size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n);
+void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
+                 const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch);
+/* running = (1 - momentum) * running + momentum * stat, for a list in device memory; c of 0: an entry that is none. */
+struct ls_cuda_running {
+    const float *stat; /* (2, c) */
+    float *mean, *var; /* (c) */
+    int32_t c;
+    float momentum;
+};
+void ls_cuda_bn_running(ls_cuda_stream s, const struct ls_cuda_running *list, int n);
+/* scale->overflow |= any value that is not finite, over the updates' gradients; begin sets it to 0; end halves the scale
+ * after an overflow or doubles it after `growth` good steps, between 1 and 2^24. */
+void ls_cuda_scale_begin(ls_cuda_stream s, struct ls_cuda_scale *scale);
+void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
+                         const struct ls_cuda_update *host, int n);
+void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth);
+
+/* --- image.cu ------------------------------------------------------------------------------------------------ */
+
+/* f32 planes (N,C,H,W) at run->images into an NHWC map of type t, channels padded. */
+void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_cuda_map *y,
+                          int64_t channels, void *to);
+/* The same from bytes: sample i is run->picks[i] of the images at run->images, as base/pick.h defines it; pixels in device
+ * memory. channels: 1 or 3, pixels->channels. */
+void ls_cuda_image_picks(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
+                         const struct ls_pixels *pixels, const struct ls_cuda_map *y, int64_t channels, void *to);
+
+/* --- stem.cu ------------------------------------------------------------------------------------------------- */
+
+/* Pixel (row, column) of y has as channels (r * columns + k) * channels + c: channel c of the image (of height x width) at
+ * row row * stride_h - border + r, for r < block, column column * stride_w - pad + k; zero beyond the image. The images are
+ * run's planes, or with pixels its picks, as for ls_cuda_image_planes and _picks. */
+struct ls_cuda_unfold {
+    int channels, height, width, columns, block, stride_h, stride_w, border, pad;
+};
+void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
+                    const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to);
+/* The gradient (out, kernel, c) of weights over such a map: zero for rows outside of the window of `rows` that begins
+ * `shift` rows in. row: channels of one of the block's rows. */
+void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int row, int block, int shift,
+                        int rows);
+
+/* --- direct.cu ----------------------------------------------------------------------------------------------- */
+
+/* Convolutions that cuDNN has no good kernel for. Depthwise (groups = channels): weights (kh, kw, c) of type t, gradient
+ * f32 in the same layout. General: any groups, any sizes, plainly, weights (o, kh, kw, i/groups padded), slow. */
+struct ls_cuda_conv {
+    enum ls_dtype t;
+    struct ls_cuda_map x, y;
+    int64_t channels, out, groups; /* without padding */
+    int kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l, dilation_h, dilation_w;
+    enum ls_act act; /* after bias; forward only */
+};
+size_t ls_cuda_depthwise_scratch(const struct ls_cuda_conv *c);
+void ls_cuda_depthwise(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, const float *bias,
+                       void *y);
+void ls_cuda_depthwise_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *w,
+                                void *dx);
+void ls_cuda_depthwise_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x,
+                                   float *dw, float *scratch);
+void ls_cuda_direct(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, const float *bias,
+                    void *y);
+void ls_cuda_direct_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *w, void *dx);
+void ls_cuda_direct_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x,
+                                float *dw);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,274 @@
+/* Batch normalisation backward, without a pooling:
+ *
+ *   sums      dz = (dy + dy2) where the activation passed; dbeta = sum of dz, dgamma = sum of dz * xhat; dresidual = dz
+ *   gradient  dx = gamma * rstd * (dz - (dbeta + xhat * dgamma) / count)
+ *
+ * The second pass reads dresidual where there is one, instead of all that dz was made of: then the first keeps only that
+ * and x in the caches. */
+#include "backend/cuda/kernels/bn.cuh"
+
+using namespace ls_bn;
+
+namespace
+{
+
+enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* where the activation's mask comes from */
+
+constexpr int BWD_THREADS = 384;
+
+/* Rows in flight in a thread: up to 8 words of 16 bytes. */
+template <typename T, mask MASK, bool DY2> constexpr int bwd_batch()
+{
+    int streams = 2 + (MASK == MASK_Y) + DY2, words = 8 / (streams * octet<T>::words);
+    return words > 1 ? words : 1;
+}
+
+/* One row of an octet: what dz is made of, and x. */
+template <typename T, mask MASK, bool DY2> struct terms {
+    octet<T> dy, dy2, x, y;
+    uint32_t bits;
+
+    /* ONCE: what dz is made of is not read again, ALL: nor is x. */
+    template <bool ONCE, bool ALL> __device__ __forceinline__ void read(const struct ls_cuda_bn_grad &g, int64_t at)
+    {
+        dy = ONCE ? load_once<T>(g.dy, at) : load<T>(g.dy, at);
+        x = ALL ? load_once<T>(g.x, at) : load<T>(g.x, at);
+        if (DY2)
+            dy2 = ONCE ? load_once<T>(g.dy2, at) : load<T>(g.dy2, at);
+        if (MASK == MASK_Y)
+            y = ONCE ? load_once<T>(g.y, at) : load<T>(g.y, at);
+        if (MASK == MASK_BITS)
+            bits = ONCE ? __ldcs((const uint8_t *)g.kept + at) : __ldcg((const uint8_t *)g.kept + at);
+    }
+    __device__ __forceinline__ void clear()
+    {
+        dy = dy2 = x = y = zero_octet<T>();
+        bits = 0;
+    }
+    /* dz of channels 2p and 2p + 1; z: of the activation, for MASK_X. */
+    __device__ __forceinline__ float2 dz(int p, float2 z, float top) const
+    {
+        float2 d = pair_of<T>(dy, p);
+        if (DY2) {
+            float2 more = pair_of<T>(dy2, p);
+            d.x += more.x;
+            d.y += more.y;
+        }
+        if (MASK == MASK_Y)
+            z = pair_of<T>(y, p);
+        if (MASK == MASK_BITS) {
+            d.x = bits & 1u << 2 * p ? d.x : 0;
+            d.y = bits & 2u << 2 * p ? d.y : 0;
+        } else if (MASK != MASK_NONE) {
+            d.x = act_passes(z.x, top) ? d.x : 0;
+            d.y = act_passes(z.y, top) ? d.y : 0;
+        }
+        return d;
+    }
+};
+
+template <typename T, mask MASK, bool DY2, bool WRITES>
+__global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
+                                                       int64_t n, int64_t area, int octets, float top, float *scratch)
+{
+    extern __shared__ double room[];
+    __shared__ parameters<P_FIRST> params;
+    constexpr int batch = bwd_batch<T, MASK, DY2>();
+    const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x;
+    if (threadIdx.y == 0 && octet < octets)
+        put_backward<false>(params, x, octet, g, 0);
+    __syncthreads();
+
+    /* Rows that count, and rows to walk: dresidual is 0 where there is no sample. */
+    const int valid = (int)(run->valid * area), rows = WRITES ? (int)(n * area) : valid;
+    const int step = (int)(gridDim.y * blockDim.y);
+    float first[8] = {}, second[8] = {};
+    if (octet < octets) {
+        int row = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);
+        int64_t at = (int64_t)row * octets + octet;
+        const int64_t back = (int64_t)step * octets;
+        for (; row >= 0; row -= batch * step, at -= batch * back) {
+            terms<T, MASK, DY2> in[batch];
+#pragma unroll
+            for (int u = 0; u < batch; u++)
+                if (row - u * step >= 0 && row - u * step < valid)
+                    in[u].template read<WRITES, false>(g, at - u * back);
+                else
+                    in[u].clear();
+#pragma unroll
+            for (int p = 0; p < 4; p++) {
+                const float2 mean = params.get(P_MEAN, x, p);
+                float2 scale, beta;
+                if (MASK == MASK_X) {
+                    scale = params.get(P_SCALE, x, p);
+                    beta = params.get(P_BETA, x, p);
+                }
+#pragma unroll
+                for (int u = 0; u < batch; u++) {
+                    const float2 v = pair_of<T>(in[u].x, p);
+                    float2 z;
+                    if (MASK == MASK_X)
+                        z = make_float2(normalised(v.x, mean.x, scale.x, beta.x),
+                                        normalised(v.y, mean.y, scale.y, beta.y));
+                    float2 d = in[u].dz(p, z, top);
+                    if (WRITES) { /* the second pass will see it rounded, so it counts rounded */
+                        set_pair<T>(in[u].dy, p, d);
+                        d = pair_of<T>(in[u].dy, p);
+                    }
+                    first[2 * p] += d.x;
+                    first[2 * p + 1] += d.y;
+                    second[2 * p] = fmaf(d.x, v.x - mean.x, second[2 * p]);
+                    second[2 * p + 1] = fmaf(d.y, v.y - mean.y, second[2 * p + 1]);
+                }
+            }
+            if (WRITES)
+#pragma unroll
+                for (int u = 0; u < batch; u++)
+                    if (row - u * step >= 0)
+                        store<T>(g.dresidual, at - u * back, in[u].dy);
+        }
+    }
+    sum_rows(first, second, octets, scratch, (float *)room, [&](int channel, double sum, double products) {
+        g.dbeta[channel] = (float)sum;
+        g.dgamma[channel] = (float)(products * (double)g.rstd[channel]);
+    });
+}
+
+template <typename T, mask MASK, bool DY2>
+__global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
+                                                           int64_t n, int64_t area, int octets, float top, int repeat)
+{
+    __shared__ parameters<P_ALL> params;
+    constexpr int batch = bwd_batch<T, MASK, DY2>();
+    const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x, ty = blockDim.y;
+    const int64_t valid = run->valid * area;
+    if (threadIdx.y == 0 && octet < octets)
+        put_backward<true>(params, x, octet, g, valid);
+    __syncthreads();
+    if (octet >= octets)
+        return;
+
+    const int64_t row = (int64_t)blockIdx.y * repeat * ty, start = row * octets + octet;
+    const int count = (int)min((int64_t)repeat * ty, n * area - row),
+              live = (int)max(min((int64_t)count, valid - row), (int64_t)0);
+    g.dy = move<T>(g.dy, start);
+    g.dy2 = DY2 ? move<T>(g.dy2, start) : NULL;
+    g.x = move<T>(g.x, start);
+    g.y = MASK == MASK_Y ? move<T>(g.y, start) : NULL;
+    g.kept = MASK == MASK_BITS ? (uint8_t *)g.kept + start : NULL;
+    g.dx = move<T>(g.dx, start);
+    for (int r = threadIdx.y; r < count; r += batch * ty) {
+        terms<T, MASK, DY2> in[batch];
+#pragma unroll
+        for (int u = 0; u < batch; u++)
+            if (r + u * ty < live)
+                in[u].template read<true, true>(g, (r + u * ty) * octets);
+#pragma unroll
+        for (int p = 0; p < 4; p++) {
+            const float2 scale = params.get(P_SCALE, x, p), slope = params.get(P_SLOPE, x, p),
+                         offset = params.get(P_OFFSET, x, p);
+            float2 mean, beta;
+            if (MASK == MASK_X) {
+                mean = params.get(P_MEAN, x, p);
+                beta = params.get(P_BETA, x, p);
+            }
+#pragma unroll
+            for (int u = 0; u < batch; u++) {
+                const float2 v = pair_of<T>(in[u].x, p);
+                float2 z;
+                if (MASK == MASK_X)
+                    z = make_float2(normalised(v.x, mean.x, scale.x, beta.x), normalised(v.y, mean.y, scale.y, beta.y));
+                float2 d = in[u].dz(p, z, top);
+                d.x = fmaf(scale.x, d.x, fmaf(slope.x, v.x, offset.x));
+                d.y = fmaf(scale.y, d.y, fmaf(slope.y, v.y, offset.y));
+                set_pair<T>(in[u].dy, p, d);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < batch; u++)
+            if (r + u * ty < count)
+                store<T>(g.dx, (r + u * ty) * octets, r + u * ty < live ? in[u].dy : zero_octet<T>());
+    }
+}
+
+struct call {
+    ls_cuda_stream s;
+    const struct ls_cuda_bn *b;
+    const struct ls_cuda_run *run;
+    int64_t area, rows;
+    float top;
+};
+
+template <typename T, mask MASK, bool DY2, bool WRITES> void launch_sums(const call &c, const ls_cuda_bn_grad &g)
+{
+    layout l = lay_summing(c.b->x.c, c.rows, BWD_THREADS, 2);
+    size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
+    sums<T, MASK, DY2, WRITES>
+        <<<l.grid, l.block, room, c.s>>>(g, c.run, c.b->x.n, c.area, l.octets, c.top, c.b->scratch);
+}
+
+template <typename T, mask MASK, bool DY2> void launch_gradient(const call &c, const ls_cuda_bn_grad &g)
+{
+    layout l = lay_mapping(c.b->x.c, c.rows, MAP_THREADS, bwd_batch<T, MASK, DY2>());
+    gradient<T, MASK, DY2><<<l.grid, l.block, 0, c.s>>>(g, c.run, c.b->x.n, c.area, l.octets, c.top, l.repeat);
+}
+
+template <typename T, mask MASK, bool DY2> void launch_both(const call &c, const ls_cuda_bn_grad &g)
+{
+    if (!g.dresidual) {
+        launch_sums<T, MASK, DY2, false>(c, g);
+        launch_gradient<T, MASK, DY2>(c, g);
+        return;
+    }
+    launch_sums<T, MASK, DY2, true>(c, g);
+    ls_cuda_bn_grad rest = g;
+    rest.dy = g.dresidual;
+    launch_gradient<T, MASK_NONE, false>(c, rest);
+}
+
+template <typename T, mask MASK> void launch_pooled(const call &c, const ls_cuda_bn_grad &g)
+{
+    if (g.dy2)
+        launch_sums<T, MASK, true, true>(c, g);
+    else
+        launch_sums<T, MASK, false, true>(c, g);
+}
+
+template <typename T, mask MASK> void launch_masked(const call &c, const ls_cuda_bn_grad &g)
+{
+    if (g.dy2)
+        launch_both<T, MASK, true>(c, g);
+    else
+        launch_both<T, MASK, false>(c, g);
+}
+
+} // namespace
+
+void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                    const struct ls_cuda_bn_grad *g)
+{
+    if (small_enough(b, g->dresidual != NULL)) {
+        small_bwd(s, b, run, g);
+        return;
+    }
+    if (b->pool) {
+        pool_bwd(s, b, run, g);
+        return;
+    }
+    const int64_t area = b->x.h * b->x.w;
+    call c = {s, b, run, area, b->x.n * area, act_top(b->act)};
+    LS_CUDA_BY_TYPE(b->t, if (b->act == LS_ACT_NONE) launch_masked<T, MASK_NONE>(c, *g);
+                    else if (g->kept) launch_masked<T, MASK_BITS>(c, *g);
+                    else if (g->y) launch_masked<T, MASK_Y>(c, *g); else launch_masked<T, MASK_X>(c, *g));
+}
+
+void ls_bn::pooled_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                        const struct ls_cuda_bn_grad *g)
+{
+    const int64_t area = b->y.h * b->y.w;
+    call c = {s, b, run, area, b->y.n * area, act_top(b->act)};
+    ls_cuda_bn_grad pooled = *g;
+    pooled.x = pooled.dresidual = g->kept;
+    LS_CUDA_BY_TYPE(b->t, if (b->act == LS_ACT_NONE) launch_pooled<T, MASK_NONE>(c, pooled);
+                    else if (g->y) launch_pooled<T, MASK_Y>(c, pooled); else launch_pooled<T, MASK_X>(c, pooled));
+}

@@ -1,0 +1,98 @@
+/* Images into maps.
+ *
+ * From planes: a thread makes PIXELS pixels of an octet of channels: plane by plane it reads along with its neighbours, and
+ * it writes whole octets.
+ *
+ * From bytes: a block makes OCTETS times as many octets of one sample as it has threads, with the table in shared memory. */
+#include "backend/cuda/kernels/device.cuh"
+
+#include <stddef.h>
+
+using namespace ls_device;
+
+#define THREADS 256
+#define PIXELS 4
+#define OCTETS 4
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    planes_kernel(const struct ls_cuda_run *run, int64_t pixels, int64_t octets, int64_t channels, divider tiles,
+                  void *to)
+{
+    uint32_t tile = blockIdx.x, sample = divide_rest(tile, tiles);
+    int64_t at = blockIdx.y, first = (int64_t)tile * (THREADS * PIXELS) + threadIdx.x;
+    const float *plane = (const float *)run->images + (sample * channels + at * 8) * pixels;
+    float v[PIXELS][8];
+#pragma unroll
+    for (int c = 0; c < 8; c++)
+#pragma unroll
+        for (int k = 0; k < PIXELS; k++) {
+            int64_t pixel = first + k * THREADS;
+            v[k][c] = at * 8 + c < channels && pixel < pixels ? __ldcs(plane + c * pixels + pixel) : 0;
+        }
+#pragma unroll
+    for (int k = 0; k < PIXELS; k++) {
+        int64_t pixel = first + k * THREADS;
+        if (pixel < pixels)
+            store<T>(to, (sample * pixels + pixel) * octets + at, narrow<T>(v[k]));
+    }
+}
+
+void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_cuda_map *y,
+                          int64_t channels, void *to)
+{
+    int64_t pixels = y->h * y->w, tiles = ceil_div(pixels, THREADS * PIXELS);
+    dim3 grid((unsigned)(y->n * tiles), (unsigned)(y->c / 8));
+    LS_CUDA_BY_TYPE(t,
+                    planes_kernel<T><<<grid, THREADS, 0, s>>>(run, pixels, y->c / 8, channels, divider_of(tiles), to));
+}
+
+/* What of struct ls_pixels comes before the table, in words. */
+#define HEAD ((int)(offsetof(struct ls_pixels, table) / sizeof(uint32_t)))
+
+/* A pixel is an octet; `each` of them to a sample. */
+template <typename T, int CHANNELS>
+static __global__ void __launch_bounds__(THREADS)
+    picks_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, uint32_t each, divider tiles,
+                 divider width, void *to)
+{
+    __shared__ struct ls_pixels p;
+    for (int i = threadIdx.x; i < HEAD + CHANNELS * 256; i += THREADS)
+        ((uint32_t *)&p)[i] = __ldg((const uint32_t *)pixels + i);
+    uint32_t tile = blockIdx.x, sample = divide_rest(tile, tiles);
+    struct ls_pick pick = run->picks[sample];
+    __syncthreads();
+    const bool none = pick.image < 0;
+    const uint8_t *image = (const uint8_t *)run->images + (none ? 0 : pick.image * ls_pixels_bytes(&p));
+#pragma unroll
+    for (int k = 0; k < OCTETS; k++) {
+        uint32_t at = (tile * OCTETS + k) * THREADS + threadIdx.x, column = at;
+        if (at >= each)
+            break;
+        uint32_t row = divide_rest(column, width);
+        float v[8] = {0};
+#pragma unroll
+        for (int c = 0; c < CHANNELS; c++)
+            if (!none)
+                v[c] = p.table[c][ls_pick_byte(&p, image, ls_pick_source(&p, &pick, (int)row, (int)column), c)];
+        store<T>(to, (int64_t)sample * each + at, narrow<T>(v));
+    }
+}
+
+template <typename T, int CHANNELS>
+static void pick_images(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
+                        const struct ls_cuda_map *y, void *to)
+{
+    int64_t each = y->h * y->w, tiles = ceil_div(each, THREADS * OCTETS);
+    picks_kernel<T, CHANNELS><<<(unsigned)(y->n * tiles), THREADS, 0, s>>>(run, pixels, (uint32_t)each,
+                                                                           divider_of(tiles), divider_of(y->w), to);
+}
+
+void ls_cuda_image_picks(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
+                         const struct ls_pixels *pixels, const struct ls_cuda_map *y, int64_t channels, void *to)
+{
+    if (channels == 1)
+        LS_CUDA_BY_TYPE(t, pick_images<T, 1>(s, run, pixels, y, to));
+    else
+        LS_CUDA_BY_TYPE(t, pick_images<T, 3>(s, run, pixels, y, to));
+}

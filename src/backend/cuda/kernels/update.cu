@@ -1,0 +1,352 @@
+/* Optimizer updates of a whole list of tensors in one launch. Each block takes CHUNK elements of one tensor; it finds
+ * out of which by counting the tensors that begin at or before it. */
+#include "backend/cuda/kernels.h"
+#include "backend/cuda/kernels/quad.cuh"
+
+#include <limits.h>
+
+using namespace ls_device;
+
+#define THREADS 256
+#define QUADS 4 /* of a thread, all loaded before the first is used */
+#define CHUNK (THREADS * QUADS * 4)
+
+static int64_t chunks(const struct ls_cuda_update *u)
+{
+    return (u->count + CHUNK - 1) / CHUNK;
+}
+
+int ls_cuda_update_number(struct ls_cuda_update *host, int n)
+{
+    int64_t blocks = 0;
+    for (int i = 0; i < n; i++) {
+        host[i].first_block = (int32_t)blocks;
+        blocks += chunks(host + i);
+        if (blocks > INT_MAX)
+            return -1;
+    }
+    return (int)blocks;
+}
+
+static int blocks_of(const struct ls_cuda_update *host, int n)
+{
+    return n ? host[n - 1].first_block + (int)chunks(host + n - 1) - host[0].first_block : 0;
+}
+
+static bool any_lars(const struct ls_cuda_update *host, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (host[i].trust > 0)
+            return true;
+    return false;
+}
+
+/* A list may be part of a longer one, which was numbered as a whole. */
+static __device__ __forceinline__ int block_number(const struct ls_cuda_update *updates)
+{
+    return (int)blockIdx.x + updates[0].first_block;
+}
+
+/* Which tensor this block works for; all threads get the same answer. */
+static __device__ int tensor_of_block(const struct ls_cuda_update *updates, int n)
+{
+    int begun = 0, block = block_number(updates);
+    for (int first = 0; first < n; first += THREADS) {
+        int i = first + (int)threadIdx.x;
+        begun += __syncthreads_count(i < n && updates[i].first_block <= block);
+    }
+    return begun - 1;
+}
+
+/* The tensor, its blocks numbered from the first of this list. */
+static __device__ __forceinline__ struct ls_cuda_update tensor_at(const struct ls_cuda_update *updates, int i)
+{
+    struct ls_cuda_update u = updates[i];
+    u.first_block -= updates[0].first_block;
+    return u;
+}
+
+/* This thread's k-th quad in the block's chunk. */
+static __device__ __forceinline__ int64_t quad_at(const struct ls_cuda_update &u, int k)
+{
+    return (int64_t)((int)blockIdx.x - u.first_block) * (CHUNK / 4) + k * THREADS + (int)threadIdx.x;
+}
+
+/* The sum over a block's threads, the same in all of them. */
+static __device__ float2 block_sum(float2 v)
+{
+    __shared__ float2 warps[THREADS / 32];
+    v = make_float2(warp_sum(v.x), warp_sum(v.y));
+    if (threadIdx.x % 32 == 0)
+        warps[threadIdx.x / 32] = v;
+    __syncthreads();
+    float2 sum = warps[0];
+    for (int i = 1; i < THREADS / 32; i++) {
+        sum.x += warps[i].x;
+        sum.y += warps[i].y;
+    }
+    return sum;
+}
+
+/* --- sgd and lars -------------------------------------------------------------------------------------------- */
+
+/* m = momentum * m + before * g; w -= after * m: sgd has the rate after, lars before. Everything is streamed but the
+ * 16-bit copy, which the next pass reads. */
+struct rates {
+    float before, after, unscale;
+};
+
+template <typename G> static __device__ __forceinline__ void update_chunk(const struct ls_cuda_update &u, rates r)
+{
+    quad<float> w4[QUADS], m4[QUADS];
+    quad<G> g4[QUADS];
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) {
+        int64_t at = quad_at(u, k);
+        bool in = at < u.count / 4;
+        w4[k] = in ? load_quad_once<float>(u.param, at) : zero_quad<float>();
+        m4[k] = in && u.momentum ? load_quad_once<float>(u.momentum, at) : zero_quad<float>();
+        g4[k] = in ? load_quad_once<G>(u.grad, at) : zero_quad<G>();
+    }
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) {
+        int64_t at = quad_at(u, k);
+        float w[4], m[4], g[4];
+        widen_quad<float>(w4[k], w);
+        widen_quad<float>(m4[k], m);
+        widen_quad<G>(g4[k], g);
+        if (at >= u.count / 4)
+            return;
+        for (int i = 0; i < 4; i++) {
+            float slope = r.before * (g[i] * r.unscale + u.weight_decay * w[i]);
+            m[i] = u.momentum ? u.sgd_momentum * m[i] + slope : slope;
+            w[i] -= r.after * (u.nesterov && u.momentum ? slope + u.sgd_momentum * m[i] : m[i]);
+        }
+        store_quad_once(u.param, at, narrow_quad<float>(w));
+        if (u.momentum)
+            store_quad_once(u.momentum, at, narrow_quad<float>(m));
+        if (u.half && u.half_t == LS_BF16)
+            store_quad(u.half, at, narrow_quad<__nv_bfloat16>(w));
+        else if (u.half)
+            store_quad(u.half, at, narrow_quad<__half>(w));
+    }
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    update_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
+                  const struct ls_cuda_update *updates, int n, const float *local)
+{
+    float lr = run->lr, unscale = 1;
+    if (scale) {
+        if (scale->overflow)
+            return;
+        unscale = 1 / scale->scale;
+    }
+    int tensor = tensor_of_block(updates, n);
+    struct ls_cuda_update u = tensor_at(updates, tensor);
+    rates r = {1, lr, unscale};
+    if (u.trust > 0)
+        r = {lr * local[tensor], 1, unscale};
+    if (u.trust > 0)
+        u.nesterov = 0;
+    if (u.grad_t == LS_F32)
+        update_chunk<float>(u, r);
+    else if (u.grad_t == LS_BF16)
+        update_chunk<__nv_bfloat16>(u, r);
+    else
+        update_chunk<__half>(u, r);
+}
+
+/* --- the norms of lars --------------------------------------------------------------------------------------- */
+
+template <typename G> static __device__ __forceinline__ float2 chunk_squares(const struct ls_cuda_update &u)
+{
+    quad<float> w4[QUADS];
+    quad<G> g4[QUADS];
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) {
+        int64_t at = quad_at(u, k);
+        bool in = at < u.count / 4;
+        w4[k] = in ? load_quad<float>(u.param, at) : zero_quad<float>();
+        g4[k] = in ? load_quad<G>(u.grad, at) : zero_quad<G>();
+    }
+    float2 sum = make_float2(0, 0);
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) {
+        float w[4], g[4];
+        widen_quad<float>(w4[k], w);
+        widen_quad<G>(g4[k], g);
+        for (int i = 0; i < 4; i++) {
+            sum.x += w[i] * w[i];
+            sum.y += g[i] * g[i];
+        }
+    }
+    return sum;
+}
+
+/* squares[block] = (|w|^2, |g|^2) of its chunk. */
+static __global__ void __launch_bounds__(THREADS)
+    squares_kernel(const struct ls_cuda_update *updates, int n, float2 *squares)
+{
+    struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
+    if (u.trust <= 0)
+        return;
+    float2 sum;
+    if (u.grad_t == LS_F32)
+        sum = chunk_squares<float>(u);
+    else if (u.grad_t == LS_BF16)
+        sum = chunk_squares<__nv_bfloat16>(u);
+    else
+        sum = chunk_squares<__half>(u);
+    sum = block_sum(sum);
+    if (threadIdx.x == 0)
+        squares[blockIdx.x] = sum;
+}
+
+/* A block a tensor: local = trust * |w| / (|g| + decay * |w| + 1e-9), 1 when |w| or |g| is 0. */
+static __global__ void __launch_bounds__(THREADS)
+    local_kernel(const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, const float2 *squares,
+                 float *local)
+{
+    __shared__ double sums[2][THREADS];
+    const struct ls_cuda_update u = tensor_at(updates, (int)blockIdx.x);
+    if (u.trust <= 0)
+        return;
+    int64_t count = (u.count + CHUNK - 1) / CHUNK;
+    double w = 0, g = 0;
+    for (int64_t i = threadIdx.x; i < count; i += THREADS) {
+        float2 part = squares[u.first_block + i];
+        w += part.x;
+        g += part.y;
+    }
+    sums[0][threadIdx.x] = w;
+    sums[1][threadIdx.x] = g;
+    for (int half = THREADS / 2; half; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half) {
+            sums[0][threadIdx.x] += sums[0][threadIdx.x + half];
+            sums[1][threadIdx.x] += sums[1][threadIdx.x + half];
+        }
+    }
+    if (threadIdx.x == 0) {
+        double length = sqrt(sums[0][0]), slope = sqrt(sums[1][0]);
+        if (scale)
+            slope /= scale->scale;
+        local[blockIdx.x] =
+            length > 0 && slope > 0 ? (float)(u.trust * length / (slope + u.weight_decay * length + 1e-9)) : 1;
+    }
+}
+
+size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n)
+{
+    if (!any_lars(host, n))
+        return 0;
+    int64_t blocks = 0;
+    for (int i = 0; i < n; i++)
+        blocks += chunks(host + i);
+    return (size_t)blocks * sizeof(float2) + (size_t)n * sizeof(float);
+}
+
+void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
+                 const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch)
+{
+    int blocks = blocks_of(host, n);
+    float *local = NULL;
+    if (!blocks)
+        return;
+    if (any_lars(host, n)) {
+        float2 *squares = reinterpret_cast<float2 *>(scratch);
+        local = reinterpret_cast<float *>(squares + blocks);
+        squares_kernel<<<blocks, THREADS, 0, s>>>(updates, n, squares);
+        local_kernel<<<n, THREADS, 0, s>>>(scale, updates, squares, local);
+    }
+    update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, local);
+}
+
+/* --- running statistics --------------------------------------------------------------------------------------- */
+
+static __global__ void __launch_bounds__(THREADS) running_kernel(const struct ls_cuda_running *list)
+{
+    const struct ls_cuda_running r = list[blockIdx.x];
+    for (int i = (int)threadIdx.x; i < r.c; i += THREADS) {
+        r.mean[i] = (1 - r.momentum) * r.mean[i] + r.momentum * r.stat[i];
+        r.var[i] = (1 - r.momentum) * r.var[i] + r.momentum * r.stat[r.c + i];
+    }
+}
+
+void ls_cuda_bn_running(ls_cuda_stream s, const struct ls_cuda_running *list, int n)
+{
+    running_kernel<<<(unsigned)n, THREADS, 0, s>>>(list);
+}
+
+/* --- loss scaling -------------------------------------------------------------------------------------------- */
+
+/* Does this thread hold a gradient that is not finite? */
+template <typename G> static __device__ __forceinline__ bool chunk_bad(const struct ls_cuda_update &u)
+{
+    quad<G> g4[QUADS];
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) {
+        int64_t at = quad_at(u, k);
+        g4[k] = at < u.count / 4 ? load_quad<G>(u.grad, at) : zero_quad<G>();
+    }
+    bool bad = false;
+#pragma unroll
+    for (int k = 0; k < QUADS; k++) {
+        float g[4];
+        widen_quad<G>(g4[k], g);
+        for (int i = 0; i < 4; i++)
+            bad |= !isfinite(g[i]);
+    }
+    return bad;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    check_kernel(struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, int n)
+{
+    struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
+    bool bad;
+    if (u.grad_t == LS_F32)
+        bad = chunk_bad<float>(u);
+    else if (u.grad_t == LS_BF16)
+        bad = chunk_bad<__nv_bfloat16>(u);
+    else
+        bad = chunk_bad<__half>(u);
+    if (__any_sync(~0u, bad) && threadIdx.x % 32 == 0)
+        atomicOr(&scale->overflow, 1);
+}
+
+static __global__ void begin_kernel(struct ls_cuda_scale *scale)
+{
+    scale->overflow = 0;
+}
+
+static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
+{
+    if (scale->overflow) {
+        scale->scale = fmaxf(scale->scale * 0.5f, 1.0f);
+        scale->skipped++;
+        scale->good = 0;
+    } else if (++scale->good >= growth) {
+        scale->scale = fminf(scale->scale * 2, 0x1p24f);
+        scale->good = 0;
+    }
+}
+
+void ls_cuda_scale_begin(ls_cuda_stream s, struct ls_cuda_scale *scale)
+{
+    begin_kernel<<<1, 1, 0, s>>>(scale);
+}
+
+void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
+                         const struct ls_cuda_update *host, int n)
+{
+    int blocks = blocks_of(host, n);
+    if (blocks)
+        check_kernel<<<blocks, THREADS, 0, s>>>(scale, updates, n);
+}
+
+void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth)
+{
+    end_kernel<<<1, 1, 0, s>>>(scale, growth);
+}

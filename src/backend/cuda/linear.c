@@ -1,0 +1,184 @@
+/* Convolutions and dense layers as nodes: their weights' layouts, and the way each direction is computed. */
+#include "backend/cuda/tune.h"
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct node_state {
+    struct linear l;
+    struct way way;
+};
+
+static bool is_dense(const struct ls_program *p, int node)
+{
+    return strncmp(p->g->nodes[node].op->name, "dense", 5) == 0;
+}
+
+/* A dense layer over a map of h x w reads it as one pixel of h*w*c channels. */
+static struct ls_cuda_map as_pixel(struct ls_cuda_map m)
+{
+    return (struct ls_cuda_map){m.n, 1, 1, m.h * m.w * m.c};
+}
+
+/* x, y: tensors on the input's and the output's side. */
+static void describe_linear(const struct ls_program *p, int node, enum pass pass, int x, int y, struct linear *l)
+{
+    const struct ls_attr *a = &p->g->nodes[node].attr;
+    *l = (struct linear){.pass = pass, .tf32 = p->options.tf32, .fast = p->options.fast};
+    l->conv.t = p->g->act_dtype;
+    l->conv.x = map_of(p, x);
+    l->conv.y = map_of(p, y);
+    l->conv.groups = 1;
+    l->conv.kernel_h = l->conv.kernel_w = l->conv.stride_h = l->conv.stride_w = 1;
+    l->conv.dilation_h = l->conv.dilation_w = 1;
+    if (is_dense(p, node)) {
+        l->conv.x = as_pixel(l->conv.x);
+        l->conv.channels = l->conv.x.c;
+        l->conv.out = p->g->tensors[y].shape.dim[1];
+    } else {
+        l->conv.channels = p->g->tensors[x].shape.dim[1];
+        l->conv.out = p->g->tensors[y].shape.dim[1];
+        l->conv.groups = a->groups;
+        l->conv.kernel_h = (int)a->kernel_h, l->conv.kernel_w = (int)a->kernel_w;
+        l->conv.stride_h = (int)a->stride_h, l->conv.stride_w = (int)a->stride_w;
+        l->conv.dilation_h = (int)a->dilation_h, l->conv.dilation_w = (int)a->dilation_w;
+        l->conv.pad_t = (int)a->pad_t, l->conv.pad_l = (int)a->pad_l;
+        l->pad_b = (int)a->pad_b, l->pad_r = (int)a->pad_r;
+    }
+    if (is_unfolded(p, x)) {
+        l->conv.kernel_h = (int)p->stem.kernel;
+        l->conv.kernel_w = l->conv.stride_h = l->conv.stride_w = 1;
+        l->conv.pad_t = l->conv.pad_l = l->pad_b = l->pad_r = 0;
+    }
+}
+
+/* C2. Weights of a dense layer over a map are (out, c, h, w) in the model's files, too. */
+static enum ls_status place_weights(struct ls_program *p, int node, const struct linear *l, int x, int w, int bias)
+{
+    const struct ls_shape *s = &p->g->tensors[x].shape;
+    const struct ls_cuda_conv *c = &l->conv;
+    struct layout layout;
+    if (is_dense(p, node))
+        layout = s->rank == 4 ? layout_weights(c->out, s->dim[1], s->dim[2], s->dim[3])
+                              : layout_weights(c->out, s->dim[1], 1, 1);
+    else if (is_unfolded(p, x))
+        layout = stem_weights_layout(p, &p->g->tensors[w].shape);
+    else if (linear_is_depthwise(l))
+        layout = layout_depthwise(c->channels, c->kernel_h, c->kernel_w);
+    else
+        layout = layout_weights(c->out, c->channels / c->groups, c->kernel_h, c->kernel_w);
+    LS_TRY(place_as(p, w, &layout, true));
+    if (bias == LS_NONE)
+        return LS_OK;
+    layout = layout_default(&p->g->tensors[bias].shape);
+    return place_as(p, bias, &layout, true);
+}
+
+static enum ls_status choose(struct ls_program *p, int node, const struct linear *l)
+{
+    struct step *step = &p->steps[node];
+    struct node_state *s = step->state = ls_alloc(1, sizeof *s);
+    if (!s)
+        return LS_FAILED;
+    s->l = *l;
+    LS_TRY(tune_pick(p, p->g->nodes[node].name, l, &s->way));
+    step->scratch_bytes = s->way.workspace;
+    snprintf(step->note, sizeof step->note, "%s", s->way.name);
+    return LS_OK;
+}
+
+static void release_state(void *state)
+{
+    struct node_state *s = state;
+    way_release(&s->way);
+}
+
+static enum ls_status forward_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct linear l;
+    describe_linear(p, node, FORWARD, n->in[0], n->out[0], &l);
+    l.bias = n->in[2] != LS_NONE;
+    l.conv.act = n->attr.act;
+    LS_TRY(place_weights(p, node, &l, n->in[0], n->in[1], n->in[2]));
+    LS_TRY(place_outputs(p, node));
+    return choose(p, node, &l);
+}
+
+static enum ls_status forward_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct node_state *s = p->steps[node].state;
+    struct operands o = {.x = data_of(p, n->in[0]),
+                         .w = weights_of(p, n->in[1]),
+                         .y = data_of(p, n->out[0]),
+                         .bias = data_of(p, n->in[2]),
+                         .half_bias = weights_of(p, n->in[2]),
+                         .workspace = p->steps[node].scratch};
+    return s->way.kind->run(p->device, &s->l, &s->way, &o);
+}
+
+static enum ls_status data_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct linear l;
+    describe_linear(p, node, BWD_DATA, n->out[0], n->in[0], &l);
+    LS_TRY(place_outputs(p, node));
+    return choose(p, node, &l);
+}
+
+static enum ls_status data_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct node_state *s = p->steps[node].state;
+    struct operands o = {.x = data_of(p, n->out[0]),
+                         .w = weights_of(p, n->in[1]),
+                         .y = data_of(p, n->in[0]),
+                         .workspace = p->steps[node].scratch};
+    return s->way.kind->run(p->device, &s->l, &s->way, &o);
+}
+
+static enum ls_status weights_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct linear l;
+    describe_linear(p, node, BWD_WEIGHTS, n->in[1], n->in[0], &l);
+    LS_TRY(place_outputs(p, node));
+    if (n->out[1] != LS_NONE) {
+        const struct ls_cuda_map *y = &l.conv.y;
+        size_t bytes = ls_cuda_bias_scratch(y->n * y->h * y->w, y->c);
+        p->sums_bytes = bytes > p->sums_bytes ? bytes : p->sums_bytes;
+    }
+    return choose(p, node, &l);
+}
+
+static enum ls_status weights_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct node_state *s = p->steps[node].state;
+    const struct ls_cuda_map *y = &s->l.conv.y;
+    struct operands o = {.x = data_of(p, n->in[1]),
+                         .w = data_of(p, n->out[0]),
+                         .y = data_of(p, n->in[0]),
+                         .workspace = p->steps[node].scratch};
+    LS_TRY(s->way.kind->run(p->device, &s->l, &s->way, &o));
+    if (is_unfolded(p, n->in[1])) /* the blocks reach beyond the window */
+        ls_cuda_cut_window(p->device->compute, o.w, y->c, (int)p->stem.kernel, s->l.conv.x.c,
+                           (int)(n->attr.kernel_w * p->g->tensors[p->g->input].shape.dim[1]), (int)p->stem.block,
+                           (int)p->stem.shift, (int)n->attr.kernel_h);
+    if (n->out[1] != LS_NONE)
+        ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
+                         y->n * y->h * y->w, y->c, (float *)(void *)p->sums);
+    return LS_OK;
+}
+
+const struct kernel ls_cuda_linear[] = {
+    {"conv", forward_prepare, forward_run, release_state},
+    {"conv_bwd_data", data_prepare, data_run, release_state},
+    {"conv_bwd_weights", weights_prepare, weights_run, release_state},
+    {"dense", forward_prepare, forward_run, release_state},
+    {"dense_bwd_data", data_prepare, data_run, release_state},
+    {"dense_bwd_weights", weights_prepare, weights_run, release_state},
+    {0},
+};

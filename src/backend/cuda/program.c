@@ -1,0 +1,503 @@
+#include "backend/cuda/program.h"
+#include "backend/cuda/tune.h"
+#include "base/log.h"
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEVICE_ALIGN 256
+
+/* --- tensors ------------------------------------------------------------------------------------------------- */
+
+static size_t aligned(size_t bytes)
+{
+    return (bytes + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
+}
+
+static bool in_store(const struct ls_tensor *t)
+{
+    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
+}
+
+struct ls_cuda_map map_of(const struct ls_program *p, int tensor)
+{
+    const struct ls_shape *s = &p->g->tensors[tensor].shape;
+    if (s->rank == 4)
+        return (struct ls_cuda_map){s->dim[0], s->dim[2], s->dim[3], padded(s->dim[1])};
+    return (struct ls_cuda_map){s->dim[0], 1, 1, padded(s->dim[1])};
+}
+
+/* What the store keeps of a tensor beside its memory. */
+struct stored {
+    struct layout layout;
+    size_t half; /* where the 16-bit copy begins; 0: none */
+};
+
+enum ls_status place_as(struct ls_program *p, int tensor, const struct layout *layout, bool half)
+{
+    struct place *place = &p->places[tensor];
+    const struct ls_tensor *t = &p->g->tensors[tensor];
+    if (place->placed)
+        return LS_OK;
+    place->layout = *layout;
+    place->t = t->dtype;
+    place->bytes = aligned((size_t)layout->count * ls_dtype_size(t->dtype));
+    place->placed = true;
+    if (!in_store(t))
+        return LS_OK;
+    struct ls_store_entry *entry = ls_store_find(p->store, t->name);
+    if (!entry) {
+        struct stored kept = {*layout, half && p->g->act_dtype != LS_F32 ? place->bytes : 0};
+        LS_TRY(ls_store_add(p->store, t->name, place->bytes + (kept.half ? aligned((size_t)layout->count * 2) : 0),
+                            &entry));
+        _Static_assert(sizeof kept <= LS_STORE_LAYOUT, "a layout fits its place in the store");
+        memcpy(entry->layout, &kept, sizeof kept);
+        entry->layout_bytes = sizeof kept;
+    }
+    const struct stored *kept = (const struct stored *)(const void *)entry->layout;
+    place->layout = kept->layout;
+    place->data = entry->memory;
+    place->half = kept->half ? place->data + kept->half : NULL;
+    return LS_OK;
+}
+
+enum ls_status place_default(struct ls_program *p, int tensor)
+{
+    struct layout l = layout_default(&p->g->tensors[tensor].shape);
+    return place_as(p, tensor, &l, false);
+}
+
+/* C3: like its parameter. */
+static int parameter_of(const struct ls_program *p, int grad)
+{
+    for (int t = 0; t < p->g->n_tensors; t++)
+        if (p->g->tensors[t].role == LS_ROLE_PARAM && p->g->tensors[t].grad == grad)
+            return t;
+    return LS_NONE;
+}
+
+enum ls_status place_outputs(struct ls_program *p, int node)
+{
+    for (int o = 0; o < LS_MAX_OUT; o++) {
+        int tensor = p->g->nodes[node].out[o];
+        if (tensor == LS_NONE)
+            continue;
+        int param = p->g->tensors[tensor].role == LS_ROLE_GRAD ? parameter_of(p, tensor) : LS_NONE;
+        if (param != LS_NONE)
+            LS_TRY(place_as(p, tensor, &p->places[param].layout, false));
+        LS_TRY(place_default(p, tensor));
+    }
+    return LS_OK;
+}
+
+/* --- prepare ------------------------------------------------------------------------------------------------- */
+
+static const struct kernel *kernel_find(const char *op)
+{
+    const struct kernel *const lists[] = {ls_cuda_linear, ls_cuda_layers, ls_cuda_updates};
+    for (int i = 0; i < 3; i++)
+        for (const struct kernel *k = lists[i]; k->op; k++)
+            if (strcmp(k->op, op) == 0)
+                return k;
+    return NULL;
+}
+
+static enum ls_status prepare_node(struct ls_program *p, int n)
+{
+    const struct ls_node *node = &p->g->nodes[n];
+    p->steps[n].kernel = kernel_find(node->op->name);
+    if (!p->steps[n].kernel)
+        return ls_fail(LS_FAILED, "layer %s: backend cuda has no kernel for op %s", node->name, node->op->name);
+    return p->steps[n].kernel->prepare(p, n);
+}
+
+static bool kept(const struct ls_program *p, int tensor)
+{
+    return p->g->tensors[tensor].role == LS_ROLE_GRAD && p->options.keep_grads;
+}
+
+/* Kept gradients lie one after the other in the order of completion. */
+static void place_grads(struct ls_program *p)
+{
+    for (int n = 0; n < p->g->n_nodes; n++)
+        for (int o = 0; o < LS_MAX_OUT; o++) {
+            int t = p->g->nodes[n].out[o];
+            if (t == LS_NONE || !kept(p, t))
+                continue;
+            p->places[t].offset = p->grad_bytes;
+            p->grad_bytes += p->places[t].bytes;
+        }
+}
+
+static void add_span(struct ls_program *p, int *span, size_t bytes, int first, int last)
+{
+    *span = p->n_spans;
+    p->spans[p->n_spans++] = (struct ls_span){.bytes = aligned(bytes), .first = first, .last = last, .over = LS_NONE};
+}
+
+/* flatten changes the order of values here, which cannot be done in place. */
+static bool may_lie_on_input(const struct ls_node *n)
+{
+    return strcmp(n->op->name, "flatten") != 0 && strcmp(n->op->name, "unflatten") != 0;
+}
+
+static enum ls_status plan(struct ls_program *p)
+{
+    enum ls_status st = LS_OK;
+    const struct ls_graph *g = p->g;
+    int *first = ls_alloc((size_t)g->n_tensors, sizeof *first), *last = ls_alloc((size_t)g->n_tensors, sizeof *last);
+    p->spans = ls_alloc((size_t)(g->n_tensors + 2 * g->n_nodes), sizeof *p->spans);
+    if (!first || !last || !p->spans) {
+        st = LS_FAILED;
+        goto free_lives;
+    }
+    ls_plan_lifetimes(g, first, last);
+    for (int t = 0; t < g->n_tensors; t++)
+        if (last[t] >= 0 && p->places[t].placed && !in_store(&g->tensors[t]) && !kept(p, t) &&
+            g->tensors[t].role != LS_ROLE_INPUT)
+            add_span(p, &p->places[t].span, p->places[t].bytes, first[t], last[t]);
+    for (int n = 0; n < g->n_nodes; n++) {
+        int in = may_lie_on_input(&g->nodes[n]) ? ls_plan_inplace(g, n, last) : LS_NONE;
+        if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE)
+            p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
+        if (p->steps[n].scratch_bytes)
+            add_span(p, &p->steps[n].span, p->steps[n].scratch_bytes, n, n);
+        if (p->steps[n].keep_bytes)
+            add_span(p, &p->steps[n].keep_span, p->steps[n].keep_bytes, n, p->steps[n].keep_until);
+    }
+    st = ls_plan_place(p->spans, p->n_spans, p->options.reuse, &p->arena_bytes);
+    place_grads(p);
+free_lives:
+    ls_free(first);
+    ls_free(last);
+    return st;
+}
+
+void program_forget(struct ls_program *p)
+{
+    cudaStreamSynchronize(p->device->compute);
+    for (int i = 0; i < p->n_captured; i++)
+        if (p->captured[i].graph)
+            cudaGraphExecDestroy(p->captured[i].graph);
+    p->n_captured = 0;
+}
+
+static void release(struct ls_program *p)
+{
+    if (!p)
+        return;
+    if (p->device)
+        program_forget(p);
+    for (int n = 0; p->steps && n < p->g->n_nodes; n++) {
+        if (p->steps[n].state && p->steps[n].kernel->release)
+            p->steps[n].kernel->release(p->steps[n].state);
+        ls_free(p->steps[n].state);
+    }
+    program_close_queue(p);
+    device_give(p->sums);
+    device_give(p->updates);
+    device_give(p->running);
+    device_give(p->norms);
+    ls_free(p->host_updates);
+    ls_free(p->captured);
+    ls_free(p->places);
+    ls_free(p->steps);
+    ls_free(p->spans);
+    ls_free(p->choices);
+    ls_free(p);
+}
+
+static const char *refuses(enum ls_dtype dtype)
+{
+    return dtype == LS_F32 || dtype == LS_BF16 || dtype == LS_F16 ? NULL : "activations are f32, bf16 or fp16";
+}
+
+static enum ls_status prepare(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
+                              struct ls_program **program)
+{
+    enum ls_status st = LS_OK;
+    struct ls_program *p = ls_alloc(1, sizeof *p);
+    if (!p)
+        return LS_FAILED;
+    p->options = *options;
+    p->g = g;
+    p->store = store;
+    LS_TRY_GOTO(release_program, device_open(&p->device));
+    LS_TRY_GOTO(release_program, stem_insert(p));
+    p->places = ls_alloc((size_t)g->n_tensors, sizeof *p->places);
+    p->steps = ls_alloc((size_t)g->n_nodes, sizeof *p->steps);
+    p->host_updates = ls_alloc((size_t)g->n_nodes, sizeof *p->host_updates);
+    if (!p->places || !p->steps || !p->host_updates) {
+        st = LS_FAILED;
+        goto release_program;
+    }
+    for (int t = 0; t < g->n_tensors; t++)
+        p->places[t].span = LS_NONE;
+    for (int n = 0; n < g->n_nodes; n++)
+        p->steps[n].span = p->steps[n].keep_span = LS_NONE;
+    LS_TRY_GOTO(release_program, tune_open(p));
+    for (int n = 0; n < g->n_nodes && st == LS_OK; n++)
+        st = prepare_node(p, n);
+    enum ls_status closed = tune_close(p);
+    st = st == LS_OK ? closed : st;
+    if (st == LS_OK)
+        st = plan(p);
+    if (st == LS_OK)
+        st = program_open_queue(p);
+release_program:
+    if (st != LS_OK) {
+        release(p);
+        return st;
+    }
+    *program = p;
+    return LS_OK;
+}
+
+static size_t arena_bytes(const struct ls_program *p)
+{
+    return p->arena_bytes;
+}
+
+static size_t grad_bytes(const struct ls_program *p)
+{
+    return p->grad_bytes;
+}
+
+static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
+{
+    for (int t = 0; t < p->g->n_tensors; t++)
+        if (kept(p, t))
+            p->places[t].data = (char *)grads + p->places[t].offset;
+        else if (p->places[t].span != LS_NONE)
+            p->places[t].data = (char *)arena + p->spans[p->places[t].span].offset;
+    for (int n = 0; n < p->g->n_nodes; n++) {
+        struct step *step = &p->steps[n];
+        if (step->span != LS_NONE)
+            step->scratch = (char *)arena + p->spans[step->span].offset;
+        if (step->keep_span != LS_NONE)
+            step->keep = p->steps[step->keep_until].keep = (char *)arena + p->spans[step->keep_span].offset;
+    }
+    if (p->sums_bytes && !p->sums)
+        LS_TRY(device_take(p->sums_bytes, "sums", (void **)&p->sums));
+    return updates_bind(p);
+}
+
+/* --- run ----------------------------------------------------------------------------------------------------- */
+
+static enum ls_status enqueue(struct ls_program *p, int first, int last)
+{
+    for (int n = first; n < last;) {
+        int end = n + updates_run_length(p, n, last);
+        if (end > n)
+            LS_TRY(updates_run(p, n, end));
+        else
+            LS_TRY(p->steps[n].kernel->run(p, n));
+        n = end > n ? end : n + 1;
+    }
+    return cuda_check(cudaGetLastError(), "a kernel's launch");
+}
+
+static enum ls_status capture(struct ls_program *p, struct captured *c)
+{
+    cudaGraph_t graph = NULL;
+    CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
+    enum ls_status st = enqueue(p, c->first, c->last);
+    cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
+    if (st == LS_OK)
+        st = cuda_check(ended, "recording the step as a graph");
+    if (st == LS_OK)
+        st = cuda_check(cudaGraphInstantiate(&c->graph, graph, 0), "cudaGraphInstantiate");
+    if (graph)
+        cudaGraphDestroy(graph);
+    return st;
+}
+
+/* The first run of a range is as it is, so that every library has loaded what it needs; the second is captured. */
+static enum ls_status run_nodes(struct ls_program *p, int first, int last, const struct ls_run *run)
+{
+    enum { WORTH_A_GRAPH = 4 };
+    struct captured *c = NULL;
+    if (first >= last)
+        return LS_OK;
+    LS_TRY(program_feed(p, run, first == 0));
+    for (int i = 0; i < p->n_captured && !c; i++)
+        if (p->captured[i].first == first && p->captured[i].last == last)
+            c = &p->captured[i];
+    if (!c) {
+        if (p->n_captured == p->captured_room) {
+            int room = p->captured_room ? 2 * p->captured_room : 64;
+            struct captured *more = ls_realloc(p->captured, (size_t)p->n_captured, (size_t)room, sizeof *more);
+            if (!more)
+                return LS_FAILED;
+            p->captured = more;
+            p->captured_room = room;
+        }
+        p->captured[p->n_captured++] = (struct captured){first, last, NULL};
+        LS_TRY(enqueue(p, first, last));
+    } else if (last - first < WORTH_A_GRAPH) {
+        LS_TRY(enqueue(p, first, last));
+    } else {
+        if (!c->graph)
+            LS_TRY(capture(p, c));
+        CUDA_TRY(cudaGraphLaunch(c->graph, p->device->compute));
+    }
+    program_fed(p);
+    return LS_OK;
+}
+
+/* The nodes as one graph with an event after each, so that only the card's own time is seen; the best of a few launches. */
+static enum ls_status profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds)
+{
+    enum { ROUNDS = 5 };
+    enum ls_status st = LS_OK;
+    cudaStream_t stream = p->device->compute;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    int n = last - first;
+    cudaEvent_t *events = ls_alloc((size_t)n + 1, sizeof *events);
+    if (!events)
+        return LS_FAILED;
+    for (int i = 0; i <= n && st == LS_OK; i++)
+        st = cuda_check(cudaEventCreate(&events[i]), "cudaEventCreate");
+    LS_TRY_GOTO(destroy, st);
+    LS_TRY_GOTO(destroy, program_feed(p, run, first == 0));
+    LS_TRY_GOTO(destroy, enqueue(p, first, last));
+    LS_TRY_GOTO(destroy, cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
+    LS_TRY_GOTO(destroy, cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture"));
+    cudaEventRecordWithFlags(events[0], stream, cudaEventRecordExternal);
+    for (int i = 0; i < n && st == LS_OK;) {
+        int at = first + i, end = at + updates_run_length(p, at, last);
+        st = end > at ? updates_run(p, at, end) : p->steps[at].kernel->run(p, at);
+        for (end = end > at ? end - first : i + 1; i < end;
+             i++) /* of several that run as one, the first has the time */
+            cudaEventRecordWithFlags(events[i + 1], stream, cudaEventRecordExternal);
+    }
+    cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    st = st == LS_OK ? cuda_check(ended, "capture") : st;
+    if (st == LS_OK)
+        st = cuda_check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+    for (int round = 0; round < ROUNDS && st == LS_OK; round++) {
+        st = cuda_check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+        if (st == LS_OK)
+            st = cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        for (int i = 0; i < n && st == LS_OK; i++) {
+            float ms = 0;
+            cudaEventElapsedTime(&ms, events[i], events[i + 1]);
+            seconds[i] = round > 0 && seconds[i] < ms * 1e-3 ? seconds[i] : ms * 1e-3;
+        }
+    }
+destroy:
+    if (exec)
+        cudaGraphExecDestroy(exec);
+    if (graph)
+        cudaGraphDestroy(graph);
+    for (int i = 0; i <= n; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    ls_free(events);
+    return st;
+}
+
+static enum ls_status input(struct ls_program *p, int tensor, const void *values)
+{
+    if (tensor == p->g->input)
+        return program_input_planes(p, values);
+    p->labels = values;
+    return LS_OK;
+}
+
+/* --- values from and to plain rows ----------------------------------------------------------------------------- */
+
+static enum ls_status read_tensor(const struct ls_program *p, int tensor, void *values)
+{
+    const struct place *place = &p->places[tensor];
+    if (!place->placed || !place->data)
+        return ls_fail(LS_FAILED, "tensor %s has no memory", p->g->tensors[tensor].name);
+    char *stored = ls_alloc(place->bytes, 1);
+    if (!stored)
+        return LS_FAILED;
+    cudaError_t error = cudaStreamSynchronize(p->device->compute);
+    if (error == cudaSuccess)
+        error = cudaMemcpy(stored, place->data, place->bytes, cudaMemcpyDeviceToHost);
+    if (error == cudaSuccess)
+        layout_gather(&place->layout, place->t, stored, values);
+    ls_free(stored);
+    return cuda_check(error, "reading a tensor");
+}
+
+static enum ls_status write_tensor(struct ls_program *p, int tensor, const void *values)
+{
+    const struct place *place = &p->places[tensor];
+    if (!place->placed || !place->data)
+        return ls_fail(LS_FAILED, "tensor %s has no memory", p->g->tensors[tensor].name);
+    char *stored = ls_alloc(place->bytes, 1);
+    if (!stored)
+        return LS_FAILED;
+    layout_scatter(&place->layout, place->t, values, stored);
+    enum ls_status st = device_put(place->data, stored, place->bytes);
+    ls_free(stored);
+    if (st != LS_OK || !place->half)
+        return st;
+    ls_cuda_convert(p->device->compute, LS_F32, place->data, p->g->act_dtype, place->half, place->layout.count);
+    return cuda_check(cudaStreamSynchronize(p->device->compute), "writing a tensor");
+}
+
+static void *memory(const struct ls_program *p, int tensor, size_t *bytes)
+{
+    *bytes = p->places[tensor].bytes;
+    return p->places[tensor].data;
+}
+
+static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
+{
+    const struct place *place = &p->places[tensor];
+    const struct layout *l = &place->layout;
+    if (!place->placed || l->rank < 2 || place->bytes != (size_t)l->count * sizeof(float) || l->stride[0] == 1)
+        return false;
+    *cols = (size_t)l->stride[0];
+    *rows = (size_t)(l->count / l->stride[0]);
+    *block = 1;
+    return true;
+}
+
+static const char *choices(const struct ls_program *p)
+{
+    return p->choices ? p->choices : "";
+}
+
+static void describe(const struct ls_program *p, int node, char *text, size_t room)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    char where[48] = "";
+    int out = n->out[0];
+    if (out != LS_NONE && p->places[out].span != LS_NONE) {
+        const struct ls_span *s = &p->spans[p->places[out].span];
+        snprintf(where, sizeof where, "%zu+%zu%s", s->offset, s->bytes, s->over != LS_NONE ? " in place" : "");
+    }
+    snprintf(text, room, "%-28s %-16s %s", p->steps[node].note[0] ? p->steps[node].note : "cuda",
+             out != LS_NONE ? ls_dtype_name(p->places[out].t) : "", where);
+}
+
+__attribute__((visibility("default"))) const struct ls_backend ls_backend_module = {
+    .name = "cuda",
+    .summary = "NVIDIA GPUs: cuDNN, cuBLASLt and Lockstep's own kernels",
+    .queue = &ls_cuda_queue,
+    .about = ls_cuda_about,
+    .cards = ls_cuda_cards,
+    .refuses = refuses,
+    .prepare = prepare,
+    .release = release,
+    .arena_bytes = arena_bytes,
+    .grad_bytes = grad_bytes,
+    .bind = bind,
+    .run = run_nodes,
+    .profile = profile,
+    .read = read_tensor,
+    .write = write_tensor,
+    .input = input,
+    .memory = memory,
+    .matrix = matrix,
+    .choices = choices,
+    .describe = describe,
+};

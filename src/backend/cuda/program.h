@@ -1,0 +1,184 @@
+/* A graph prepared for a GPU: for each tensor a layout and a place, for each node a kernel with its state.
+ *
+ *   C1  Maps are stored NHWC, matrices row by row; channels and columns padded to a multiple of LS_CUDA_LANE with zeros.
+ *   C2  Parameters are f32. With 16-bit activations, those that convolutions and dense layers read have a 16-bit copy
+ *       behind them, in the same order, which every update and write renews. A convolution's weights lie (out, height,
+ *       width, in), a dense layer's over a map likewise.
+ *   C3  A gradient and a momentum are stored exactly like their parameter, in f32.
+ *   C4  A range of nodes is captured as one CUDA graph the first time it runs, and launched as that from then on. What
+ *       differs between passes is read by the kernels from `run` in device memory. */
+#ifndef LS_BACKEND_CUDA_PROGRAM_H
+#define LS_BACKEND_CUDA_PROGRAM_H
+
+#include "backend/cuda/device.h"
+#include "backend/cuda/kernels.h"
+#include "backend/store.h"
+#include "graph/plan.h"
+
+/* Element (i, j, k, l) of `dim` lies at the sum of index times stride. With a block, `block` rows of dim 2 lie together
+ * as further channels, each with all of dim 3:
+ *     (k + shift) / block * stride[2] + ((k + shift) % block * dim[3] + l) * dim[1] + j */
+struct layout {
+    int rank;
+    int64_t dim[LS_MAX_DIMS], stride[LS_MAX_DIMS];
+    int64_t count;        /* elements as stored, padding included */
+    int64_t block, shift; /* 0: no blocks */
+};
+
+struct place {
+    struct layout layout;
+    enum ls_dtype t;
+    size_t bytes;
+    char *data; /* in device memory; set by bind, for PARAM and STATE in the store */
+    char *half; /* C2; NULL: none */
+    bool placed;
+    int span;      /* in the plan, LS_NONE: not in the arena */
+    size_t offset; /* kept gradients: in their memory */
+};
+
+struct kernel {
+    const char *op;
+    /* Decide layouts of outputs, choose an implementation, ask for scratch. */
+    enum ls_status (*prepare)(struct ls_program *p, int node);
+    /* Enqueue on p->device->compute. */
+    enum ls_status (*run)(struct ls_program *p, int node);
+    void (*release)(void *state); /* NULL: ls_free will do */
+};
+
+struct step {
+    const struct kernel *kernel;
+    void *state; /* owned; the kernel's */
+    size_t scratch_bytes;
+    char *scratch;
+    int span;
+    size_t keep_bytes; /* memory from this node to node keep_until, whose step has the same `keep` */
+    int keep_until;
+    int keep_span;
+    char *keep;    /* NULL: none */
+    char note[96]; /* implementation, for people */
+};
+
+/* A first convolution reads few channels, which no kernel likes. The images are unfolded for it: a pixel of the unfolded
+ * map has as its channels `block` rows of the window with all their columns, and the convolution becomes one of more
+ * channels with a window of `kernel` x 1, no stride and no padding. A small window is unfolded whole: a product of
+ * matrices is left. */
+struct stem {
+    int images; /* tensor: the map of them, where they are not unfolded; LS_NONE: none */
+    int unfolded
+        [2];  /* tensors: for the convolution, and made again for its gradient, which costs less than keeping it */
+    int conv; /* node of the convolution as the model has it */
+    int64_t block, kernel;
+    int64_t border; /* rows of zeros before the image's first that the first pixel begins with */
+    int64_t shift;  /* of them, rows before the window's first */
+};
+
+struct captured {
+    int first, last;
+    cudaGraphExec_t graph;
+};
+
+#define SLOTS 2 /* passes whose input or results are under way */
+
+struct ls_program {
+    struct ls_backend_options options;
+    struct ls_graph *g;     /* borrowed */
+    struct ls_store *store; /* borrowed */
+    struct device *device;
+    struct place *places;  /* one a tensor; owned */
+    struct step *steps;    /* one a node; owned */
+    struct ls_span *spans; /* owned */
+    int n_spans;
+    size_t arena_bytes, grad_bytes, sums_bytes;
+    struct tuner *tuner; /* while preparing; owned */
+    char *choices;       /* owned */
+
+    struct stem stem;
+
+    struct ls_cuda_run *run;        /* device; owned */
+    struct ls_cuda_scale *scale;    /* device; owned; NULL: no f16 */
+    uint64_t scaled_step;           /* the step that it is for */
+    char *sums;                     /* device; owned; scratch for sums over rows, which begins with zeros */
+    struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
+    struct ls_cuda_update *host_updates;
+    struct ls_cuda_running *running; /* device; owned; likewise */
+    float *norms;                    /* device; owned; lars's scratch */
+
+    /* The pass under way. */
+    const void *images, *labels, *picks; /* the host's; NULL: none come, or they are held */
+    char *input[SLOTS];                  /* device; images; owned */
+    size_t input_room;                   /* of each, in bytes; made when it is known in what form images come */
+    char *notes[SLOTS];                  /* device; labels, then picks; owned */
+    size_t pick_offset;
+    struct ls_pixels *pixels; /* device; owned; NULL: images come as planes of f32 */
+    size_t pixel_bytes;       /* of a batch's stored images, where they are not held */
+    const void *held;         /* device; borrowed; the images that are picked from */
+    cudaEvent_t fed[SLOTS], used[SLOTS], asked[SLOTS];
+    float *loss[SLOTS]; /* pinned; owned */
+    int32_t *rank[SLOTS];
+    int slot;
+    cudaEvent_t here, marks[LS_QUEUE_MARKS];
+
+    struct captured *captured; /* owned */
+    int n_captured, captured_room;
+};
+
+static inline struct place *place_of(struct ls_program *p, int tensor)
+{
+    return &p->places[tensor];
+}
+static inline char *data_of(const struct ls_program *p, int tensor)
+{
+    return tensor == LS_NONE ? NULL : p->places[tensor].data;
+}
+/* What a product reads of a parameter. */
+static inline char *weights_of(const struct ls_program *p, int tensor)
+{
+    return tensor == LS_NONE ? NULL : p->places[tensor].half ? p->places[tensor].half : p->places[tensor].data;
+}
+static inline int64_t padded(int64_t n)
+{
+    return (n + LS_CUDA_LANE - 1) / LS_CUDA_LANE * LS_CUDA_LANE;
+}
+/* A 4-d tensor, or a matrix as a map of 1x1. */
+struct ls_cuda_map map_of(const struct ls_program *p, int tensor);
+
+/* stem.c: the node that makes a map of the images, or unfolds them, at the graph's beginning. */
+enum ls_status stem_insert(struct ls_program *p);
+static inline bool is_unfolded(const struct ls_program *p, int tensor)
+{
+    return tensor != LS_NONE && (tensor == p->stem.unfolded[0] || tensor == p->stem.unfolded[1]);
+}
+struct layout stem_weights_layout(const struct ls_program *p, const struct ls_shape *weights);
+
+/* layout.c */
+struct layout layout_default(const struct ls_shape *s);
+/* Weights (out, in, height, width) as (out, height, width, in), both ends padded; depthwise (height, width, channel). */
+struct layout layout_weights(int64_t out, int64_t in, int64_t height, int64_t width);
+struct layout layout_depthwise(int64_t channels, int64_t height, int64_t width);
+/* Between plain rows and memory as stored, of type t, on the host. */
+float layout_value(enum ls_dtype t, const void *stored, int64_t at);
+void layout_gather(const struct layout *l, enum ls_dtype t, const void *stored, void *plain);
+void layout_scatter(const struct layout *l, enum ls_dtype t, const void *plain, void *stored);
+
+/* Give a tensor a layout if it has none yet; PARAM and STATE get their memory in the store, with room for a 16-bit copy
+ * where `half`. */
+enum ls_status place_default(struct ls_program *p, int tensor);
+enum ls_status place_as(struct ls_program *p, int tensor, const struct layout *layout, bool half);
+/* All outputs of a node by C1. */
+enum ls_status place_outputs(struct ls_program *p, int node);
+
+/* queue.c */
+enum ls_status program_open_queue(struct ls_program *p);
+void program_close_queue(struct ls_program *p);
+/* What the next range of nodes reads: the run, and with `input` the batch. */
+enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input);
+void program_fed(struct ls_program *p);
+/* Point the images at planes. */
+enum ls_status program_input_planes(struct ls_program *p, const void *planes);
+/* program.c: forget what was captured, as kernels' arguments change. */
+void program_forget(struct ls_program *p);
+
+/* The kernels, in lists that end with a NULL op. */
+extern const struct kernel ls_cuda_layers[], ls_cuda_linear[], ls_cuda_updates[];
+
+#endif

@@ -1,0 +1,305 @@
+/* What is enqueued beside a program's nodes: its input, its results, and gradients on their way to other processes. */
+#include "backend/cuda/program.h"
+#include "base/log.h"
+
+#include <string.h>
+
+static enum ls_status take(size_t bytes, void **memory)
+{
+    return device_take(bytes, "activations, parameters or gradients", memory);
+}
+
+static void give(void *memory)
+{
+    device_give(memory);
+}
+
+static void pin(void *host, size_t bytes)
+{
+    if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess)
+        cudaGetLastError(); /* copies are slower, nothing else */
+}
+
+static void unpin(void *host)
+{
+    if (cudaHostUnregister(host) != cudaSuccess)
+        cudaGetLastError();
+}
+
+static enum ls_status copy(struct ls_program *p, float *to, const float *from, size_t count)
+{
+    CUDA_TRY(cudaMemcpyAsync(to, from, count * sizeof *to, cudaMemcpyDeviceToDevice, p->device->compute));
+    return LS_OK;
+}
+
+static enum ls_status add(struct ls_program *p, float *to, const float *other, size_t count)
+{
+    ls_cuda_sum(p->device->compute, other, to, (int64_t)count);
+    return cuda_check(cudaGetLastError(), "adding gradients");
+}
+
+static enum ls_status clear(struct ls_program *p, float *to, size_t count)
+{
+    CUDA_TRY(cudaMemsetAsync(to, 0, count * sizeof *to, p->device->compute));
+    return LS_OK;
+}
+
+static enum ls_status fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
+{
+    CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
+    CUDA_TRY(cudaStreamWaitEvent(p->device->copies, p->here, 0));
+    CUDA_TRY(cudaMemcpyAsync(host, from, count * sizeof *host, cudaMemcpyDeviceToHost, p->device->copies));
+    if (!p->marks[mark])
+        CUDA_TRY(cudaEventCreateWithFlags(&p->marks[mark], cudaEventDisableTiming));
+    CUDA_TRY(cudaEventRecord(p->marks[mark], p->device->copies));
+    return LS_OK;
+}
+
+static enum ls_status arrived(struct ls_program *p, int mark)
+{
+    if (p->marks[mark])
+        CUDA_TRY(cudaEventSynchronize(p->marks[mark]));
+    return LS_OK;
+}
+
+static enum ls_status send(struct ls_program *p, float *to, const float *host, size_t count)
+{
+    CUDA_TRY(cudaMemcpyAsync(to, host, count * sizeof *to, cudaMemcpyHostToDevice, p->device->compute));
+    return LS_OK;
+}
+
+static enum ls_status ask(struct ls_program *p, int slot)
+{
+    const struct ls_graph *g = p->g;
+    size_t n = (size_t)g->tensors[g->loss].shape.dim[0];
+    CUDA_TRY(cudaMemcpyAsync(p->loss[slot], p->places[g->loss].data, n * sizeof(float), cudaMemcpyDeviceToHost,
+                             p->device->compute));
+    CUDA_TRY(cudaMemcpyAsync(p->rank[slot], p->places[g->rank].data, n * sizeof(int32_t), cudaMemcpyDeviceToHost,
+                             p->device->compute));
+    CUDA_TRY(cudaEventRecord(p->asked[slot], p->device->compute));
+    return LS_OK;
+}
+
+static enum ls_status results(struct ls_program *p, int slot, const float **loss, const int32_t **rank)
+{
+    CUDA_TRY(cudaEventSynchronize(p->asked[slot]));
+    *loss = p->loss[slot];
+    *rank = p->rank[slot];
+    return LS_OK;
+}
+
+static void taken(size_t *now, size_t *most)
+{
+    device_taken(now, most);
+}
+
+/* --- images ----------------------------------------------------------------------------------------------------- */
+
+static size_t plane_bytes(const struct ls_graph *g)
+{
+    return g->input == LS_NONE ? 0 : (size_t)ls_shape_count(&g->tensors[g->input].shape) * sizeof(float);
+}
+
+static size_t label_bytes(const struct ls_graph *g)
+{
+    return g->label == LS_NONE ? 0 : (size_t)ls_shape_count(&g->tensors[g->label].shape) * sizeof(int32_t);
+}
+
+static size_t pick_bytes(const struct ls_graph *g)
+{
+    return g->input == LS_NONE ? 0 : (size_t)g->tensors[g->input].shape.dim[0] * sizeof(struct ls_pick);
+}
+
+static enum ls_status take_room(struct ls_program *p, size_t bytes)
+{
+    if (bytes <= p->input_room)
+        return LS_OK;
+    CUDA_TRY(cudaStreamSynchronize(p->device->copies));
+    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
+    p->input_room = 0;
+    for (int s = 0; s < SLOTS; s++) {
+        device_give(p->input[s]);
+        p->input[s] = NULL;
+        LS_TRY(device_take(bytes, "images", (void **)&p->input[s]));
+    }
+    p->input_room = bytes;
+    return LS_OK;
+}
+
+enum ls_status program_input_planes(struct ls_program *p, const void *planes)
+{
+    if (p->pixels)
+        return ls_fail(LS_FAILED, "planes came where bytes were expected");
+    p->images = planes;
+    return LS_OK;
+}
+
+static enum ls_status hold(size_t bytes, void **memory)
+{
+    struct device *d;
+    size_t left = 0, total = 0;
+    *memory = NULL;
+    LS_TRY(device_open(&d));
+    CUDA_TRY(cudaMemGetInfo(&left, &total));
+    return bytes > left / 4 ? LS_OK : device_take(bytes, "the data set", memory);
+}
+
+static enum ls_status put(void *to, const void *host, size_t bytes)
+{
+    return device_put(to, host, bytes);
+}
+
+static enum ls_status source(struct ls_program *p, const struct ls_pixels *pixels, const void *held)
+{
+    program_forget(p);
+    p->images = p->picks = NULL;
+    p->held = held;
+    if (!pixels) {
+        device_give(p->pixels);
+        p->pixels = NULL;
+        return LS_OK;
+    }
+    if (!p->pixels)
+        LS_TRY(device_take(sizeof *p->pixels, "images", (void **)&p->pixels));
+    p->pixel_bytes = (size_t)(p->g->tensors[p->g->input].shape.dim[0] * ls_pixels_bytes(pixels));
+    LS_TRY(device_put(p->pixels, pixels, sizeof *pixels));
+    return held ? LS_OK : take_room(p, p->pixel_bytes);
+}
+
+static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, const uint8_t *bytes)
+{
+    p->picks = list;
+    p->images = bytes;
+    return LS_OK;
+}
+
+const struct ls_backend_queue ls_cuda_queue = {
+    .take = take,
+    .give = give,
+    .taken = taken,
+    .pin = pin,
+    .unpin = unpin,
+    .copy = copy,
+    .add = add,
+    .clear = clear,
+    .fetch = fetch,
+    .arrived = arrived,
+    .send = send,
+    .ask = ask,
+    .results = results,
+    .hold = hold,
+    .put = put,
+    .source = source,
+    .picks = picks,
+};
+
+/* --- the pass under way ----------------------------------------------------------------------------------------- */
+
+enum ls_status program_open_queue(struct ls_program *p)
+{
+    const struct ls_graph *g = p->g;
+    p->pick_offset = (label_bytes(g) + 255) / 256 * 256;
+    LS_TRY(device_take(sizeof *p->run, "a pass", (void **)&p->run));
+    p->scaled_step = UINT64_MAX;
+    if (g->act_dtype == LS_F16 && g->training) {
+        float fixed = p->options.loss_scale;
+        const struct ls_cuda_scale start = {.scale = fixed > 0 ? fixed : 65536};
+        LS_TRY(device_take(sizeof *p->scale, "loss scaling", (void **)&p->scale));
+        LS_TRY(device_put(p->scale, &start, sizeof start));
+    }
+    CUDA_TRY(cudaEventCreateWithFlags(&p->here, cudaEventDisableTiming));
+    for (int s = 0; s < SLOTS; s++) {
+        LS_TRY(device_take(p->pick_offset + pick_bytes(g), "labels", (void **)&p->notes[s]));
+        CUDA_TRY(cudaEventCreateWithFlags(&p->fed[s], cudaEventDisableTiming));
+        CUDA_TRY(cudaEventCreateWithFlags(&p->used[s], cudaEventDisableTiming));
+        CUDA_TRY(cudaEventCreateWithFlags(&p->asked[s], cudaEventDisableTiming));
+        if (g->loss == LS_NONE)
+            continue;
+        size_t n = (size_t)g->tensors[g->loss].shape.dim[0];
+        CUDA_TRY(cudaMallocHost((void **)&p->loss[s], n * sizeof(float)));
+        CUDA_TRY(cudaMallocHost((void **)&p->rank[s], n * sizeof(int32_t)));
+    }
+    return LS_OK;
+}
+
+void program_close_queue(struct ls_program *p)
+{
+    for (int s = 0; s < SLOTS; s++) {
+        device_give(p->input[s]);
+        device_give(p->notes[s]);
+        cudaFreeHost(p->loss[s]);
+        cudaFreeHost(p->rank[s]);
+        cudaEvent_t events[] = {p->fed[s], p->used[s], p->asked[s]};
+        for (int i = 0; i < 3; i++)
+            if (events[i])
+                cudaEventDestroy(events[i]);
+    }
+    for (int i = 0; i < LS_QUEUE_MARKS; i++)
+        if (p->marks[i])
+            cudaEventDestroy(p->marks[i]);
+    if (p->here)
+        cudaEventDestroy(p->here);
+    device_give(p->run);
+    device_give(p->scale);
+    device_give(p->pixels);
+}
+
+/* The batch goes by the copy stream, beside the pass before, into the slot that the pass before that has left. */
+static enum ls_status feed_batch(struct ls_program *p)
+{
+    cudaStream_t copies = p->device->copies;
+    if (!p->pixels)
+        LS_TRY(take_room(p, plane_bytes(p->g)));
+    p->slot = (p->slot + 1) % SLOTS;
+    CUDA_TRY(cudaStreamWaitEvent(copies, p->used[p->slot], 0));
+    if (p->images)
+        CUDA_TRY(cudaMemcpyAsync(p->input[p->slot], p->images, p->pixels ? p->pixel_bytes : plane_bytes(p->g),
+                                 cudaMemcpyHostToDevice, copies));
+    if (p->labels)
+        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot], p->labels, label_bytes(p->g), cudaMemcpyHostToDevice, copies));
+    if (p->picks)
+        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot] + p->pick_offset, p->picks, pick_bytes(p->g), cudaMemcpyHostToDevice,
+                                 copies));
+    CUDA_TRY(cudaEventRecord(p->fed[p->slot], copies));
+    CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->fed[p->slot], 0));
+    return LS_OK;
+}
+
+/* f16: the scale moves between steps only, so that all passes of one are scaled alike. */
+static void settle_scale(struct ls_program *p, uint64_t step)
+{
+    enum { GROWTH = 2000 };
+    if (!p->scale || step == p->scaled_step)
+        return;
+    if (p->scaled_step != UINT64_MAX && p->options.loss_scale <= 0)
+        ls_cuda_scale_end(p->device->compute, p->scale, GROWTH);
+    ls_cuda_scale_begin(p->device->compute, p->scale);
+    p->scaled_step = step;
+}
+
+enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input)
+{
+    if (input)
+        LS_TRY(feed_batch(p));
+    if (input)
+        settle_scale(p, run->step);
+    struct ls_cuda_run now = {
+        .seed = run->seed,
+        .step = run->step,
+        .replica = run->replica,
+        .grad_scale = run->grad_scale,
+        .stat_weight = run->stat_weight,
+        .lr = run->lr,
+        .valid = run->valid,
+        .images = p->held ? p->held : p->input[p->slot],
+        .picks = (const struct ls_pick *)(const void *)(p->notes[p->slot] + p->pick_offset),
+        .labels = (const int32_t *)(const void *)p->notes[p->slot],
+    };
+    ls_cuda_set_run(p->device->compute, p->run, &now);
+    return LS_OK;
+}
+
+void program_fed(struct ls_program *p)
+{
+    cudaEventRecord(p->used[p->slot], p->device->compute);
+}

@@ -1,0 +1,259 @@
+#include "backend/cuda/tune.h"
+#include "backend/answers.h"
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_WAYS = 40, MOST_BUILT = 32 };
+
+struct tuner {
+    struct ls_answers answers;
+    char *region; /* device; for operands while measuring; owned */
+    size_t region_bytes;
+    cudaEvent_t start, end;
+    bool said;
+};
+
+enum ls_status tune_open(struct ls_program *p)
+{
+    struct tuner *t = p->tuner = ls_alloc(1, sizeof *p->tuner);
+    if (!t)
+        return LS_FAILED;
+    snprintf(t->answers.machine, sizeof t->answers.machine, "%s, cuDNN %d, cuBLASLt %d and own 1%s", p->device->name,
+             (int)cudnnGetVersion(), (int)cublasLtGetVersion(), p->options.fast ? ", fast" : "");
+    CUDA_TRY(cudaEventCreate(&t->start));
+    CUDA_TRY(cudaEventCreate(&t->end));
+    return ls_answers_open(&t->answers, p->options.cache, p->options.record);
+}
+
+enum ls_status tune_close(struct ls_program *p)
+{
+    struct tuner *t = p->tuner;
+    enum ls_status st = ls_answers_close(&t->answers, p->options.cache, &p->choices);
+    cudaFree(t->region);
+    cudaEventDestroy(t->start);
+    cudaEventDestroy(t->end);
+    ls_free(t);
+    p->tuner = NULL;
+    return st;
+}
+
+static void question_text(const struct linear *l, char *text, size_t room)
+{
+    static const char *const pass[] = {"fwd", "bwd_data", "bwd_weights"};
+    const struct ls_cuda_conv *c = &l->conv;
+    snprintf(text, room,
+             "linear %s %s%s x %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 " y %" PRId64 "x%" PRId64 "x%" PRId64
+             "x%" PRId64 " groups %" PRId64 " kernel %dx%d stride %dx%d pad %d,%d,%d,%d dilation %dx%d%s %s",
+             pass[l->pass], ls_dtype_name(c->t), l->tf32 ? " tf32" : "", c->x.n, c->x.h, c->x.w, c->x.c, c->y.n, c->y.h,
+             c->y.w, c->y.c, c->groups, c->kernel_h, c->kernel_w, c->stride_h, c->stride_w, c->pad_t, c->pad_l,
+             l->pad_b, l->pad_r, c->dilation_h, c->dilation_w, l->bias ? " bias" : "", ls_act_name(c->act));
+}
+
+/* --- measuring ----------------------------------------------------------------------------------------------- */
+
+/* The operand's place behind what is laid out already. */
+static size_t lay_out(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += (bytes + 1023) / 1024 * 1024;
+    return offset;
+}
+
+static void fill(struct ls_program *p)
+{
+    int64_t count = (int64_t)(p->tuner->region_bytes / ls_dtype_size(p->g->act_dtype));
+    ls_cuda_fill(p->device->compute, p->g->act_dtype, p->tuner->region, count / LS_CUDA_LANE * LS_CUDA_LANE);
+}
+
+/* Room for all operands, filled with ordinary numbers: products of zeros run faster. */
+static enum ls_status make_room(struct ls_program *p, size_t bytes)
+{
+    struct tuner *t = p->tuner;
+    if (bytes <= t->region_bytes)
+        return LS_OK;
+    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
+    cudaFree(t->region);
+    t->region = NULL;
+    t->region_bytes = 0;
+    CUDA_TRY(cudaMalloc((void **)&t->region, bytes));
+    t->region_bytes = bytes;
+    fill(p);
+    return LS_OK;
+}
+
+static enum ls_status point(struct ls_program *p, const struct linear *l, size_t workspace, struct operands *o)
+{
+    size_t used = 0, element = ls_dtype_size(l->conv.t), weights = (size_t)weights_count(l);
+    size_t x = lay_out(&used, (size_t)map_count(&l->conv.x) * element);
+    size_t y = lay_out(&used, (size_t)map_count(&l->conv.y) * element);
+    size_t w = lay_out(&used, weights * (l->pass == BWD_WEIGHTS ? sizeof(float) : element));
+    size_t bias = lay_out(&used, (size_t)l->conv.y.c * sizeof(float));
+    size_t work = lay_out(&used, workspace);
+    LS_TRY(make_room(p, used));
+    char *r = p->tuner->region;
+    *o = (struct operands){r + x, r + w, r + y, l->bias ? r + bias : NULL, l->bias ? r + bias : NULL, r + work};
+    return LS_OK;
+}
+
+static enum ls_status measure(struct ls_program *p, const struct linear *l, struct way *way)
+{
+    enum { ROUNDS = 3, RUNS = 3 };
+    struct tuner *t = p->tuner;
+    struct operands o;
+    LS_TRY(point(p, l, way->workspace, &o));
+    LS_TRY(way->kind->run(p->device, l, way, &o));
+    for (int round = 0; round < ROUNDS; round++) {
+        float ms;
+        CUDA_TRY(cudaEventRecord(t->start, p->device->compute));
+        for (int i = 0; i < RUNS; i++)
+            LS_TRY(way->kind->run(p->device, l, way, &o));
+        CUDA_TRY(cudaEventRecord(t->end, p->device->compute));
+        CUDA_TRY(cudaEventSynchronize(t->end));
+        CUDA_TRY(cudaEventElapsedTime(&ms, t->start, t->end));
+        if (round == 0 || ms / RUNS < way->ms)
+            way->ms = (double)ms / RUNS;
+    }
+    return LS_OK;
+}
+
+/* --- distrust --------------------------------------------------------------------------------------------------- */
+
+/* With more padding on one side than on the other, engines of cuDNN 9.1x were seen to give wrong gradients. */
+static bool doubtful(const struct linear *l)
+{
+    return l->conv.pad_t != l->pad_b || l->conv.pad_l != l->pad_r;
+}
+
+static void run_direct(struct ls_program *p, const struct linear *l, const struct operands *o)
+{
+    cudaStream_t s = p->device->compute;
+    if (l->pass == FORWARD)
+        ls_cuda_direct(s, &l->conv, o->x, o->w, o->bias, o->y);
+    else if (l->pass == BWD_DATA)
+        ls_cuda_direct_bwd_data(s, &l->conv, o->y, o->w, o->x);
+    else
+        ls_cuda_direct_bwd_weights(s, &l->conv, o->y, o->x, o->w);
+}
+
+/* Does the way give what the plain kernel gives? */
+static enum ls_status agrees(struct ls_program *p, const struct linear *l, const struct way *way, bool *good)
+{
+    struct operands o;
+    LS_TRY(point(p, l, way->workspace, &o));
+    const void *result = l->pass == FORWARD ? o.y : l->pass == BWD_DATA ? o.x : o.w;
+    int64_t count = l->pass == FORWARD    ? map_count(&l->conv.y)
+                    : l->pass == BWD_DATA ? map_count(&l->conv.x)
+                                          : weights_count(l);
+    enum ls_dtype t = l->pass == BWD_WEIGHTS ? LS_F32 : l->conv.t;
+    size_t bytes = (size_t)count * ls_dtype_size(t);
+    char *ours = ls_alloc(bytes, 1), *theirs = ls_alloc(bytes, 1);
+    enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
+    if (st == LS_OK) {
+        fill(p); /* what was measured before left numbers of other types there */
+        run_direct(p, l, &o);
+        st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
+    }
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpy(ours, result, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
+    if (st == LS_OK)
+        st = way->kind->run(p->device, l, way, &o);
+    if (st == LS_OK)
+        st = cuda_check(cudaStreamSynchronize(p->device->compute), way->name);
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpy(theirs, result, bytes, cudaMemcpyDeviceToHost), way->name);
+    double off = 0, size = 0;
+    for (int64_t i = 0; i < count && st == LS_OK; i++) {
+        double a = (double)layout_value(t, ours, i), b = (double)layout_value(t, theirs, i);
+        off += (a - b) * (a - b);
+        size += a * a;
+    }
+    *good = off <= 1e-3 * size; /* a share of 3 % in the root: rounding is far below, a wrong kernel far above */
+    ls_free(ours);
+    ls_free(theirs);
+    return st;
+}
+
+/* --- choosing ------------------------------------------------------------------------------------------------- */
+
+static int list_ways(struct ls_program *p, const struct linear *l, struct way *ways)
+{
+    const struct way_kind *const kinds[] = {&ls_cuda_own, &ls_cuda_blas, &ls_cuda_dnn};
+    int n = 0;
+    for (int k = 0; k < 3; k++) {
+        int more = kinds[k]->list(p->device, l, ways + n, MOST_WAYS - 1 - n);
+        for (int i = 0; i < more; i++)
+            ways[n + i].kind = kinds[k];
+        n += more;
+    }
+    if (!linear_is_depthwise(l)) { /* slow, but right */
+        ways[n] = (struct way){.kind = &ls_cuda_own, .last_resort = true};
+        snprintf(ways[n++].name, sizeof ways->name, "own direct");
+    }
+    return n;
+}
+
+/* The remembered one, built; -1: none. */
+static int recall(struct ls_program *p, const struct linear *l, const char *question, struct way *ways, int n)
+{
+    struct ls_answers *known = &p->tuner->answers;
+    for (int a = known->n - 1; a >= 0; a--)
+        for (int i = 0; i < n && strcmp(known->list[a].question, question) == 0; i++)
+            if (strcmp(known->list[a].name, ways[i].name) == 0 && ways[i].kind->build(p->device, l, &ways[i])) {
+                ways[i].ms = known->list[a].ms;
+                known->list[a].recorded = true;
+                return i;
+            }
+    return -1;
+}
+
+/* The fastest, or where nothing is to be measured, the first. */
+static enum ls_status try_all(struct ls_program *p, const struct linear *l, struct way *ways, int n, int *best)
+{
+    int built = 0;
+    for (int i = 0; i < n && (*best < 0 || (p->options.tune && built < MOST_BUILT)); i++) {
+        if ((ways[i].last_resort && *best >= 0) || !ways[i].kind->build(p->device, l, &ways[i]))
+            continue;
+        built++;
+        bool good = true;
+        if (doubtful(l) && ways[i].kind == &ls_cuda_dnn)
+            LS_TRY(agrees(p, l, &ways[i], &good));
+        if (!good)
+            continue;
+        if (p->options.tune)
+            LS_TRY(measure(p, l, &ways[i]));
+        if (*best < 0 || ways[i].ms < ways[*best].ms)
+            *best = i;
+    }
+    return LS_OK;
+}
+
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way)
+{
+    enum ls_status st = LS_OK;
+    struct way ways[MOST_WAYS] = {0};
+    char question[320];
+    int n = list_ways(p, l, ways), best;
+    question_text(l, question, sizeof question);
+    best = recall(p, l, question, ways, n);
+    if (best < 0) {
+        if (p->options.tune && !p->tuner->said)
+            ls_note("Measuring kernels on %s; the answers are kept for the next start.", p->device->name);
+        p->tuner->said = true;
+        LS_TRY_GOTO(release_others, try_all(p, l, ways, n, &best));
+        if (best >= 0 && p->options.tune)
+            LS_TRY_GOTO(release_others, ls_answers_add(&p->tuner->answers, question, ways[best].name, ways[best].ms));
+    }
+    if (best < 0)
+        st = ls_fail(LS_FAILED, "layer %s: neither cuDNN nor cuBLASLt nor Lockstep has a kernel for this (%s)", layer,
+                     question);
+release_others:
+    for (int i = 0; i < n; i++)
+        if (i != best || st != LS_OK)
+            way_release(&ways[i]);
+    if (st == LS_OK)
+        *way = ways[best];
+    return st;
+}

@@ -1,0 +1,17 @@
+/* Which way to compute a linear layer: measured once, remembered by backend/answers.h. */
+#ifndef LS_BACKEND_CUDA_TUNE_H
+#define LS_BACKEND_CUDA_TUNE_H
+
+#include "backend/cuda/ways.h"
+
+enum ls_status tune_open(struct ls_program *p);
+/* The way is ready to run; release it by way_release. */
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way);
+enum ls_status tune_close(struct ls_program *p);
+
+/* updates.c: how many nodes from `node` on (before `last`) are updates that run as one; run them. */
+int updates_run_length(const struct ls_program *p, int node, int last);
+enum ls_status updates_run(struct ls_program *p, int first, int last);
+enum ls_status updates_bind(struct ls_program *p);
+
+#endif

@@ -1,0 +1,134 @@
+/* Parameter updates and BN's running statistics: neighbouring ones run as one kernel over a list in device memory. */
+#include "backend/cuda/tune.h"
+#include "base/log.h"
+#include "graph/ops.h"
+
+#include <string.h>
+
+static bool is_sgd(const struct ls_program *p, int node)
+{
+    const char *op = p->g->nodes[node].op->name;
+    return strcmp(op, "sgd") == 0 || strcmp(op, "lars") == 0;
+}
+
+static bool is_running(const struct ls_program *p, int node)
+{
+    return strcmp(p->g->nodes[node].op->name, "bn_running") == 0;
+}
+
+static enum ls_status sgd_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    LS_TRY(place_default(p, n->in[0]));
+    LS_TRY(place_as(p, n->in[1], &p->places[n->in[0]].layout, false));
+    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->places[n->in[0]].layout, false);
+}
+
+static enum ls_status running_prepare(struct ls_program *p, int node)
+{
+    for (int i = 0; i < 3; i++)
+        LS_TRY(place_default(p, p->g->nodes[node].in[i]));
+    return LS_OK;
+}
+
+static enum ls_status update_run(struct ls_program *p, int node)
+{
+    return updates_run(p, node, node + 1);
+}
+
+int updates_run_length(const struct ls_program *p, int node, int last)
+{
+    int end = node;
+    while (end < last && (is_sgd(p, end) || is_running(p, end)))
+        end++;
+    return end - node;
+}
+
+static void describe_sgd(const struct ls_program *p, int node, struct ls_cuda_update *u)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct place *param = &p->places[n->in[0]];
+    *u = (struct ls_cuda_update){
+        .param = (float *)(void *)param->data,
+        .momentum = (float *)(void *)data_of(p, n->in[2]),
+        .grad = data_of(p, n->in[1]),
+        .half = param->half,
+        .count = param->layout.count,
+        .sgd_momentum = n->attr.sgd_momentum,
+        .weight_decay = n->attr.weight_decay,
+        .trust = strcmp(n->op->name, "lars") == 0 ? n->attr.trust : 0,
+        .nesterov = n->attr.nesterov,
+        .grad_t = LS_F32,
+        .half_t = (int32_t)p->g->act_dtype,
+    };
+}
+
+static void describe_running(const struct ls_program *p, int node, struct ls_cuda_running *r)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    *r = (struct ls_cuda_running){
+        .stat = (float *)(void *)data_of(p, n->in[0]),
+        .mean = (float *)(void *)data_of(p, n->in[1]),
+        .var = (float *)(void *)data_of(p, n->in[2]),
+        .c = (int32_t)p->places[n->in[1]].layout.count,
+        .momentum = n->attr.momentum,
+    };
+}
+
+/* Addresses are known now. */
+enum ls_status updates_bind(struct ls_program *p)
+{
+    int n = p->g->n_nodes;
+    struct ls_cuda_running *running = ls_alloc((size_t)n, sizeof *running);
+    enum ls_status st = running ? LS_OK : LS_FAILED;
+    for (int i = 0; i < n && running; i++)
+        if (is_sgd(p, i))
+            describe_sgd(p, i, &p->host_updates[i]);
+        else if (is_running(p, i))
+            describe_running(p, i, &running[i]);
+    if (st == LS_OK && ls_cuda_update_number(p->host_updates, n) < 0)
+        st = ls_fail(LS_FAILED, "the model has more parameters than one update can take");
+    size_t scratch = ls_cuda_update_scratch(p->host_updates, n);
+    if (st == LS_OK && !p->updates)
+        st = device_take((size_t)n * sizeof *p->updates, "the list of updates", (void **)&p->updates);
+    if (st == LS_OK && !p->running)
+        st = device_take((size_t)n * sizeof *p->running, "the list of updates", (void **)&p->running);
+    if (st == LS_OK && scratch > 0 && !p->norms)
+        st = device_take(scratch, "norms", (void **)&p->norms);
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpyAsync(p->updates, p->host_updates, (size_t)n * sizeof *p->updates,
+                                        cudaMemcpyHostToDevice, p->device->compute),
+                        "the list of updates");
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpyAsync(p->running, running, (size_t)n * sizeof *running, cudaMemcpyHostToDevice,
+                                        p->device->compute),
+                        "the list of updates");
+    if (st == LS_OK)
+        st = cuda_check(cudaStreamSynchronize(p->device->compute), "the list of updates");
+    ls_free(running);
+    return st;
+}
+
+enum ls_status updates_run(struct ls_program *p, int first, int last)
+{
+    cudaStream_t stream = p->device->compute;
+    bool sgd = false, running = false;
+    for (int n = first; n < last; n++) {
+        sgd = sgd || is_sgd(p, n);
+        running = running || is_running(p, n);
+    }
+    if (sgd && p->scale)
+        ls_cuda_scale_check(stream, p->scale, p->updates + first, p->host_updates + first, last - first);
+    if (sgd)
+        ls_cuda_sgd(stream, p->run, p->scale, p->updates + first, p->host_updates + first, last - first, p->norms);
+    if (running)
+        ls_cuda_bn_running(stream, p->running + first, last - first);
+    return LS_OK;
+}
+
+const struct kernel ls_cuda_updates[] = {
+    {"sgd", sgd_prepare, update_run, NULL},
+    {"lars", sgd_prepare, update_run, NULL},
+    {"bn_running", running_prepare, update_run, NULL},
+    {0},
+};

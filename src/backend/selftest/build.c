@@ -1,0 +1,214 @@
+#include "backend/selftest/case.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Errors stick, as in graph/build.h. */
+struct maker {
+    struct ls_graph *g;
+    enum ls_status st;
+};
+
+static int append(struct maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr, const int *in,
+                  int n_in)
+{
+    int node = LS_NONE;
+    if (m->st == LS_OK)
+        m->st = ls_graph_node(m->g, op, name, attr, in, n_in, &node);
+    return m->st == LS_OK ? node : LS_NONE;
+}
+
+/* The same, giving the first output. */
+static int layer(struct maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr, const int *in,
+                 int n_in)
+{
+    int node = append(m, op, name, attr, in, n_in);
+    return node == LS_NONE ? LS_NONE : m->g->nodes[node].out[0];
+}
+
+static int tensor(struct maker *m, enum ls_role role, const char *owner, const char *part, struct ls_shape shape)
+{
+    char name[128];
+    if (m->st != LS_OK)
+        return LS_NONE;
+    snprintf(name, sizeof name, "%.80s.%s", owner, part);
+    int t = ls_graph_tensor(m->g, name, role, LS_F32, shape);
+    m->st = t == LS_NONE ? LS_FAILED : LS_OK;
+    return t;
+}
+
+static struct ls_shape shape_of(const struct maker *m, int t)
+{
+    return t == LS_NONE ? ls_shape_make(4, 1, 1, 1, 1) : m->g->tensors[t].shape;
+}
+
+/* A 1x1 convolution that keeps channels apart, or mixes them when their number changes. */
+static int pointwise(struct maker *m, const char *name, int x, int64_t out)
+{
+    int64_t channels = shape_of(m, x).dim[1];
+    bool depthwise = out == channels;
+    struct ls_attr attr = {.out = out,
+                           .kernel_h = 1,
+                           .kernel_w = 1,
+                           .stride_h = 1,
+                           .stride_w = 1,
+                           .dilation_h = 1,
+                           .dilation_w = 1,
+                           .groups = depthwise ? channels : 1};
+    int in[] = {x, tensor(m, LS_ROLE_PARAM, name, "weight", ls_shape_make(4, out, depthwise ? 1 : channels, 1, 1))};
+    return layer(m, &ls_op_conv, name, &attr, in, 2);
+}
+
+static int flatten(struct maker *m, const char *name, int x)
+{
+    struct ls_attr attr = {0};
+    return shape_of(m, x).rank == 2 ? x : layer(m, &ls_op_flatten, name, &attr, &x, 1);
+}
+
+static int dense(struct maker *m, const char *name, int x, int64_t out)
+{
+    struct ls_attr attr = {.out = out};
+    int in[] = {x, tensor(m, LS_ROLE_PARAM, name, "weight", ls_shape_make(2, out, shape_of(m, x).dim[1], 0, 0))};
+    return layer(m, &ls_op_dense, name, &attr, in, 2);
+}
+
+static bool is_loss(const struct ls_op *op)
+{
+    return op == &ls_op_softmax_xent || op == &ls_op_l2_loss;
+}
+
+/* The op's inputs: activations first, then the parameters it needs. */
+static int inputs_of(struct maker *m, const struct ls_case *c, const struct ls_attr *a, int *in)
+{
+    struct ls_graph *g = m->g;
+    int n = 1;
+    in[0] = c->first ? g->input : pointwise(m, "pre", g->input, c->c);
+    if (c->flat)
+        in[0] = flatten(m, "pre_flat", in[0]);
+    const struct ls_shape x = shape_of(m, in[0]);
+    struct ls_shape per_out = ls_shape_make(1, a->out, 0, 0, 0), per_channel = ls_shape_make(1, x.dim[1], 0, 0, 0);
+    if (c->op == &ls_op_conv) {
+        struct ls_shape w = ls_shape_make(4, a->out, x.dim[1] / a->groups, a->kernel_h, a->kernel_w);
+        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "weight", w);
+    }
+    if (c->op == &ls_op_dense) {
+        struct ls_shape w = ls_shape_make(2, a->out, ls_shape_count(&x) / x.dim[0], 0, 0);
+        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "weight", w);
+    }
+    if (a->bias)
+        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "bias", per_out);
+    if (c->op == &ls_op_bn) {
+        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "weight", per_channel);
+        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "bias", per_channel);
+        in[n++] = tensor(m, LS_ROLE_STATE, "op", "running_mean", per_channel);
+        in[n++] = tensor(m, LS_ROLE_STATE, "op", "running_var", per_channel);
+    }
+    if (c->op == &ls_op_add || c->op == &ls_op_concat || c->residual)
+        in[n++] = pointwise(m, "second", in[0], c->other ? c->other : c->c);
+    if (is_loss(c->op))
+        in[n++] = g->label;
+    return n;
+}
+
+static void build_op(struct maker *m, const struct ls_case *c)
+{
+    struct ls_graph *g = m->g;
+    struct ls_attr attr = c->attr;
+    int in[LS_MAX_IN];
+    attr.stride_h += !attr.stride_h, attr.stride_w += !attr.stride_w;
+    attr.dilation_h += !attr.dilation_h, attr.dilation_w += !attr.dilation_w;
+    attr.groups += !attr.groups;
+    attr.training = !c->inference;
+    int n_in = inputs_of(m, c, &attr, in);
+    int node = append(m, c->op, "op", &attr, in, n_in);
+    g->logits = in[0];
+    if (node != LS_NONE && !is_loss(c->op)) {
+        g->logits = flatten(m, "flat", g->nodes[node].out[0]);
+        if (c->head)
+            g->logits = dense(m, "head", g->logits, 10);
+        node = append(m, &ls_op_l2_loss, "loss", &attr, (int[]){g->logits, g->label}, 2);
+    }
+    if (node == LS_NONE)
+        return;
+    g->loss = g->nodes[node].out[0];
+    g->rank = g->nodes[node].out[1];
+    if (!c->inference)
+        m->st = ls_graph_backward(g);
+}
+
+static void append_update(struct maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                          const int *in, int n_in)
+{
+    int node = append(m, op, name, attr, in, n_in);
+    if (node != LS_NONE)
+        m->g->nodes[node].phase = LS_UPDATE;
+}
+
+/* A layer with all its parameters updated. */
+static void build_updates(struct maker *m, const struct ls_case *c)
+{
+    struct ls_graph *g = m->g;
+    struct ls_case layer_case = *c;
+    bool bn = c->attr.out == 0;
+    layer_case.op = bn ? &ls_op_bn : &ls_op_dense;
+    layer_case.flat = !bn;
+    layer_case.attr =
+        bn ? (struct ls_attr){.eps = 1e-5f, .momentum = 0.1f} : (struct ls_attr){.out = c->attr.out, .bias = true};
+    build_op(m, &layer_case);
+    int tensors = g->n_tensors;
+    for (int t = 0; t < tensors && m->st == LS_OK; t++) {
+        if (g->tensors[t].role != LS_ROLE_PARAM)
+            continue;
+        char name[96];
+        snprintf(name, sizeof name, "%.80s", g->tensors[t].name);
+        int in[] = {t, g->tensors[t].grad, LS_NONE};
+        if (c->momentum)
+            in[2] = tensor(m, LS_ROLE_STATE, name, "momentum", g->tensors[t].shape);
+        append_update(m, c->op, name, &c->attr, in, c->momentum ? 3 : 2);
+    }
+    if (!bn)
+        return;
+    int stat[] = {ls_graph_find(g, "op.stat"), ls_graph_find(g, "op.running_mean"), ls_graph_find(g, "op.running_var")};
+    append_update(m, &ls_op_bn_running, "op", &layer_case.attr, stat, 3);
+}
+
+bool ls_case_updates(const struct ls_case *c)
+{
+    return c->op == &ls_op_sgd || c->op == &ls_op_lars;
+}
+
+enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struct ls_graph *g)
+{
+    struct maker m = {.g = g};
+    ls_graph_init(g);
+    g->training = !c->inference;
+    g->act_dtype = dtype;
+    g->input = ls_graph_tensor(g, "images", LS_ROLE_INPUT, LS_F32, ls_shape_make(4, c->n, c->c, c->h, c->w));
+    g->label = ls_graph_tensor(g, "labels", LS_ROLE_INPUT, LS_I32, ls_shape_make(1, c->n, 0, 0, 0));
+    if (g->input == LS_NONE || g->label == LS_NONE)
+        return LS_FAILED;
+    if (ls_case_updates(c))
+        build_updates(&m, c);
+    else
+        build_op(&m, c);
+    return m.st;
+}
+
+const struct ls_case *ls_case_at(int i)
+{
+    const struct ls_case *const lists[] = {ls_cases_linear, ls_cases_norm, ls_cases_maps, ls_cases_flat,
+                                           ls_cases_large};
+    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
+        for (const struct ls_case *c = lists[l]; c->name; c++)
+            if (i-- == 0)
+                return c;
+    return NULL;
+}
+
+const struct ls_case *ls_case_find(const char *name)
+{
+    for (int i = 0; ls_case_at(i); i++)
+        if (strcmp(ls_case_at(i)->name, name) == 0)
+            return ls_case_at(i);
+    return NULL;
+}

@@ -1,0 +1,38 @@
+/* The op cases: each is a small graph around one op, image -> pre -> the op -> flatten -> l2_loss, and backward. The tests
+ * run them on every backend, `lockstep doctor --gpu` on the card it finds. */
+#ifndef LS_BACKEND_SELFTEST_CASE_H
+#define LS_BACKEND_SELFTEST_CASE_H
+
+#include "graph/ops.h"
+
+struct ls_case {
+    const char *name;
+    const struct ls_op *op; /* sgd and lars: of every parameter of a bn, or of a dense layer when attr.out is set */
+    int64_t n, c, h, w;     /* of the image, and of the op's input */
+    struct ls_attr attr;    /* strides, dilation and groups of 0 mean 1 */
+    int64_t valid;          /* 0: all of n */
+    int64_t other;          /* concat: channels of the second input */
+    bool residual;          /* bn: with a residual input */
+    bool head;              /* a dense layer follows: bn alone hardly changes |y| */
+    bool flat;              /* the op reads (N, C*H*W) */
+    bool first;             /* the op reads the image itself, which wants no gradient */
+    bool inference;         /* forward only, attr.training off */
+    bool winograd;          /* a kernel may be a Winograd one: 1e-4 instead of 1e-5 */
+    bool momentum;          /* sgd: with a momentum tensor */
+    bool large;             /* for many blocks of a GPU: seconds on ref, and 1e-4 too */
+};
+
+/* The cases in order; NULL after the last. */
+const struct ls_case *ls_case_at(int i);
+/* NULL: none of that name. */
+const struct ls_case *ls_case_find(const char *name);
+/* Do its nodes change parameters? Then every run goes on from where the last one ended. */
+bool ls_case_updates(const struct ls_case *c);
+
+/* The case's graph in *g, which is made here and to be released also after a failure. */
+enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struct ls_graph *g);
+
+/* The lists; each ends with a NULL name. */
+extern const struct ls_case ls_cases_linear[], ls_cases_norm[], ls_cases_maps[], ls_cases_flat[], ls_cases_large[];
+
+#endif

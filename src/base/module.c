@@ -1,0 +1,93 @@
+#define _GNU_SOURCE
+#include "base/module.h"
+#include "base/log.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* folder/file; false when there is no such file. */
+static bool is_there(char *path, const char *folder, const char *inner, const char *file)
+{
+    int n = snprintf(path, PATH_MAX, "%s%s/%s", folder, inner, file);
+    return n > 0 && n < PATH_MAX && access(path, R_OK) == 0;
+}
+
+/* The folder of a file, in place; false: it has none. */
+static bool cut_to_folder(char *path)
+{
+    char *slash = strrchr(path, '/');
+    if (slash)
+        *slash = 0;
+    return slash != NULL;
+}
+
+/* Of the program. */
+static bool program_folder(char *folder)
+{
+    ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    folder[n < 0 ? 0 : n] = 0;
+    return cut_to_folder(folder);
+}
+
+/* Of the library that this code was loaded from by another program. A name that is not absolute is a program's own, or
+ * would lead to whatever the current folder holds. */
+static bool library_folder(char *folder)
+{
+    Dl_info info;
+    return dladdr((void *)(uintptr_t)ls_module_load, &info) && info.dli_fname && info.dli_fname[0] == '/' &&
+           realpath(info.dli_fname, folder) && cut_to_folder(folder);
+}
+
+/* In the order of trust: where the user says, beside the program and where it is installed, likewise for the library,
+ * where the build would install it. */
+static bool look_up(const char *file, const char *named, char *path)
+{
+    char folder[PATH_MAX];
+    if (named && is_there(path, named, "", file))
+        return true;
+    if (program_folder(folder) &&
+        (is_there(path, folder, "", file) || is_there(path, folder, "/../lib/lockstep", file)))
+        return true;
+    if (library_folder(folder) && (is_there(path, folder, "", file) || is_there(path, folder, "/lockstep", file)))
+        return true;
+    return is_there(path, LS_MODULE_DIR, "", file);
+}
+
+bool ls_module_there(const char *file, char *path, size_t room)
+{
+    char at[PATH_MAX];
+    if (!look_up(file, getenv("LOCKSTEP_MODULES"), at))
+        return false;
+    if (path)
+        snprintf(path, room, "%s", at);
+    return true;
+}
+
+enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found)
+{
+    const char *named = getenv("LOCKSTEP_MODULES");
+    char path[PATH_MAX];
+    if (!look_up(file, named, path))
+        return ls_fail(LS_FAILED,
+                       "%s was not found %s%s%sbeside the program or in " LS_MODULE_DIR
+                       ": build Lockstep where that library is installed, set LOCKSTEP_MODULES to its folder, or %s",
+                       file, named ? "in " : "", named ? named : "", named ? ", " : "", instead);
+    /* For good: MPI, UCX and CUDA leave threads and exit handlers behind that need their code. Global: Open MPI loads
+     * components that look for its symbols. */
+    void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+    if (!module)
+        return ls_fail(LS_FAILED, "%s: cannot be loaded: %s", path, dlerror());
+    *found = dlsym(module, object);
+    if (!*found)
+        return ls_fail(LS_FAILED, "%s: is no module of Lockstep (it has no %s)", path, object);
+    void (*join)(ls_log_ear * ear);
+    *(void **)&join = dlsym(module, "ls_module_join");
+    if (join)
+        join(ls_log_hear);
+    return LS_OK;
+}

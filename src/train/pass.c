@@ -1,0 +1,165 @@
+/* One pass: forward and backward over one slot. */
+#include "train/pass.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <math.h>
+
+enum ls_status ls_pass_count(struct ls_stepper *s, const struct ls_net *net, int slot, int64_t valid,
+                             struct ls_totals *totals)
+{
+    const struct ls_backend *b = s->engine->backend;
+    const float *loss = s->loss;
+    const int32_t *rank = s->rank;
+    if (b->queue) {
+        LS_TRY(b->queue->results(net->program, slot, &loss, &rank));
+    } else {
+        LS_TRY(b->read(net->program, net->graph.loss, s->loss));
+        LS_TRY(b->read(net->program, net->graph.rank, s->rank));
+    }
+    for (int64_t i = 0; i < valid; i++) {
+        totals->loss += rint((double)loss[i] * 0x1p24) * 0x1p-24; /* R6 */
+        totals->top1 += rank[i] == 0;
+        totals->top5 += rank[i] >= 0 && rank[i] < 5;
+    }
+    totals->samples += valid;
+    return LS_OK;
+}
+
+enum ls_status ls_pass_input(struct ls_stepper *s, struct ls_net *net, const struct ls_slot *slot)
+{
+    const struct ls_backend *b = s->engine->backend;
+    s->run.valid = slot->valid;
+    if (slot->form == LS_FORM_PLANES)
+        LS_TRY(b->input(net->program, net->graph.input, slot->images));
+    else
+        LS_TRY(b->queue->picks(net->program, slot->picks, slot->pixels));
+    return b->input(net->program, net->graph.label, slot->labels);
+}
+
+/* The bucket is complete in this process: hand it over, and update what has come back meanwhile. */
+static enum ls_status hand_over(struct ls_stepper *s, int bucket, int at)
+{
+    if (!s->sync.ops)
+        return LS_OK;
+    ls_comm_position(s->sync.comm, s->run.step, bucket, LS_STAGE_COMPUTE);
+    return ls_sync_ready(&s->sync, bucket, at);
+}
+
+static enum ls_status settle(struct ls_stepper *s, int bucket)
+{
+    const struct ls_bucket *b = &s->engine->buckets[bucket];
+    return ls_replicas_settle(&s->replicas, b->first, b->count);
+}
+
+/* Buckets that come to the host together: one, unless there are more of them than marks. */
+static int buckets_a_mark(const struct ls_engine *e)
+{
+    return (e->n_buckets + LS_QUEUE_MARKS - 1) / LS_QUEUE_MARKS;
+}
+
+/* With a queue: enqueue, behind what completes the bucket, its way to the host. */
+static enum ls_status fetch_bucket(struct ls_stepper *s, int bucket)
+{
+    struct ls_engine *e = s->engine;
+    int each = buckets_a_mark(e), mark = bucket / each;
+    LS_TRY(settle(s, bucket));
+    if (!s->sync.ops || ((bucket + 1) % each != 0 && bucket + 1 < e->n_buckets))
+        return LS_OK;
+    size_t first = e->buckets[mark * each].first, end = e->buckets[bucket].first + e->buckets[bucket].count;
+    return e->backend->queue->fetch(e->train.program, mark, e->grads + first, e->kept + first, end - first);
+}
+
+/* ... and when all is enqueued hand them over as they come. The pass reads nothing any more that an update enqueued from
+ * now on would change: as S2 sees it, it is over. */
+static enum ls_status hand_over_fetched(struct ls_stepper *s)
+{
+    struct ls_engine *e = s->engine;
+    int each = buckets_a_mark(e);
+    for (int bucket = 0; s->sync.ops && bucket < e->n_buckets; bucket++) {
+        if (bucket % each == 0)
+            LS_TRY(e->backend->queue->arrived(e->train.program, bucket / each));
+        LS_TRY(hand_over(s, bucket, e->train.end));
+    }
+    return LS_OK;
+}
+
+/* A pass whose gradients nobody waits for is one run. */
+static enum ls_status run_enqueued(struct ls_stepper *s, bool last)
+{
+    struct ls_engine *e = s->engine;
+    bool shared = last && s->sync.ops;
+    int at = 0;
+    for (int bucket = 0; shared && bucket < e->n_buckets; bucket++) {
+        int end = e->buckets[bucket].ready + 1;
+        if (end > at)
+            LS_TRY(e->backend->run(e->train.program, at, end, &s->run));
+        LS_TRY(fetch_bucket(s, bucket));
+        at = end;
+    }
+    if (e->train.end > at)
+        LS_TRY(e->backend->run(e->train.program, at, e->train.end, &s->run));
+    for (int bucket = 0; last && !shared && bucket < e->n_buckets; bucket++)
+        LS_TRY(settle(s, bucket));
+    LS_TRY(e->backend->queue->ask(e->train.program, s->turn));
+    return shared ? hand_over_fetched(s) : LS_OK;
+}
+
+/* The last pass of a step gives its gradients away bucket by bucket, while it computes the next. */
+static enum ls_status run_nodes(struct ls_stepper *s, bool last)
+{
+    struct ls_engine *e = s->engine;
+    int at = 0;
+    if (e->backend->queue)
+        return run_enqueued(s, last);
+    for (int bucket = 0; last && bucket < e->n_buckets; bucket++) {
+        int end = e->buckets[bucket].ready + 1;
+        LS_TRY(e->backend->run(e->train.program, at, end, &s->run));
+        LS_TRY(settle(s, bucket));
+        LS_TRY(hand_over(s, bucket, end));
+        at = end;
+    }
+    return e->backend->run(e->train.program, at, e->train.end, &s->run);
+}
+
+/* A pass without samples: its gradients are zero. */
+static enum ls_status run_nothing(struct ls_stepper *s, bool last)
+{
+    struct ls_engine *e = s->engine;
+    LS_TRY(ls_replicas_clear(&s->replicas));
+    for (int bucket = 0; last && bucket < e->n_buckets; bucket++) {
+        if (e->backend->queue) {
+            LS_TRY(fetch_bucket(s, bucket));
+            continue;
+        }
+        LS_TRY(settle(s, bucket));
+        LS_TRY(hand_over(s, bucket, e->train.end));
+    }
+    return last && e->backend->queue ? hand_over_fetched(s) : LS_OK;
+}
+
+enum ls_status ls_pass_run(void *context, int replica, int pass, bool last, struct ls_totals *totals)
+{
+    struct ls_stepper *s = context;
+    const struct ls_slot *slot;
+    double start = ls_now();
+    if (s->sync.ops)
+        ls_comm_position(s->sync.comm, s->run.step, 0, LS_STAGE_INPUT);
+    LS_TRY(s->feed.next(s->feed.context, &slot));
+    double fed = ls_now();
+    s->input_seconds += fed - start;
+    if (!slot)
+        return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
+    if (slot->valid == 0)
+        return run_nothing(s, last);
+    if (s->sync.ops)
+        ls_comm_position(s->sync.comm, s->run.step, 0, LS_STAGE_COMPUTE);
+    s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
+    s->run.stat_weight = (float)slot->valid * s->run.grad_scale;
+    LS_TRY(ls_pass_input(s, &s->engine->train, slot));
+    LS_TRY(run_nodes(s, last));
+    if (!s->lags)
+        LS_TRY(ls_pass_count(s, &s->engine->train, s->turn, slot->valid, totals));
+    s->compute_seconds += ls_now() - fed;
+    return LS_OK;
+}

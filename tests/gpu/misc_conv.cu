@@ -1,0 +1,151 @@
+/* Cases of the convolutions, depthwise and direct, against loops in double. */
+#include "misc.h"
+
+#include <cmath>
+
+struct shape {
+    int64_t n, h, w, channels, out, groups;
+    int kernel, stride, pad, dilation;
+    enum ls_act act;
+};
+
+static int64_t size_after(int64_t size, const struct shape &s)
+{
+    return (size + 2 * s.pad - (int64_t)s.dilation * (s.kernel - 1) - 1) / s.stride + 1;
+}
+
+static struct ls_cuda_conv conv_of(enum ls_dtype t, const struct shape &s)
+{
+    struct ls_cuda_conv c = {};
+    c.t = t;
+    c.x = {s.n, s.h, s.w, pad8(s.channels)};
+    c.y = {s.n, size_after(s.h, s), size_after(s.w, s), pad8(s.out)};
+    c.channels = s.channels;
+    c.out = s.out;
+    c.groups = s.groups;
+    c.kernel_h = c.kernel_w = s.kernel;
+    c.stride_h = c.stride_w = s.stride;
+    c.pad_t = c.pad_l = s.pad;
+    c.dilation_h = c.dilation_w = s.dilation;
+    c.act = s.act;
+    return c;
+}
+
+/* Where weight (o, ky, kx, i) lies. */
+struct layout {
+    bool depthwise;
+    int64_t stored; /* inputs of a group, padded; or channels, padded */
+    int kernel;
+    size_t at(int64_t o, int ky, int kx, int64_t i) const
+    {
+        int64_t tap = ky * kernel + kx;
+        return (size_t)(depthwise ? tap * stored + o : (o * kernel * kernel + tap) * stored + i);
+    }
+};
+
+/* Calls f with the indices in x, y and w of every product of the convolution. */
+template <typename F> static void each_product(const struct ls_cuda_conv &c, const struct layout &l, F f)
+{
+    int64_t inputs = c.channels / c.groups, outputs = c.out / c.groups;
+    for (int64_t n = 0; n < c.y.n; n++)
+        for (int64_t oy = 0; oy < c.y.h; oy++)
+            for (int64_t ox = 0; ox < c.y.w; ox++)
+                for (int ky = 0; ky < c.kernel_h; ky++)
+                    for (int kx = 0; kx < c.kernel_w; kx++) {
+                        int64_t iy = oy * c.stride_h - c.pad_t + (int64_t)ky * c.dilation_h;
+                        int64_t ix = ox * c.stride_w - c.pad_l + (int64_t)kx * c.dilation_w;
+                        if (iy < 0 || iy >= c.x.h || ix < 0 || ix >= c.x.w)
+                            continue;
+                        for (int64_t o = 0; o < c.out; o++)
+                            for (int64_t i = 0; i < inputs; i++)
+                                f((size_t)(((n * c.x.h + iy) * c.x.w + ix) * c.x.c + o / outputs * inputs + i),
+                                  (size_t)(((n * c.y.h + oy) * c.y.w + ox) * c.y.c + o), l.at(o, ky, kx, i));
+                    }
+}
+
+static float finish(enum ls_act act, double v)
+{
+    return (float)(act == LS_ACT_NONE ? v : act == LS_ACT_RELU6 && v > 6 ? 6 : v < 0 ? 0 : v);
+}
+
+static values narrow(const std::vector<double> &v)
+{
+    return values(v.begin(), v.end());
+}
+
+static void conv(enum ls_dtype t, const struct shape &s, bool depthwise, bool with_bias)
+{
+    struct ls_cuda_conv c = conv_of(t, s);
+    struct layout l = {depthwise, depthwise ? c.y.c : pad8(s.channels / s.groups), s.kernel};
+    size_t rows = (size_t)(depthwise ? s.kernel * s.kernel : s.out * s.kernel * s.kernel);
+    values x = random_rows((size_t)(s.n * s.h * s.w), s.channels, c.x.c);
+    values dy = random_rows((size_t)(c.y.n * c.y.h * c.y.w), s.out, c.y.c);
+    values w = random_rows(rows, depthwise ? s.out : s.channels / s.groups, l.stored);
+    values b = random_rows(1, s.out, c.y.c);
+    device dev_x(t, x), dev_dy(t, dy), dev_w(t, w), dev_b(LS_F32, b);
+    device y(dy.size() * 4), dx(x.size() * 4), dw(w.size() * 4), scratch(ls_cuda_depthwise_scratch(&c));
+    std::vector<double> want_y(dy.size()), want_dx(x.size()), want_dw(w.size());
+    for (size_t i = 0; i < want_y.size(); i++)
+        want_y[i] = with_bias ? b[i % (size_t)c.y.c] : 0;
+    each_product(c, l, [&](size_t ix, size_t iy, size_t iw) {
+        want_y[iy] += (double)x[ix] * w[iw];
+        want_dx[ix] += (double)dy[iy] * w[iw];
+        want_dw[iw] += (double)dy[iy] * x[ix];
+    });
+    for (double &v : want_y)
+        v = finish(s.act, v);
+    const float *bias = with_bias ? dev_b.as<float>() : NULL;
+    if (depthwise) {
+        ls_cuda_depthwise(0, &c, dev_x.at, dev_w.at, bias, y.at);
+        ls_cuda_depthwise_bwd_data(0, &c, dev_dy.at, dev_w.at, dx.at);
+        ls_cuda_depthwise_bwd_weights(0, &c, dev_dy.at, dev_x.at, dw.as<float>(), scratch.as<float>());
+    } else {
+        ls_cuda_direct(0, &c, dev_x.at, dev_w.at, bias, y.at);
+        ls_cuda_direct_bwd_data(0, &c, dev_dy.at, dev_w.at, dx.at);
+        ls_cuda_direct_bwd_weights(0, &c, dev_dy.at, dev_x.at, dw.as<float>());
+    }
+    std::string name = std::string(depthwise ? "depthwise " : "direct ") + misc_type(t) + " " +
+                       std::to_string(s.channels) + "x" + std::to_string(s.h) + "x" + std::to_string(s.w) + " k" +
+                       std::to_string(s.kernel) + " s" + std::to_string(s.stride) + " p" + std::to_string(s.pad) +
+                       " d" + std::to_string(s.dilation) + " g" + std::to_string(s.groups);
+    verdict(name + " forward", y.read(t, dy.size()), narrow(want_y), misc_tolerance(t));
+    verdict(name + " bwd_data", dx.read(t, x.size()), narrow(want_dx), misc_tolerance(t));
+    verdict(name + " bwd_weights", dw.read(LS_F32, w.size()), narrow(want_dw), 5e-5);
+}
+
+static void depthwise(enum ls_dtype t, int64_t c, int64_t h, int64_t w, int kernel, int stride, int pad, int dilation,
+                      enum ls_act act, bool bias)
+{
+    conv(t, {3, h, w, c, c, c, kernel, stride, pad, dilation, act}, true, bias);
+}
+
+static void direct(enum ls_dtype t, int64_t channels, int64_t out, int64_t groups, int kernel, int stride, int pad,
+                   int dilation, enum ls_act act, bool bias)
+{
+    conv(t, {2, 9, 8, channels, out, groups, kernel, stride, pad, dilation, act}, false, bias);
+}
+
+void misc_conv(void)
+{
+    for (enum ls_dtype t : misc_types) {
+        for (int stride = 1; stride <= 2; stride++) {
+            depthwise(t, 8, 7, 7, 3, stride, 1, 1, LS_ACT_NONE, false);
+            depthwise(t, 20, 5, 6, 3, stride, 1, 1, LS_ACT_RELU6, true);
+            depthwise(t, 32, 14, 29, 3, stride, 1, 1, LS_ACT_RELU, true);
+            depthwise(t, 96, 8, 33, 3, stride, 1, 1, LS_ACT_NONE, true);
+            depthwise(t, 136, 4, 3, 3, stride, 1, 1, LS_ACT_NONE, false);
+            depthwise(t, 24, 9, 10, 3, stride, 0, 1, LS_ACT_NONE, false);
+            depthwise(t, 24, 6, 7, 3, stride, 2, 1, LS_ACT_NONE, false);
+            depthwise(t, 8, 1, 1, 3, stride, 1, 1, LS_ACT_NONE, true);
+            depthwise(t, 24, 11, 12, 5, stride, 2, 1, LS_ACT_RELU, true);
+        }
+        depthwise(t, 72, 12, 9, 3, 1, 2, 2, LS_ACT_NONE, true);
+        depthwise(t, 16, 10, 10, 3, 3, 1, 1, LS_ACT_NONE, false);
+        direct(t, 3, 10, 1, 3, 1, 1, 1, LS_ACT_RELU, true);
+        direct(t, 6, 8, 2, 3, 2, 1, 1, LS_ACT_NONE, false);
+        direct(t, 12, 12, 4, 2, 1, 0, 2, LS_ACT_RELU6, true);
+        direct(t, 20, 9, 1, 1, 2, 0, 1, LS_ACT_NONE, true);
+    }
+    depthwise(LS_BF16, 144, 57, 57, 3, 1, 1, 1, LS_ACT_NONE, false);
+    depthwise(LS_BF16, 96, 64, 64, 3, 2, 1, 1, LS_ACT_NONE, false);
+}

@@ -1,0 +1,91 @@
+/* Images from bytes: exactly what the host's ls_pick_planes makes, rounded and laid out. */
+#include "misc.h"
+
+#include <cstdio>
+
+struct image_case {
+    int from_channels, from_height, from_width, channels, height, width;
+    int samples, stored, pad; /* places of cuts lie up to pad outside */
+};
+
+static uint32_t next(uint32_t &state)
+{
+    return state = state * 1664525u + 1013904223u, state >> 8;
+}
+
+static struct ls_pixels pixels_of(const image_case &c)
+{
+    struct ls_pixels p = {c.from_channels, c.from_height, c.from_width, c.channels, c.height, c.width, {{0}}};
+    for (int k = 0; k < 4; k++)
+        for (int v = 0; v < 256; v++)
+            p.table[k][v] = ((float)v / 255.0f - 0.45f - 0.02f * (float)k) / (0.23f + 0.01f * (float)k);
+    return p;
+}
+
+/* The last sample is none; the others are cut anywhere and every other one is mirrored. */
+static std::vector<struct ls_pick> picks_of(const image_case &c, uint32_t &state)
+{
+    std::vector<struct ls_pick> picks(c.samples);
+    for (int i = 0; i < c.samples; i++) {
+        int tops = c.from_height + 2 * c.pad - c.height + 1, lefts = c.from_width + 2 * c.pad - c.width + 1;
+        picks[i].image = i == c.samples - 1 && i > 0 ? -1 : (int64_t)(next(state) % (uint32_t)c.stored);
+        picks[i].top = (int32_t)(next(state) % (uint32_t)tops) - c.pad;
+        picks[i].left = (int32_t)(next(state) % (uint32_t)lefts) - c.pad;
+        picks[i].flip = i & 1;
+    }
+    return picks;
+}
+
+static values laid_out(const image_case &c, const struct ls_cuda_map &y, const values &planes)
+{
+    values out((size_t)(y.n * y.h * y.w * y.c), 0.0f);
+    for (int64_t n = 0; n < y.n; n++)
+        for (int k = 0; k < c.channels; k++)
+            for (int64_t row = 0; row < c.height; row++)
+                for (int64_t column = 0; column < c.width; column++) {
+                    int64_t at = ((n * y.h + row) * y.w + column) * y.c + k;
+                    out[(size_t)at] = planes[(size_t)(((n * c.channels + k) * c.height + row) * c.width + column)];
+                }
+    return out;
+}
+
+static void one(const image_case &c, enum ls_dtype t)
+{
+    uint32_t state = 7;
+    struct ls_pixels p = pixels_of(c);
+    std::vector<struct ls_pick> picks = picks_of(c, state);
+    std::vector<uint8_t> bytes((size_t)(c.stored * ls_pixels_bytes(&p)));
+    for (uint8_t &b : bytes)
+        b = (uint8_t)next(state);
+    values planes((size_t)c.samples * (size_t)(c.channels * c.height * c.width));
+    ls_pick_planes(&p, bytes.data(), picks.data(), c.samples, planes.data());
+
+    struct ls_cuda_map y = {c.samples, c.height, c.width, pad8(c.channels)};
+    values want = laid_out(c, y, planes);
+    device rounded(t, want), to(want.size() * 4), d_bytes(bytes.size()), d_picks(picks.size() * sizeof picks[0]);
+    cudaMemcpy(d_bytes.at, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+    cudaMemcpy(d_picks.at, picks.data(), picks.size() * sizeof picks[0], cudaMemcpyHostToDevice);
+    object<struct ls_pixels> d_pixels(p);
+    struct ls_cuda_run run = {};
+    run.images = d_bytes.at;
+    run.picks = d_picks.as<struct ls_pick>();
+    object<struct ls_cuda_run> d_run(run);
+    ls_cuda_image_picks(0, t, d_run.ptr(), d_pixels.ptr(), &y, c.channels, to.at);
+    char name[128];
+    snprintf(name, sizeof name, "image_picks %s %dx%dx%d to %dx%dx%d", misc_type(t), c.from_channels, c.from_height,
+             c.from_width, c.channels, c.height, c.width);
+    verdict(name, to.read(t, want.size()), want, 0);
+}
+
+void misc_image(void)
+{
+    static const image_case cases[] = {
+        {3, 32, 32, 3, 32, 32, 37, 50, 4},   {1, 28, 28, 1, 28, 28, 9, 20, 0},   {3, 20, 31, 1, 17, 23, 5, 7, 3},
+        {1, 28, 28, 3, 28, 28, 6, 4, 2},     {3, 64, 64, 3, 57, 63, 11, 12, 8},  {3, 224, 224, 3, 224, 224, 4, 4, 0},
+        {3, 227, 227, 3, 227, 227, 3, 3, 0}, {1, 29, 30, 1, 29, 30, 3, 3, 5},    {3, 33, 35, 3, 32, 32, 4, 9, 1},
+        {1, 1, 1, 1, 1, 1, 1, 1, 0},         {3, 40, 300, 3, 40, 290, 3, 3, 20},
+    };
+    for (const image_case &c : cases)
+        for (enum ls_dtype t : misc_types)
+            one(c, t);
+}

@@ -1,0 +1,63 @@
+#!/bin/sh
+# Several processes that share the one card compute what one process does.
+. tests/cli/harness.sh
+. "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/gpu/gpu.sh"
+
+many="$small --backend $backend --data synthetic:1x14x14:10:195 --batch 48 --replicas 4 --schedule constant"
+# $many is a list of words.
+# shellcheck disable=SC2086
+train() {
+    lockstep train $many "$@"
+}
+
+train --steps 12 --run one
+for workers in 2 4; do
+    for sync in gather allreduce overlap server; do
+        it "gives the bits of one process on $workers workers with --sync $sync"
+        train --steps 12 --workers $workers --sync $sync --run $sync-$workers
+        expect_code 0
+        expect_bits one $sync-$workers 12
+    done
+done
+
+it "gives the bits of one process with passes and LARS, too"
+train --steps 6 --accumulate 2 --batch 64 --optimizer lars --run passes-1
+expect_code 0
+train --steps 6 --accumulate 2 --batch 64 --optimizer lars --workers 2 --run passes-2
+expect_code 0
+expect_bits passes-1 passes-2 6
+
+it "gives the bits of one process in bf16"
+train --steps 6 --dtype bf16 --run half-1
+expect_code 0
+train --steps 6 --dtype bf16 --workers 2 --run half-2
+expect_code 0
+expect_bits half-1 half-2 6
+
+it "goes on from 4 workers on 1 to the same bits"
+train --steps 5 --workers 4 --run moved
+expect_code 0
+train --steps 12 --run moved --resume
+expect_code 0
+expect_bits one moved 12
+
+for sync in async local; do
+    it "trains with --sync $sync"
+    lockstep train --backend "$backend" --model lenet --data mnist --steps 200 --batch 64 --workers 2 --threads 1 --sync $sync \
+        --run free-$sync
+    expect_code 0
+    top1=$(sed -n 's/^Final evaluation: top-1 \([0-9]*\)\..*/\1/p' out)
+    expect "${top1:-0}" -ge 85
+done
+
+it "names a worker that was killed and ends the others"
+begin 3 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --epochs 1000000 --deadline 5
+victim=$(worker 1)
+kill -9 "$victim"
+end
+expect_code 4
+expect_err "worker 1 \(pid $victim\) was killed by signal 9 \(Killed\)"
+gone "$victim" || miss "worker 1 is still there"
+
+finish

@@ -1,0 +1,508 @@
+/* A backend with a queue, for tests without a device: `ref`, whose work is put off until somebody waits for it. What is
+ * missing in the way of waits shows as wrong values, and its memory faults when anybody but the queue touches it:
+ *   - work is done as late as can be: in order, as far as what is waited for;
+ *   - a fetch fills the host's memory with NaN at once, and with values when its work is done;
+ *   - inputs and what is sent are read from the host's memory when their work is done;
+ *   - images that come as bytes are made into planes then, by base/pick.h. */
+#ifndef LS_TESTS_QUEUED_H
+#define LS_TESTS_QUEUED_H
+
+#include "backend/backend.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+struct ls_program {
+    struct ls_program *inner; /* ref's; owned */
+    const struct ls_graph *g;
+    const void *input, *label; /* not yet copied; NULL: they are */
+    const struct ls_pick *picks;
+    struct ls_pixels *pixels; /* owned; NULL: images come as planes */
+    const uint8_t *held;
+    float *planes;    /* owned; a batch */
+    float *loss[2];   /* owned */
+    int32_t *rank[2]; /* owned */
+    bool asked[2];
+};
+
+enum queued_kind { QUEUED_RUN, QUEUED_COPY, QUEUED_ADD, QUEUED_CLEAR, QUEUED_FETCH, QUEUED_SEND, QUEUED_ASK };
+
+struct queued_work {
+    enum queued_kind kind;
+    struct ls_program *p;
+    int first, last; /* nodes of RUN */
+    int mark;        /* of FETCH; slot of ASK */
+    struct ls_run run;
+    const void *input, *label;
+    const struct ls_pick *picks; /* input is then of bytes */
+    float *to;
+    const float *from;
+    size_t count;
+};
+
+enum { QUEUED_ROOM = 4096, QUEUED_REGIONS = 256 };
+
+static struct {
+    struct queued_work list[QUEUED_ROOM];
+    int n;
+    int most_runs;     /* runs that were in the queue at once */
+    const char *bus;   /* of its card; NULL: it has none */
+    uint64_t launched; /* runs so far */
+    struct {
+        void *memory;
+        size_t bytes;
+    } regions[QUEUED_REGIONS];
+    void *pinned[QUEUED_REGIONS];
+    size_t room;    /* that hold has; at first none */
+    uint64_t forms; /* bit f: runs came with images in form f */
+} queued;
+
+/* Says why and ends the process: the backend was used against its contract. */
+#define QUEUED_NEED(condition)                                                        \
+    do {                                                                              \
+        if (!(condition)) {                                                           \
+            fprintf(stderr, "%s:%d: not true: %s\n", __FILE__, __LINE__, #condition); \
+            _Exit(1);                                                                 \
+        }                                                                             \
+    } while (0)
+
+static inline const struct ls_backend *queued_ref(void)
+{
+    extern const struct ls_backend ls_backend_ref;
+    return &ls_backend_ref;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------- */
+
+static inline void queued_open(bool open)
+{
+    for (int i = 0; i < QUEUED_REGIONS; i++)
+        if (queued.regions[i].memory)
+            QUEUED_NEED(mprotect(queued.regions[i].memory, queued.regions[i].bytes,
+                                 open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+}
+
+static enum ls_status queued_take(size_t bytes, void **memory)
+{
+    int i = 0;
+    while (i < QUEUED_REGIONS && queued.regions[i].memory)
+        i++;
+    QUEUED_NEED(i < QUEUED_REGIONS && bytes > 0);
+    bytes = (bytes + 4095) / 4096 * 4096;
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    QUEUED_NEED(p != MAP_FAILED);
+    queued.regions[i].memory = *memory = p;
+    queued.regions[i].bytes = bytes;
+    return LS_OK;
+}
+
+static void queued_taken(size_t *now, size_t *most)
+{
+    *now = 0;
+    for (int i = 0; i < QUEUED_REGIONS; i++)
+        *now += queued.regions[i].memory ? queued.regions[i].bytes : 0;
+    *most = *now; /* good enough for tests */
+}
+
+static inline bool queued_holds(const float *memory, size_t count)
+{
+    for (int i = 0; i < QUEUED_REGIONS; i++) {
+        const char *first = queued.regions[i].memory, *at = (const char *)memory;
+        if (first && at >= first && at + count * sizeof *memory <= first + queued.regions[i].bytes)
+            return true;
+    }
+    return false;
+}
+
+/* --- work --------------------------------------------------------------------------------------------------- */
+
+static inline void queued_do(const struct queued_work *w)
+{
+    const struct ls_backend *ref = queued_ref();
+    struct ls_program *inner = w->p->inner;
+    switch (w->kind) {
+    case QUEUED_RUN:
+        if (w->picks) {
+            const struct ls_pixels *pixels = w->p->pixels;
+            ls_pick_planes(pixels, w->input, w->picks, w->p->g->tensors[w->p->g->input].shape.dim[0], w->p->planes);
+            QUEUED_NEED(ref->write(inner, w->p->g->input, w->p->planes) == LS_OK);
+        } else if (w->input)
+            QUEUED_NEED(ref->write(inner, w->p->g->input, w->input) == LS_OK);
+        if (w->label)
+            QUEUED_NEED(ref->write(inner, w->p->g->label, w->label) == LS_OK);
+        QUEUED_NEED(ref->run(inner, w->first, w->last, &w->run) == LS_OK);
+        break;
+    case QUEUED_COPY:
+    case QUEUED_FETCH:
+    case QUEUED_SEND:
+        memcpy(w->to, w->from, w->count * sizeof *w->to);
+        break;
+    case QUEUED_ADD:
+        for (size_t i = 0; i < w->count; i++)
+            w->to[i] = w->from[i] + w->to[i];
+        break;
+    case QUEUED_CLEAR:
+        memset(w->to, 0, w->count * sizeof *w->to);
+        break;
+    case QUEUED_ASK:
+        QUEUED_NEED(ref->read(inner, w->p->g->loss, w->p->loss[w->mark]) == LS_OK);
+        QUEUED_NEED(ref->read(inner, w->p->g->rank, w->p->rank[w->mark]) == LS_OK);
+    }
+}
+
+/* Do the first n. */
+static inline void queued_work(int n)
+{
+    queued_open(true);
+    for (int i = 0; i < n; i++)
+        queued_do(&queued.list[i]);
+    queued_open(false);
+    queued.n -= n;
+    memmove(queued.list, queued.list + n, (size_t)queued.n * sizeof *queued.list);
+}
+
+/* Up to the last of that kind and mark; nothing when it is done. */
+static inline void queued_until(const struct ls_program *p, enum queued_kind kind, int mark)
+{
+    for (int n = queued.n; n > 0; n--) {
+        const struct queued_work *w = &queued.list[n - 1];
+        if (w->p == p && w->kind == kind && w->mark == mark) {
+            queued_work(n);
+            return;
+        }
+    }
+}
+
+static inline enum ls_status queued_add_work(struct queued_work w)
+{
+    int runs = w.kind == QUEUED_RUN;
+    QUEUED_NEED(queued.n < QUEUED_ROOM);
+    queued.list[queued.n++] = w;
+    queued.launched += (uint64_t)runs;
+    for (int i = 0; i < queued.n - 1; i++)
+        runs += queued.list[i].kind == QUEUED_RUN;
+    queued.most_runs = runs > queued.most_runs ? runs : queued.most_runs;
+    return LS_OK;
+}
+
+static void queued_give(void *memory)
+{
+    queued_work(queued.n);
+    for (int i = 0; i < QUEUED_REGIONS; i++)
+        if (queued.regions[i].memory == memory) {
+            munmap(memory, queued.regions[i].bytes);
+            queued.regions[i].memory = NULL;
+            return;
+        }
+    QUEUED_NEED(!memory); /* it is the queue's */
+}
+
+static void queued_pin(void *host, size_t bytes)
+{
+    int i = 0;
+    while (i < QUEUED_REGIONS && queued.pinned[i])
+        i++;
+    QUEUED_NEED(i < QUEUED_REGIONS && host && bytes > 0);
+    queued.pinned[i] = host;
+}
+
+static void queued_unpin(void *host)
+{
+    for (int i = 0; i < QUEUED_REGIONS; i++)
+        if (queued.pinned[i] == host) {
+            queued.pinned[i] = NULL;
+            return;
+        }
+    QUEUED_NEED(!host); /* it was pinned */
+}
+
+/* Nothing is left of what was taken, pinned or enqueued. */
+static inline bool queued_empty(void)
+{
+    for (int i = 0; i < QUEUED_REGIONS; i++)
+        if (queued.regions[i].memory || queued.pinned[i])
+            return false;
+    return queued.n == 0;
+}
+
+static enum ls_status queued_copy(struct ls_program *p, float *to, const float *from, size_t count)
+{
+    QUEUED_NEED(queued_holds(to, count) && queued_holds(from, count));
+    return queued_add_work((struct queued_work){.kind = QUEUED_COPY, .p = p, .to = to, .from = from, .count = count});
+}
+
+static enum ls_status queued_add(struct ls_program *p, float *to, const float *other, size_t count)
+{
+    QUEUED_NEED(queued_holds(to, count) && queued_holds(other, count));
+    return queued_add_work((struct queued_work){.kind = QUEUED_ADD, .p = p, .to = to, .from = other, .count = count});
+}
+
+static enum ls_status queued_clear(struct ls_program *p, float *to, size_t count)
+{
+    QUEUED_NEED(queued_holds(to, count));
+    return queued_add_work((struct queued_work){.kind = QUEUED_CLEAR, .p = p, .to = to, .count = count});
+}
+
+static enum ls_status queued_fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
+{
+    QUEUED_NEED(mark >= 0 && mark < LS_QUEUE_MARKS && queued_holds(from, count) && !queued_holds(host, count));
+    for (int n = queued.n; n > 0; n--) { /* what is still to be sent from there comes first */
+        const struct queued_work *w = &queued.list[n - 1];
+        if (w->kind == QUEUED_SEND && w->from < host + count && host < w->from + w->count) {
+            queued_work(n);
+            break;
+        }
+    }
+    for (size_t i = 0; i < count; i++)
+        host[i] = NAN;
+    return queued_add_work(
+        (struct queued_work){.kind = QUEUED_FETCH, .p = p, .mark = mark, .to = host, .from = from, .count = count});
+}
+
+static enum ls_status queued_arrived(struct ls_program *p, int mark)
+{
+    queued_until(p, QUEUED_FETCH, mark);
+    return LS_OK;
+}
+
+static enum ls_status queued_send(struct ls_program *p, float *to, const float *host, size_t count)
+{
+    QUEUED_NEED(queued_holds(to, count) && !queued_holds(host, count));
+    return queued_add_work((struct queued_work){.kind = QUEUED_SEND, .p = p, .to = to, .from = host, .count = count});
+}
+
+static enum ls_status queued_ask(struct ls_program *p, int slot)
+{
+    QUEUED_NEED(slot == 0 || slot == 1);
+    p->asked[slot] = true;
+    return queued_add_work((struct queued_work){.kind = QUEUED_ASK, .p = p, .mark = slot});
+}
+
+static enum ls_status queued_results(struct ls_program *p, int slot, const float **loss, const int32_t **rank)
+{
+    QUEUED_NEED(p->asked[slot]);
+    p->asked[slot] = false;
+    queued_until(p, QUEUED_ASK, slot);
+    *loss = p->loss[slot];
+    *rank = p->rank[slot];
+    return LS_OK;
+}
+
+/* --- images as bytes ---------------------------------------------------------------------------------------- */
+
+static enum ls_status queued_hold(size_t bytes, void **memory)
+{
+    *memory = NULL;
+    return bytes > queued.room ? LS_OK : queued_take(bytes, memory);
+}
+
+static enum ls_status queued_put(void *to, const void *host, size_t bytes)
+{
+    QUEUED_NEED(queued_holds(to, bytes / sizeof(float)));
+    queued_open(true);
+    memcpy(to, host, bytes);
+    queued_open(false);
+    return LS_OK;
+}
+
+static inline bool queued_uses(const struct ls_program *p)
+{
+    for (int i = 0; i < queued.n; i++)
+        if (queued.list[i].p == p && queued.list[i].kind == QUEUED_RUN)
+            return true;
+    return false;
+}
+
+static enum ls_status queued_source(struct ls_program *p, const struct ls_pixels *pixels, const void *held)
+{
+    const struct ls_shape *shape = &p->g->tensors[p->g->input].shape;
+    QUEUED_NEED(!queued_uses(p) && (!held || queued_holds(held, 1)));
+    ls_free(p->pixels);
+    ls_free(p->planes);
+    p->pixels = NULL;
+    p->planes = NULL;
+    p->held = held;
+    if (!pixels)
+        return LS_OK;
+    QUEUED_NEED(pixels->channels == shape->dim[1] && pixels->height == shape->dim[2] && pixels->width == shape->dim[3]);
+    p->pixels = ls_alloc(1, sizeof *p->pixels);
+    p->planes = ls_alloc((size_t)ls_shape_count(shape), sizeof *p->planes);
+    QUEUED_NEED(p->pixels && p->planes);
+    *p->pixels = *pixels;
+    return LS_OK;
+}
+
+static enum ls_status queued_picks(struct ls_program *p, const struct ls_pick *picks, const uint8_t *bytes)
+{
+    QUEUED_NEED(p->pixels && picks && !bytes == !!p->held);
+    p->picks = picks;
+    p->input = p->held ? p->held : bytes;
+    queued.forms |= 1u << (p->held ? LS_FORM_PICKS : LS_FORM_PIXELS);
+    return LS_OK;
+}
+
+/* --- the backend -------------------------------------------------------------------------------------------- */
+
+static const char *queued_refuses(enum ls_dtype dtype)
+{
+    (void)dtype;
+    return NULL;
+}
+
+static void queued_about(struct ls_backend_about *about)
+{
+    queued_ref()->about(about);
+    snprintf(about->bus, sizeof about->bus, "%s", queued.bus ? queued.bus : "");
+}
+
+static void queued_release(struct ls_program *p)
+{
+    int n = 0;
+    if (!p)
+        return;
+    for (int i = 0; i < queued.n; i++)
+        if (queued.list[i].p != p)
+            queued.list[n++] = queued.list[i];
+    queued.n = n;
+    queued_ref()->release(p->inner);
+    ls_free(p->pixels);
+    ls_free(p->planes);
+    for (int slot = 0; slot < 2; slot++) {
+        ls_free(p->loss[slot]);
+        ls_free(p->rank[slot]);
+    }
+    ls_free(p);
+}
+
+static enum ls_status queued_prepare(const struct ls_backend_options *options, struct ls_graph *g,
+                                     struct ls_store *store, struct ls_program **program)
+{
+    struct ls_program *p = ls_alloc(1, sizeof *p);
+    size_t samples = (size_t)ls_shape_count(&g->tensors[g->loss].shape);
+    QUEUED_NEED(p);
+    p->g = g;
+    for (int slot = 0; slot < 2; slot++) {
+        p->loss[slot] = ls_alloc(samples, sizeof *p->loss[0]);
+        p->rank[slot] = ls_alloc(samples, sizeof *p->rank[0]);
+    }
+    enum ls_status st = queued_ref()->prepare(options, g, store, &p->inner);
+    if (st == LS_OK)
+        *program = p;
+    else
+        queued_release(p);
+    return st;
+}
+
+static size_t queued_arena_bytes(const struct ls_program *p)
+{
+    return queued_ref()->arena_bytes(p->inner);
+}
+
+static size_t queued_grad_bytes(const struct ls_program *p)
+{
+    return queued_ref()->grad_bytes(p->inner);
+}
+
+static enum ls_status queued_bind(struct ls_program *p, void *arena, void *grads)
+{
+    return queued_ref()->bind(p->inner, arena, grads);
+}
+
+static enum ls_status queued_run(struct ls_program *p, int first, int last, const struct ls_run *run)
+{
+    struct queued_work w = {.kind = QUEUED_RUN, .p = p, .first = first, .last = last, .run = *run};
+    QUEUED_NEED(first < last);
+    w.input = p->input;
+    w.label = p->label;
+    w.picks = p->picks;
+    p->input = p->label = NULL;
+    p->picks = NULL;
+    return queued_add_work(w);
+}
+
+static enum ls_status queued_read(const struct ls_program *p, int tensor, void *values)
+{
+    queued_work(queued.n);
+    queued_open(true);
+    enum ls_status st = queued_ref()->read(p->inner, tensor, values);
+    queued_open(false);
+    return st;
+}
+
+static enum ls_status queued_write(struct ls_program *p, int tensor, const void *values)
+{
+    queued_work(queued.n);
+    queued_open(true);
+    enum ls_status st = queued_ref()->write(p->inner, tensor, values);
+    queued_open(false);
+    return st;
+}
+
+static enum ls_status queued_input(struct ls_program *p, int tensor, const void *values)
+{
+    if (tensor == p->g->input) {
+        QUEUED_NEED(!p->pixels);
+        queued.forms |= 1u << LS_FORM_PLANES;
+    }
+    *(tensor == p->g->input ? &p->input : &p->label) = values;
+    return LS_OK;
+}
+
+static void *queued_memory(const struct ls_program *p, int tensor, size_t *bytes)
+{
+    return queued_ref()->memory(p->inner, tensor, bytes);
+}
+
+static bool queued_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
+{
+    return queued_ref()->matrix(p->inner, tensor, rows, cols, block);
+}
+
+static const char *queued_choices(const struct ls_program *p)
+{
+    return queued_ref()->choices(p->inner);
+}
+
+static void queued_describe(const struct ls_program *p, int node, char *text, size_t room)
+{
+    queued_ref()->describe(p->inner, node, text, room);
+}
+
+static struct ls_backend_queue queued_queue = {
+    /* a test may leave the last four out */
+    .take = queued_take,       .give = queued_give,       .taken = queued_taken, .pin = queued_pin,
+    .unpin = queued_unpin,     .copy = queued_copy,       .add = queued_add,     .clear = queued_clear,
+    .fetch = queued_fetch,     .arrived = queued_arrived, .send = queued_send,   .ask = queued_ask,
+    .results = queued_results, .hold = queued_hold,       .put = queued_put,     .source = queued_source,
+    .picks = queued_picks,
+};
+
+static const struct ls_backend queued_backend = {
+    .dense_1x1 = true,
+    .name = "cuda",
+    .summary = "ref, put off",
+    .queue = &queued_queue,
+    .about = queued_about,
+    .refuses = queued_refuses,
+    .prepare = queued_prepare,
+    .release = queued_release,
+    .arena_bytes = queued_arena_bytes,
+    .grad_bytes = queued_grad_bytes,
+    .bind = queued_bind,
+    .run = queued_run,
+    .read = queued_read,
+    .write = queued_write,
+    .input = queued_input,
+    .memory = queued_memory,
+    .matrix = queued_matrix,
+    .choices = queued_choices,
+    .describe = queued_describe,
+};
+
+#endif

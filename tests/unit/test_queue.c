@@ -1,0 +1,401 @@
+/* Training on a backend with a queue gives the bits, the reports and the files of one without: alone with reports that lag a
+ * step behind, with several passes a step, and with several processes. In these tests "cuda" is the backend of queued.h. */
+#include "train_story.h"
+#include "comm_ranks.h"
+#include "ops_session.h"
+#include "queued.h"
+
+#include "base/clock.h"
+#include "cmd/cmd.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+/* The program's, and (by the linker's --wrap) what everybody calls instead. */
+const struct ls_backend *__real_ls_backend_find(const char *name);
+const struct ls_backend *__wrap_ls_backend_find(const char *name);
+const struct ls_backend *__wrap_ls_backend_find(const char *name)
+{
+    return strcmp(name, "cuda") == 0 ? &queued_backend : __real_ls_backend_find(name);
+}
+
+enum ls_status __real_ls_backend_open(const char *name, const struct ls_backend **backend);
+enum ls_status __wrap_ls_backend_open(const char *name, const struct ls_backend **backend);
+enum ls_status __wrap_ls_backend_open(const char *name, const struct ls_backend **backend)
+{
+    if (strcmp(name, "cuda") != 0)
+        return __real_ls_backend_open(name, backend);
+    *backend = &queued_backend;
+    return LS_OK;
+}
+
+static struct ls_options run_options(const char *run, bool queue)
+{
+    struct ls_options o = tiny_options(run);
+    tiny_set(&o.backend, queue ? "cuda" : "ref");
+    return o;
+}
+
+static void forget(const char *run)
+{
+    assert_int_equal(ls_dir_remove(tiny_path(run)), LS_OK);
+}
+
+/* --- alone ---------------------------------------------------------------------------------------------------- */
+
+static void compare_alone(int64_t replicas, int64_t accumulate, int64_t batch, int64_t steps)
+{
+    static const char *const runs[] = {"plain", "queue"};
+    for (int queue = 0; queue < 2; queue++) {
+        struct ls_options o = run_options(runs[queue], queue);
+        o.replicas = replicas;
+        o.accumulate = accumulate;
+        o.batch = batch;
+        o.steps = steps;
+        o.checkpoint_every = 3;
+        o.keep = 100;
+        assert_int_equal(tiny_train(&o), LS_OK);
+        ls_options_release(&o);
+    }
+    for (int step = 3; step <= steps; step += 3)
+        expect_same_run("plain", "queue", step);
+    expect_same_run("plain", "queue", (int)steps);
+    assert_true(queued_empty());
+    forget("plain");
+    forget("queue");
+}
+
+static void test_one_pass(void **state)
+{
+    (void)state;
+    compare_alone(1, 1, 24, 15); /* whole epochs */
+    compare_alone(1, 1, 24, 13); /* ends within one */
+    compare_alone(1, 1, 110, 3); /* every step is an epoch */
+    compare_alone(1, 1, 1, 4);
+}
+
+static void test_several_passes(void **state)
+{
+    (void)state;
+    compare_alone(1, 3, 24, 13);
+    compare_alone(4, 1, 24, 15);
+    compare_alone(3, 2, 24, 13);
+    compare_alone(6, 4, 24, 5); /* passes without a sample in the last step of an epoch */
+}
+
+struct watch {
+    int pending; /* steps after which work was still in the queue */
+    uint64_t first, last;
+};
+
+static void watch_step(void *context, uint64_t step)
+{
+    struct watch *w = context;
+    w->pending += queued.n > 0;
+    if (step == 2)
+        w->first = ls_memory_calls();
+    w->last = ls_memory_calls();
+}
+
+/* A step only enqueues: nobody waits for it before the next is in the queue, and then for no more than two. */
+static void test_nothing_waits(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("lean", true);
+    struct watch w = {0};
+    struct ls_trainer t;
+    o.steps = TINY_STEPS - 1;
+    assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
+    assert_true(t.stepper.lags);
+    t.on_step = watch_step;
+    t.context = &w;
+    queued.most_runs = 0;
+    queued.launched = 0;
+    assert_int_equal(ls_trainer_run(&t), LS_OK);
+    assert_int_equal(w.pending, o.steps);
+    assert_int_equal(w.first, w.last); /* nothing was allocated */
+    assert_int_equal(queued.most_runs, 2);
+    assert_int_equal(queued.launched, o.steps + 1); /* a pass with its updates is one run; one of evaluation */
+    ls_trainer_close(&t);
+    assert_true(queued_empty());
+    forget("lean");
+    ls_options_release(&o);
+}
+
+static void await_sample(void *context, uint64_t step)
+{
+    struct ls_trainer *t = context;
+    struct ls_gpu_sums sums = {0};
+    double deadline = ls_now() + 30;
+    while (step == 2 && sums.n[0] == 0) {
+        ls_gpu_sums(&t->gpu, &sums);
+        usleep(1000);
+        assert_true(ls_now() < deadline);
+    }
+}
+
+/* What the driver's library says of the card stands in the metrics and in the log. */
+static void test_gpu_figures(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("watched", true);
+    struct ls_trainer t;
+    char *text;
+    size_t size;
+    queued.bus = "0000:01:00.0"; /* as tests/probes/nvml.c knows it */
+    assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
+    t.on_step = await_sample;
+    t.context = &t;
+    assert_int_equal(ls_trainer_run(&t), LS_OK);
+    ls_trainer_close(&t);
+    queued.bus = NULL;
+    assert_int_equal(ls_file_read(tiny_path("watched/metrics.jsonl"), 1 << 24, &text, &size), LS_OK);
+    int lines = 0, figures = 0;
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        const char *power = strstr(line, "\"gpu_power_w\": 412, \"gpu_clock_mhz\": 1755");
+        bool eval = strncmp(line, "{\"kind\": \"eval\"", 15) == 0;
+        lines += !eval;
+        figures += power && power < strchr(line, '\n');
+    }
+    assert_true(lines > 0);
+    assert_int_equal(lines, figures);
+    assert_non_null(strstr(text, "\"gpu_memory_bytes\": 10737418240,"));
+    assert_non_null(strstr(text, "\"gpu_temperature_c\": null"));
+    ls_free(text);
+    assert_int_equal(ls_file_read(tiny_path("watched/log.txt"), 1 << 24, &text, &size), LS_OK);
+    assert_non_null(strstr(text, "% busy on average, 412 W, 1755 MHz, 10.0 GiB"));
+    ls_free(text);
+    forget("watched");
+    ls_options_release(&o);
+}
+
+/* --- stopping, going on, going wrong ---------------------------------------------------------------------------- */
+
+static void test_resume(void **state)
+{
+    (void)state;
+    static const uint64_t stops[] = {7, TINY_STEPS, 1, 3 * TINY_STEPS};
+    struct ls_options whole = run_options("whole", false);
+    assert_int_equal(tiny_train(&whole), LS_OK);
+    for (int i = 0; i < 4; i++) {
+        struct ls_options o = run_options("stopped", true);
+        assert_int_equal(train_until(&o, stops[i]), LS_INTERRUPTED);
+        tiny_set(&o.resume, "auto");
+        assert_int_equal(tiny_train(&o), LS_OK);
+        expect_same_run("whole", "stopped", 3 * TINY_STEPS);
+        ls_options_release(&o);
+        forget("stopped");
+    }
+    ls_options_release(&whole);
+    forget("whole");
+}
+
+/* The step that is named, and what is told of the steps before it, are those of a run without a queue; whether the next
+ * step is already under way or the state is about to be saved. */
+static void test_diverged(void **state)
+{
+    (void)state;
+    for (int64_t every = 0; every < 3; every++) {
+        char said[1024];
+        struct ls_options plain = run_options("plain", false), o = run_options("queue", true);
+        plain.lr = o.lr = 1e20;
+        plain.checkpoint_every = o.checkpoint_every = every;
+        assert_int_equal(tiny_train(&plain), LS_DIVERGED);
+        snprintf(said, sizeof said, "%s", ls_log_last());
+        assert_int_equal(tiny_train(&o), LS_DIVERGED);
+        assert_string_equal(ls_log_last(), said);
+        char *told = story("plain"), *again = story("queue");
+        assert_string_equal(told, again);
+        free(told);
+        free(again);
+        assert_true(queued_empty());
+        ls_options_release(&plain);
+        ls_options_release(&o);
+        forget("plain");
+        forget("queue");
+    }
+}
+
+static void test_types(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"tf32", "fp16"};
+    for (int i = 0; i < 2; i++) {
+        struct ls_options o = run_options("types", false);
+        tiny_set(&o.dtype, types[i]);
+        assert_int_equal(tiny_train(&o), LS_USAGE);
+        assert_non_null(strstr(ls_log_last(), "--backend cuda"));
+        tiny_set(&o.backend, "cuda");
+        assert_int_equal(tiny_train(&o), LS_OK);
+        ls_options_release(&o);
+        forget("types");
+    }
+}
+
+/* --- together ----------------------------------------------------------------------------------------------------- */
+
+static void train_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    NEED(!t.stepper.lags);
+    NEED(ls_trainer_run(&t) == LS_OK);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+struct together {
+    int ranks, replicas, servers;
+    const char *sync, *compress, *model;
+    double bucket_mb; /* 0: cut by time, which no two runs do alike */
+    int64_t accumulate;
+};
+
+static void compare_together(const struct together *c)
+{
+    static const char *const runs[] = {"plain", "queue"};
+    int64_t steps = 8;
+    for (int queue = 0; queue < 2; queue++) {
+        struct ls_options o = run_options(runs[queue], queue);
+        tiny_set(&o.sync, c->sync);
+        tiny_set(&o.compress, c->compress ? c->compress : "none");
+        tiny_set(&o.model, tiny_path(c->model ? c->model : "tiny.yaml"));
+        o.replicas = c->replicas;
+        o.accumulate = c->accumulate ? c->accumulate : 1;
+        o.servers = c->servers;
+        o.cutoff_k = c->ranks - 1;
+        o.local_steps = 3;
+        o.block_momentum = strcmp(c->sync, "local") == 0 ? 0.5 : 0;
+        o.bucket_mb = c->bucket_mb;
+        o.steps = steps;
+        o.check_every = 2;
+        bool served = c->servers > 0;
+        run_ranks((struct ranks){.size = c->ranks, .replicas = served ? 0 : c->replicas, .loud = true, .argument = &o},
+                  train_rank);
+        ls_options_release(&o);
+    }
+    expect_same_run("plain", "queue", (int)steps);
+    forget("plain");
+    forget("queue");
+}
+
+/* A bucket for each tensor needs marks of its own; more of them share. */
+static void write_deep_model(void)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    fprintf(out, "input: 1x8x8\nclasses: 4\nlayers:\n");
+    for (int i = 0; i < LS_QUEUE_MARKS / 2 + 8; i++)
+        fprintf(out, "  - {name: conv%d, op: conv, out: 1, kernel: 1}\n", i);
+    fprintf(out, "  - {name: fc, op: dense, out: classes}\n");
+    fclose(out);
+    assert_int_equal(ls_file_write(tiny_path("deep.yaml"), text, size), LS_OK);
+    free(text);
+}
+
+static void test_together(void **state)
+{
+    (void)state;
+    static const struct together cases[] = {
+        {.ranks = 2, .replicas = 2, .sync = "overlap", .bucket_mb = 0.0001},
+        {.ranks = 2, .replicas = 2, .sync = "overlap"},
+        {.ranks = 3, .replicas = 3, .sync = "overlap", .bucket_mb = 1},
+        {.ranks = 2, .replicas = 3, .sync = "overlap", .bucket_mb = 0.0001},
+        {.ranks = 3, .replicas = 8, .sync = "overlap", .bucket_mb = 0.0001, .accumulate = 2},
+        {.ranks = 2, .replicas = 2, .sync = "allreduce"},
+        {.ranks = 2, .replicas = 3, .sync = "gather"},
+        {.ranks = 2, .replicas = 2, .sync = "gather", .model = "deep.yaml"},
+        {.ranks = 2, .replicas = 2, .sync = "overlap", .compress = "1bit", .bucket_mb = 0.0001},
+        {.ranks = 2, .replicas = 2, .sync = "overlap", .compress = "fp16", .bucket_mb = 0.0001},
+        {.ranks = 2, .replicas = 2, .sync = "allreduce", .compress = "powersgd:1", .bucket_mb = 0.0001},
+        {.ranks = 3, .replicas = 3, .sync = "server", .bucket_mb = 0.0001},
+        {.ranks = 3, .replicas = 2, .sync = "server", .servers = 1, .bucket_mb = 0.0001},
+        {.ranks = 3, .replicas = 2, .sync = "cutoff", .servers = 1, .bucket_mb = 0.0001},
+        {.ranks = 2, .replicas = 1, .sync = "async", .servers = 1},
+        {.ranks = 3, .replicas = 3, .sync = "local"},
+    };
+    write_deep_model();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        compare_together(&cases[i]);
+}
+
+/* --- the tests of ops --------------------------------------------------------------------------------------------- */
+
+/* Sessions, with which every op is tested, put up with a queue. */
+static void test_sessions(void **state)
+{
+    (void)state;
+    for (int i = 0; ls_case_at(i) && !ls_case_at(i)->large; i += 7) {
+        const struct ls_case *c = ls_case_at(i);
+        struct ls_session a = {0}, b = {0};
+        build(&a.g, c, LS_F32);
+        build(&b.g, c, LS_F32);
+        session_open(&a, ls_backend_find("ref"), c->valid ? c->valid : c->n, &apart);
+        session_open(&b, ls_backend_find("cuda"), c->valid ? c->valid : c->n, &apart);
+        for (int round = 0; round < 2; round++) {
+            a.images[0] = b.images[0] = (float)round;
+            session_run(&a);
+            session_run(&b);
+            assert_true(same_values(&a, a.g.loss, &b, b.g.loss, 0, c->name));
+        }
+        session_close(&a);
+        session_close(&b);
+        assert_true(queued_empty());
+    }
+}
+
+/* --- bench -------------------------------------------------------------------------------------------------------- */
+
+/* What it prints, as JSON. */
+static json_t *bench(int64_t accumulate)
+{
+    struct ls_options o = run_options("unused", true);
+    const char *path = tiny_path("bench.json");
+    o.json = true;
+    o.accumulate = accumulate;
+    o.steps = 5;
+    o.repeat = 3;
+    fflush(stdout);
+    int terminal = dup(1), file = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    assert_true(terminal >= 0 && file >= 0 && dup2(file, 1) == 1);
+    enum ls_status st = ls_cmd_bench(&o);
+    fflush(stdout);
+    dup2(terminal, 1);
+    close(terminal);
+    close(file);
+    assert_int_equal(st, LS_OK);
+    ls_options_release(&o);
+    return json_load_file(path, 0, NULL);
+}
+
+/* Each repetition is timed as a whole, over all its samples. */
+static void test_bench(void **state)
+{
+    (void)state;
+    for (int64_t accumulate = 1; accumulate <= 2; accumulate++) {
+        json_t *said = bench(accumulate), *ms = json_object_get(said, "step_ms");
+        assert_int_equal(json_array_size(ms), 15);
+        for (size_t i = 0; i < 15; i++) {
+            double step = json_real_value(json_array_get(ms, i));
+            double speed = json_real_value(json_array_get(json_object_get(said, "samples_per_s_repeats"), i / 5));
+            assert_true(step > 0 && step == json_real_value(json_array_get(ms, i / 5 * 5)));
+            assert_true(fabs(step * speed / 1000 - 24) < 0.5); /* samples a step */
+        }
+        json_decref(said);
+        assert_true(queued_empty());
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_pass),    cmocka_unit_test(test_several_passes), cmocka_unit_test(test_nothing_waits),
+        cmocka_unit_test(test_gpu_figures), cmocka_unit_test(test_resume),         cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_types),       cmocka_unit_test(test_together),       cmocka_unit_test(test_sessions),
+        cmocka_unit_test(test_bench),
+    };
+    return cmocka_run_group_tests_name("queue", tests, tiny_begin, tiny_end);
+}
