@@ -40,7 +40,7 @@ families >list
 while read -r model input classes half <&3; do
     it "trains $model in f32 as the CPU does"
     steps "$model" "$input" "$classes" "$model-cpu" --backend onednn
-    steps "$model" "$input" "$classes" "$model-alike" --backend onednn --threads 1
+    steps "$model" "$input" "$classes" "$model-alike" --backend onednn --threads 3
     steps "$model" "$input" "$classes" "$model-f32" --backend "$backend" --dtype f32
     expect_near "$model-cpu" "$model-f32" "$(allowed 1e-4 "$model-cpu" "$model-alike")"
 
