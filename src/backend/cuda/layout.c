@@ -1,5 +1,6 @@
 #include "backend/cuda/program.h"
 
+#include <math.h>
 #include <string.h>
 
 struct layout layout_default(const struct ls_shape *s)
@@ -60,17 +61,26 @@ static uint16_t to_bf16(float f)
 
 static float from_f16(uint16_t h)
 {
-    _Float16 v;
-    memcpy(&v, &h, sizeof v);
-    return (float)v;
+    int exponent = h >> 10 & 31, fraction = h & 1023;
+    float f = exponent == 31  ? (fraction ? NAN : INFINITY)
+              : exponent == 0 ? ldexpf((float)fraction, -24)
+                              : ldexpf((float)(1024 + fraction), exponent - 25);
+    return h & 0x8000 ? -f : f;
 }
 
+/* To the nearest, ties to even; from 65520 on infinite. */
 static uint16_t to_f16(float f)
 {
-    _Float16 v = (_Float16)f;
-    uint16_t h;
-    memcpy(&h, &v, sizeof h);
-    return h;
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    uint32_t sign = bits >> 16 & 0x8000, size = bits & 0x7fffffffu;
+    if (size > 0x7f800000u)
+        return (uint16_t)(sign | 0x7e00);
+    if (size >= 0x477ff000u)
+        return (uint16_t)(sign | 0x7c00);
+    if (size < 0x38800000u) /* below 2^-14: multiples of 2^-24 */
+        return (uint16_t)(sign | (uint32_t)lrintf(fabsf(f) * 0x1p24f));
+    return (uint16_t)(sign | (size - 0x38000000u + 0xfff + (size >> 13 & 1)) >> 13);
 }
 
 float layout_value(enum ls_dtype t, const void *stored, int64_t at)

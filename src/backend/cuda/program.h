@@ -63,10 +63,9 @@ struct step {
  * channels with a window of `kernel` x 1, no stride and no padding. A small window is unfolded whole: a product of
  * matrices is left. */
 struct stem {
-    int images; /* tensor: the map of them, where they are not unfolded; LS_NONE: none */
-    int unfolded
-        [2];  /* tensors: for the convolution, and made again for its gradient, which costs less than keeping it */
-    int conv; /* node of the convolution as the model has it */
+    int images;      /* tensor: the map of them, where they are not unfolded; LS_NONE: none */
+    int unfolded[2]; /* tensors: for the convolution, and made again for its gradient, instead of being kept */
+    int conv;        /* node of the convolution as the model has it */
     int64_t block, kernel;
     int64_t border; /* rows of zeros before the image's first that the first pixel begins with */
     int64_t shift;  /* of them, rows before the window's first */
@@ -177,6 +176,10 @@ void program_fed(struct ls_program *p);
 enum ls_status program_input_planes(struct ls_program *p, const void *planes);
 /* program.c: forget what was captured, as kernels' arguments change. */
 void program_forget(struct ls_program *p);
+
+/* capture.c: ls_backend's run and profile. */
+enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run);
+enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
 
 /* The kernels, in lists that end with a NULL op. */
 extern const struct kernel ls_cuda_layers[], ls_cuda_linear[], ls_cuda_updates[];

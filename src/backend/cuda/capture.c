@@ -1,0 +1,117 @@
+/* Running a range of nodes: as CUDA graphs (C4), and with a clock. */
+#include "backend/cuda/tune.h"
+#include "base/log.h"
+
+static enum ls_status enqueue(struct ls_program *p, int first, int last)
+{
+    for (int n = first; n < last;) {
+        int end = n + updates_run_length(p, n, last);
+        if (end > n)
+            LS_TRY(updates_run(p, n, end));
+        else
+            LS_TRY(p->steps[n].kernel->run(p, n));
+        n = end > n ? end : n + 1;
+    }
+    return cuda_check(cudaGetLastError(), "a kernel's launch");
+}
+
+static enum ls_status capture(struct ls_program *p, struct captured *c)
+{
+    cudaGraph_t graph = NULL;
+    CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
+    enum ls_status st = enqueue(p, c->first, c->last);
+    cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
+    if (st == LS_OK)
+        st = cuda_check(ended, "recording the step as a graph");
+    if (st == LS_OK)
+        st = cuda_check(cudaGraphInstantiate(&c->graph, graph, 0), "cudaGraphInstantiate");
+    if (graph)
+        cudaGraphDestroy(graph);
+    return st;
+}
+
+/* The first run of a range is as it is, so that every library has loaded what it needs; the second is captured. */
+enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run)
+{
+    enum { WORTH_A_GRAPH = 4 };
+    struct captured *c = NULL;
+    if (first >= last)
+        return LS_OK;
+    LS_TRY(program_feed(p, run, first == 0));
+    for (int i = 0; i < p->n_captured && !c; i++)
+        if (p->captured[i].first == first && p->captured[i].last == last)
+            c = &p->captured[i];
+    if (!c) {
+        if (p->n_captured == p->captured_room) {
+            int room = p->captured_room ? 2 * p->captured_room : 64;
+            struct captured *more = ls_realloc(p->captured, (size_t)p->n_captured, (size_t)room, sizeof *more);
+            if (!more)
+                return LS_FAILED;
+            p->captured = more;
+            p->captured_room = room;
+        }
+        p->captured[p->n_captured++] = (struct captured){first, last, NULL};
+        LS_TRY(enqueue(p, first, last));
+    } else if (last - first < WORTH_A_GRAPH) {
+        LS_TRY(enqueue(p, first, last));
+    } else {
+        if (!c->graph)
+            LS_TRY(capture(p, c));
+        CUDA_TRY(cudaGraphLaunch(c->graph, p->device->compute));
+    }
+    program_fed(p);
+    return LS_OK;
+}
+
+/* The nodes as one graph with an event after each, so that only the card's own time is seen; the best of a few launches. */
+enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds)
+{
+    enum { ROUNDS = 5 };
+    enum ls_status st = LS_OK;
+    cudaStream_t stream = p->device->compute;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t exec = NULL;
+    int n = last - first;
+    cudaEvent_t *events = ls_alloc((size_t)n + 1, sizeof *events);
+    if (!events)
+        return LS_FAILED;
+    for (int i = 0; i <= n && st == LS_OK; i++)
+        st = cuda_check(cudaEventCreate(&events[i]), "cudaEventCreate");
+    LS_TRY_GOTO(destroy, st);
+    LS_TRY_GOTO(destroy, program_feed(p, run, first == 0));
+    LS_TRY_GOTO(destroy, enqueue(p, first, last));
+    LS_TRY_GOTO(destroy, cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
+    LS_TRY_GOTO(destroy, cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture"));
+    cudaEventRecordWithFlags(events[0], stream, cudaEventRecordExternal);
+    for (int i = 0; i < n && st == LS_OK;) {
+        int at = first + i, end = at + updates_run_length(p, at, last);
+        st = end > at ? updates_run(p, at, end) : p->steps[at].kernel->run(p, at);
+        for (end = end > at ? end - first : i + 1; i < end;
+             i++) /* of several that run as one, the first has the time */
+            cudaEventRecordWithFlags(events[i + 1], stream, cudaEventRecordExternal);
+    }
+    cudaError_t ended = cudaStreamEndCapture(stream, &graph);
+    st = st == LS_OK ? cuda_check(ended, "capture") : st;
+    if (st == LS_OK)
+        st = cuda_check(cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
+    for (int round = 0; round < ROUNDS && st == LS_OK; round++) {
+        st = cuda_check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
+        if (st == LS_OK)
+            st = cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+        for (int i = 0; i < n && st == LS_OK; i++) {
+            float ms = 0;
+            cudaEventElapsedTime(&ms, events[i], events[i + 1]);
+            seconds[i] = round > 0 && seconds[i] < ms * 1e-3 ? seconds[i] : ms * 1e-3;
+        }
+    }
+destroy:
+    if (exec)
+        cudaGraphExecDestroy(exec);
+    if (graph)
+        cudaGraphDestroy(graph);
+    for (int i = 0; i <= n; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    ls_free(events);
+    return st;
+}
