@@ -6,24 +6,6 @@
 
 #include "cmd/cmd.h"
 
-/* What everybody calls instead of the program's (by the linker's --wrap). */
-const struct ls_backend *__real_ls_backend_find(const char *name);
-const struct ls_backend *__wrap_ls_backend_find(const char *name);
-const struct ls_backend *__wrap_ls_backend_find(const char *name)
-{
-    return strcmp(name, "cuda") == 0 ? &queued_backend : __real_ls_backend_find(name);
-}
-
-enum ls_status __real_ls_backend_open(const char *name, const struct ls_backend **backend);
-enum ls_status __wrap_ls_backend_open(const char *name, const struct ls_backend **backend);
-enum ls_status __wrap_ls_backend_open(const char *name, const struct ls_backend **backend)
-{
-    if (strcmp(name, "cuda") != 0)
-        return __real_ls_backend_open(name, backend);
-    *backend = &queued_backend;
-    return LS_OK;
-}
-
 /* How the queue is asked to take images, and in which forms it then gets them (bits, enum ls_form). */
 enum mode { NO_QUEUE, PLANES, NO_ROOM, SOME_ROOM, ROOM, MODES };
 

@@ -121,10 +121,6 @@ struct ls_program {
     int n_captured, captured_room;
 };
 
-static inline struct place *place_of(struct ls_program *p, int tensor)
-{
-    return &p->places[tensor];
-}
 static inline char *data_of(const struct ls_program *p, int tensor)
 {
     return tensor == LS_NONE ? NULL : p->places[tensor].data;

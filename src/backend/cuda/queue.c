@@ -9,11 +9,6 @@ static enum ls_status take(size_t bytes, void **memory)
     return device_take(bytes, "activations, parameters or gradients", memory);
 }
 
-static void give(void *memory)
-{
-    device_give(memory);
-}
-
 static void pin(void *host, size_t bytes)
 {
     if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess)
@@ -86,11 +81,6 @@ static enum ls_status results(struct ls_program *p, int slot, const float **loss
     *loss = p->loss[slot];
     *rank = p->rank[slot];
     return LS_OK;
-}
-
-static void taken(size_t *now, size_t *most)
-{
-    device_taken(now, most);
 }
 
 /* --- images ----------------------------------------------------------------------------------------------------- */
@@ -175,8 +165,8 @@ static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, co
 
 const struct ls_backend_queue ls_cuda_queue = {
     .take = take,
-    .give = give,
-    .taken = taken,
+    .give = device_give,
+    .taken = device_taken,
     .pin = pin,
     .unpin = unpin,
     .copy = copy,

@@ -127,17 +127,6 @@ static bool doubtful(const struct linear *l)
     return l->conv.pad_t != l->pad_b || l->conv.pad_l != l->pad_r;
 }
 
-static void run_direct(struct ls_program *p, const struct linear *l, const struct operands *o)
-{
-    cudaStream_t s = p->device->compute;
-    if (l->pass == FORWARD)
-        ls_cuda_direct(s, &l->conv, o->x, o->w, o->bias, o->y);
-    else if (l->pass == BWD_DATA)
-        ls_cuda_direct_bwd_data(s, &l->conv, o->y, o->w, o->x);
-    else
-        ls_cuda_direct_bwd_weights(s, &l->conv, o->y, o->x, o->w);
-}
-
 /* Does the way give what the plain kernel gives? */
 static enum ls_status agrees(struct ls_program *p, const struct linear *l, const struct way *way, bool *good)
 {
@@ -152,9 +141,10 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
     char *ours = ls_alloc(bytes, 1), *theirs = ls_alloc(bytes, 1);
     enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
     if (st == LS_OK) {
-        fill(p); /* what was measured before left numbers of other types there */
-        run_direct(p, l, &o);
-        st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
+        fill(p);                                      /* what was measured before left numbers of other types there */
+        st = ls_cuda_own.run(p->device, l, NULL, &o); /* cuDNN has no depthwise ones, so this is the plain kernel */
+        if (st == LS_OK)
+            st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
     }
     if (st == LS_OK)
         st = cuda_check(cudaMemcpy(ours, result, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
