@@ -17,7 +17,7 @@ struct product {
     cublasLtMatmulAlgo_t algo;
 };
 
-static cudaDataType_t type_of(enum ls_dtype t)
+static cudaDataType_t blas_type(enum ls_dtype t)
 {
     return t == LS_BF16 ? CUDA_R_16BF : t == LS_F16 ? CUDA_R_16F : CUDA_R_32F;
 }
@@ -46,7 +46,7 @@ static struct product *product_new(const struct linear *l)
 {
     const struct ls_cuda_conv *c = &l->conv;
     int64_t rows = c->x.n * c->x.h * c->x.w, in = c->x.c, out = c->y.c;
-    cudaDataType_t t = type_of(c->t);
+    cudaDataType_t t = blas_type(c->t);
     cublasOperation_t ta = l->pass == FORWARD ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t tb = l->pass == BWD_WEIGHTS ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasComputeType_t compute = l->tf32 && c->t == LS_F32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;

@@ -60,7 +60,7 @@ static cudnnBackendDescriptor_t finished(struct dnn_graph *g, cudnnBackendDescri
     return d;
 }
 
-static cudnnDataType_t type_of(enum ls_dtype t)
+static cudnnDataType_t dnn_type(enum ls_dtype t)
 {
     return t == LS_BF16 ? CUDNN_DATA_BFLOAT16 : t == LS_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT;
 }
@@ -145,7 +145,7 @@ static const struct {
 static struct dnn_graph *graph_new(struct device *dev, const struct linear *l, bool after)
 {
     const struct ls_cuda_conv *c = &l->conv;
-    cudnnDataType_t t = type_of(c->t), float_t = CUDNN_DATA_FLOAT;
+    cudnnDataType_t t = dnn_type(c->t), float_t = CUDNN_DATA_FLOAT;
     int64_t x_dim[4] = {c->x.n, c->x.c, c->x.h, c->x.w}, y_dim[4] = {c->y.n, c->y.c, c->y.h, c->y.w};
     int64_t w_dim[4] = {c->y.c, padded(c->channels / c->groups), c->kernel_h, c->kernel_w};
     int64_t bias_dim[4] = {1, c->y.c, 1, 1};

@@ -101,6 +101,44 @@ struct ls_cuda_bn_grad {
 void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                     const struct ls_cuda_bn_grad *g);
 
+/* bn_twin.cu: two normalisations of maps of one shape whose sum is activated, y = act(bn a + bn b), which is what a bn
+ * with a residual is when the residual is the output of another bn without activation. That output is never stored, and
+ * so not rounded to t before the sum, unlike where the two are computed one after the other. */
+bool ls_cuda_bn_twins(const struct ls_cuda_bn *b); /* can do, and is worth it */
+struct ls_cuda_bn_twin {
+    const void *x;
+    const float *gamma, *beta, *mean, *rstd;
+};
+/* b: of the sum. kept: ls_cuda_bn_kept bytes with a residual, where there is an activation. */
+void ls_cuda_bn_twin_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_bn_twin twin[2], void *y,
+                           void *kept);
+/* first: as for ls_cuda_bn_bwd, with dresidual and with an activation kept; y is not read. second: x, gamma, beta, mean,
+ * rstd, dx, dgamma, dbeta; its dy is dresidual, on which its dx may lie. */
+void ls_cuda_bn_twin_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                         const struct ls_cuda_bn_grad *first, const struct ls_cuda_bn_grad *second);
+
+/* product.cu: a 1x1 convolution (or its gradient) together with the first pass of the bn that reads its result:
+ * y (rows, n) = x (rows, k) * w. */
+struct ls_cuda_product {
+    int64_t rows, k, n;
+    bool turned; /* w is (k, n); else (n, k) */
+};
+/* b: that bn, without a pooling backward. */
+bool ls_cuda_product_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual);
+/* y, and what ls_cuda_bn_stats makes of it. */
+void ls_cuda_product_stats(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                           const struct ls_cuda_run *run, const void *x, const void *w, void *y, float *mean,
+                           float *rstd, float *stat);
+/* The product takes the place of g->dy, and is not stored: dz = (product + g->dy2) where the activation passed, into
+ * g->dresidual, with dgamma and dbeta. g->y and g->dx are not used. */
+void ls_cuda_product_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                          const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g);
+/* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. */
+void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                         const struct ls_cuda_bn_grad *g);
+void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                         const struct ls_cuda_bn_grad *g);
+
 /* --- maxpool.cu, avgpool.cu ---------------------------------------------------------------------------------- */
 
 struct ls_cuda_pool {
@@ -230,6 +268,7 @@ void ls_cuda_image_picks(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda
  * run's planes, or with pixels its picks, as for ls_cuda_image_planes and _picks. */
 struct ls_cuda_unfold {
     int channels, height, width, columns, block, stride_h, stride_w, border, pad;
+    int from_channels; /* with pixels: theirs */
 };
 void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
                     const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to);

@@ -1,135 +1,8 @@
-/* Everything but the linear layers and the updates: own kernels, one function an op. */
+/* Everything but the linear layers, batch normalisation and the updates: own kernels, one function an op. */
 #include "backend/cuda/program.h"
 #include "graph/ops.h"
 
 #include <string.h>
-
-static inline float *floats(const struct ls_program *p, int tensor)
-{
-    return (float *)(void *)data_of(p, tensor);
-}
-
-static enum ls_dtype type_of(const struct ls_program *p)
-{
-    return p->g->act_dtype;
-}
-
-static cudaStream_t stream_of(const struct ls_program *p)
-{
-    return p->device->compute;
-}
-
-/* --- batch normalisation --------------------------------------------------------------------------------------- */
-
-enum { BN_X, BN_GAMMA, BN_BETA, BN_RUNNING_MEAN, BN_RUNNING_VAR, BN_RESIDUAL };
-enum { BN_Y, BN_MEAN, BN_RSTD, BN_STAT, BN_INDEX };
-enum { DY, DY2, B_X, B_GAMMA, B_BETA, B_MEAN, B_RSTD, B_Y, B_INDEX };
-enum { DX, DGAMMA, DBETA, DRESIDUAL };
-
-static struct ls_cuda_bn bn_of(const struct ls_program *p, int node, int x, int y)
-{
-    const struct ls_attr *a = &p->g->nodes[node].attr;
-    return (struct ls_cuda_bn){
-        .t = type_of(p),
-        .x = map_of(p, x),
-        .y = map_of(p, y),
-        .act = a->act,
-        .pool = a->pool,
-        .kernel_h = (int)a->kernel_h,
-        .kernel_w = (int)a->kernel_w,
-        .stride_h = (int)a->stride_h,
-        .stride_w = (int)a->stride_w,
-        .pad_t = (int)a->pad_t,
-        .pad_l = (int)a->pad_l,
-        .eps = a->eps,
-        .scratch = (float *)(void *)p->sums,
-    };
-}
-
-static enum ls_status want_sums(struct ls_program *p, const struct ls_cuda_bn *b)
-{
-    size_t bytes = ls_cuda_bn_scratch(b);
-    p->sums_bytes = bytes > p->sums_bytes ? bytes : p->sums_bytes;
-    return LS_OK;
-}
-
-/* The node backward of a bn, whose mean (and y, if it asks for y) are this one's; LS_NONE: there is none. */
-static int bn_backward(const struct ls_program *p, int node)
-{
-    const struct ls_node *n = &p->g->nodes[node];
-    for (int i = node + 1; n->out[BN_MEAN] != LS_NONE && i < p->g->n_nodes; i++) {
-        const struct ls_node *back = &p->g->nodes[i];
-        if (strcmp(back->op->name, "bn_bwd") == 0 && back->in[B_MEAN] == n->out[BN_MEAN] &&
-            (back->in[B_Y] == LS_NONE || back->in[B_Y] == n->out[BN_Y]))
-            return i;
-    }
-    return LS_NONE;
-}
-
-static enum ls_status bn_prepare(struct ls_program *p, int node)
-{
-    const struct ls_node *n = &p->g->nodes[node];
-    for (int i = BN_GAMMA; i <= BN_RUNNING_VAR; i++)
-        LS_TRY(place_default(p, n->in[i]));
-    LS_TRY(place_outputs(p, node));
-    struct ls_cuda_bn b = bn_of(p, node, n->in[BN_X], n->out[BN_Y]);
-    int back = bn_backward(p, node);
-    if (back != LS_NONE) {
-        p->steps[node].keep_bytes = ls_cuda_bn_kept(&b, n->in[BN_RESIDUAL] != LS_NONE);
-        p->steps[node].keep_until = back;
-    }
-    return want_sums(p, &b);
-}
-
-static enum ls_status bn_run(struct ls_program *p, int node)
-{
-    const struct ls_node *n = &p->g->nodes[node];
-    struct ls_cuda_bn b = bn_of(p, node, n->in[BN_X], n->out[BN_Y]);
-    const void *x = data_of(p, n->in[BN_X]), *residual = data_of(p, n->in[BN_RESIDUAL]);
-    const float *gamma = floats(p, n->in[BN_GAMMA]), *beta = floats(p, n->in[BN_BETA]);
-    void *y = data_of(p, n->out[BN_Y]);
-    if (!n->attr.training) {
-        ls_cuda_bn_inference(stream_of(p), &b, x, residual, gamma, beta, floats(p, n->in[BN_RUNNING_MEAN]),
-                             floats(p, n->in[BN_RUNNING_VAR]), y);
-        return LS_OK;
-    }
-    ls_cuda_bn_forward(stream_of(p), &b, p->run, x, residual, gamma, beta, floats(p, n->out[BN_MEAN]),
-                       floats(p, n->out[BN_RSTD]), floats(p, n->out[BN_STAT]), y,
-                       (uint8_t *)data_of(p, n->out[BN_INDEX]), p->steps[node].keep);
-    return LS_OK;
-}
-
-static enum ls_status bn_bwd_prepare(struct ls_program *p, int node)
-{
-    const struct ls_node *n = &p->g->nodes[node];
-    LS_TRY(place_outputs(p, node));
-    struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
-    return want_sums(p, &b);
-}
-
-static enum ls_status bn_bwd_run(struct ls_program *p, int node)
-{
-    const struct ls_node *n = &p->g->nodes[node];
-    struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
-    struct ls_cuda_bn_grad g = {
-        .dy = data_of(p, n->in[DY]),
-        .dy2 = data_of(p, n->in[DY2]),
-        .x = data_of(p, n->in[B_X]),
-        .y = data_of(p, n->in[B_Y]),
-        .index = (const uint8_t *)data_of(p, n->in[B_INDEX]),
-        .kept = p->steps[node].keep,
-        .gamma = floats(p, n->in[B_GAMMA]),
-        .beta = floats(p, n->in[B_BETA]),
-        .mean = floats(p, n->in[B_MEAN]),
-        .rstd = floats(p, n->in[B_RSTD]),
-        .dx = data_of(p, n->out[DX]),
-        .dresidual = data_of(p, n->out[DRESIDUAL]),
-        .dgamma = floats(p, n->out[DGAMMA]),
-        .dbeta = floats(p, n->out[DBETA]),
-    };
-    ls_cuda_bn_bwd(stream_of(p), &b, p->run, &g);
-    return LS_OK;
-}
 
 /* --- pooling --------------------------------------------------------------------------------------------------- */
 
@@ -337,6 +210,7 @@ static enum ls_status image_run(struct ls_program *p, int node)
             .stride_w = (int)a->stride_w,
             .border = (int)p->stem.border,
             .pad = (int)a->pad_l,
+            .from_channels = p->pixel_channels,
         };
         ls_cuda_unfold(stream_of(p), type_of(p), p->run, p->pixels, &u, &y, to);
     } else if (p->pixels) {
@@ -385,8 +259,6 @@ static enum ls_status l2_bwd_run(struct ls_program *p, int node)
 }
 
 const struct kernel ls_cuda_layers[] = {
-    {"bn", bn_prepare, bn_run, NULL},
-    {"bn_bwd", bn_bwd_prepare, bn_bwd_run, NULL},
     {"act", place_outputs, act_run, NULL},
     {"act_bwd", place_outputs, act_bwd_run, NULL},
     {"lrn", place_outputs, lrn_run, NULL},

@@ -1,4 +1,5 @@
 /* Convolutions and dense layers as nodes: their weights' layouts, and the way each direction is computed. */
+#include "backend/cuda/fused.h"
 #include "backend/cuda/tune.h"
 #include "graph/ops.h"
 
@@ -8,6 +9,7 @@
 struct node_state {
     struct linear l;
     struct way way;
+    int bn; /* fused.c: the node that it computes part of; LS_NONE: none */
 };
 
 static bool is_dense(const struct ls_program *p, int node)
@@ -85,7 +87,8 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     LS_TRY(tune_pick(p, p->g->nodes[node].name, l, &s->way));
     step->scratch_bytes = s->way.workspace;
     snprintf(step->note, sizeof step->note, "%s", s->way.name);
-    return LS_OK;
+    s->bn = LS_NONE;
+    return l->pass == BWD_WEIGHTS ? LS_OK : fused_prepare(p, node, l, &s->way, &s->bn);
 }
 
 static void release_state(void *state)
@@ -110,6 +113,10 @@ static enum ls_status forward_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
     const struct node_state *s = p->steps[node].state;
+    if (s->bn != LS_NONE) {
+        fused_run(p, node, &s->l, s->bn);
+        return LS_OK;
+    }
     struct operands o = {.x = data_of(p, n->in[0]),
                          .w = weights_of(p, n->in[1]),
                          .y = data_of(p, n->out[0]),
@@ -132,6 +139,10 @@ static enum ls_status data_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
     const struct node_state *s = p->steps[node].state;
+    if (s->bn != LS_NONE) {
+        fused_run(p, node, &s->l, s->bn);
+        return LS_OK;
+    }
     struct operands o = {.x = data_of(p, n->out[0]),
                          .w = weights_of(p, n->in[1]),
                          .y = data_of(p, n->in[0]),

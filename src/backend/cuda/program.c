@@ -95,8 +95,8 @@ enum ls_status place_outputs(struct ls_program *p, int node)
 
 static const struct kernel *kernel_find(const char *op)
 {
-    const struct kernel *const lists[] = {ls_cuda_linear, ls_cuda_layers, ls_cuda_updates};
-    for (int i = 0; i < 3; i++)
+    const struct kernel *const lists[] = {ls_cuda_linear, ls_cuda_norms, ls_cuda_layers, ls_cuda_updates};
+    for (int i = 0; i < 4; i++)
         for (const struct kernel *k = lists[i]; k->op; k++)
             if (strcmp(k->op, op) == 0)
                 return k;
@@ -136,6 +136,16 @@ static void add_span(struct ls_program *p, int *span, size_t bytes, int first, i
     p->spans[p->n_spans++] = (struct ls_span){.bytes = aligned(bytes), .first = first, .last = last, .over = LS_NONE};
 }
 
+static void begin_early(const struct ls_program *p, int *first)
+{
+    for (int n = 0; n < p->g->n_nodes; n++)
+        for (int o = p->steps[n].early_from; o < LS_MAX_OUT && p->steps[n].early != LS_NONE; o++) {
+            int t = p->g->nodes[n].out[o];
+            if (t != LS_NONE && p->steps[n].early < first[t])
+                first[t] = p->steps[n].early;
+        }
+}
+
 /* flatten changes the order of values here, which cannot be done in place. */
 static bool may_lie_on_input(const struct ls_node *n)
 {
@@ -153,8 +163,9 @@ static enum ls_status plan(struct ls_program *p)
         goto free_lives;
     }
     ls_plan_lifetimes(g, first, last);
+    begin_early(p, first);
     for (int t = 0; t < g->n_tensors; t++)
-        if (last[t] >= 0 && p->places[t].placed && !in_store(&g->tensors[t]) && !kept(p, t) &&
+        if (last[t] >= 0 && p->places[t].placed && !p->places[t].unmade && !in_store(&g->tensors[t]) && !kept(p, t) &&
             g->tensors[t].role != LS_ROLE_INPUT)
             add_span(p, &p->places[t].span, p->places[t].bytes, first[t], last[t]);
     for (int n = 0; n < g->n_nodes; n++) {
@@ -235,7 +246,7 @@ static enum ls_status prepare(const struct ls_backend_options *options, struct l
     for (int t = 0; t < g->n_tensors; t++)
         p->places[t].span = LS_NONE;
     for (int n = 0; n < g->n_nodes; n++)
-        p->steps[n].span = p->steps[n].keep_span = LS_NONE;
+        p->steps[n].span = p->steps[n].keep_span = p->steps[n].twin = p->steps[n].early = LS_NONE;
     LS_TRY_GOTO(release_program, tune_open(p));
     for (int n = 0; n < g->n_nodes && st == LS_OK; n++)
         st = prepare_node(p, n);

@@ -32,6 +32,7 @@ struct place {
     char *data; /* in device memory; set by bind, for PARAM and STATE in the store */
     char *half; /* C2; NULL: none */
     bool placed;
+    bool unmade;   /* no node writes or reads it after all: it has no memory */
     int span;      /* in the plan, LS_NONE: not in the arena */
     size_t offset; /* kept gradients: in their memory */
 };
@@ -54,7 +55,10 @@ struct step {
     size_t keep_bytes; /* memory from this node to node keep_until, whose step has the same `keep` */
     int keep_until;
     int keep_span;
-    char *keep;    /* NULL: none */
+    char *keep; /* NULL: none */
+    int twin;   /* norms.c: the node that it computes together with; LS_NONE: none */
+    int early;  /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
+    int early_from;
     char note[96]; /* implementation, for people */
 };
 
@@ -109,6 +113,7 @@ struct ls_program {
     char *notes[SLOTS];                  /* device; labels, then picks; owned */
     size_t pick_offset;
     struct ls_pixels *pixels; /* device; owned; NULL: images come as planes of f32 */
+    int pixel_channels;       /* stored */
     size_t pixel_bytes;       /* of a batch's stored images, where they are not held */
     const void *held;         /* device; borrowed; the images that are picked from */
     cudaEvent_t fed[SLOTS], used[SLOTS], asked[SLOTS];
@@ -129,6 +134,18 @@ static inline char *data_of(const struct ls_program *p, int tensor)
 static inline char *weights_of(const struct ls_program *p, int tensor)
 {
     return tensor == LS_NONE ? NULL : p->places[tensor].half ? p->places[tensor].half : p->places[tensor].data;
+}
+static inline float *floats(const struct ls_program *p, int tensor)
+{
+    return (float *)(void *)data_of(p, tensor);
+}
+static inline enum ls_dtype type_of(const struct ls_program *p)
+{
+    return p->g->act_dtype;
+}
+static inline cudaStream_t stream_of(const struct ls_program *p)
+{
+    return p->device->compute;
 }
 static inline int64_t padded(int64_t n)
 {
@@ -178,6 +195,6 @@ enum ls_status program_run(struct ls_program *p, int first, int last, const stru
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
 
 /* The kernels, in lists that end with a NULL op. */
-extern const struct kernel ls_cuda_layers[], ls_cuda_linear[], ls_cuda_updates[];
+extern const struct kernel ls_cuda_layers[], ls_cuda_linear[], ls_cuda_norms[], ls_cuda_updates[];
 
 #endif

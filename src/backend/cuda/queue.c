@@ -151,6 +151,7 @@ static enum ls_status source(struct ls_program *p, const struct ls_pixels *pixel
     }
     if (!p->pixels)
         LS_TRY(device_take(sizeof *p->pixels, "images", (void **)&p->pixels));
+    p->pixel_channels = pixels->from_channels;
     p->pixel_bytes = (size_t)(p->g->tensors[p->g->input].shape.dim[0] * ls_pixels_bytes(pixels));
     LS_TRY(device_put(p->pixels, pixels, sizeof *pixels));
     return held ? LS_OK : take_room(p, p->pixel_bytes);

@@ -98,25 +98,44 @@ static enum ls_status point(struct ls_program *p, const struct linear *l, size_t
     return LS_OK;
 }
 
-static enum ls_status measure(struct ls_program *p, const struct linear *l, struct way *way)
+/* The best of a few rounds. */
+static enum ls_status time_of(struct ls_program *p, enum ls_status (*call)(void *context), void *context, double *best)
 {
     enum { ROUNDS = 3, RUNS = 3 };
     struct tuner *t = p->tuner;
-    struct operands o;
-    LS_TRY(point(p, l, way->workspace, &o));
-    LS_TRY(way->kind->run(p->device, l, way, &o));
+    LS_TRY(call(context));
     for (int round = 0; round < ROUNDS; round++) {
         float ms;
         CUDA_TRY(cudaEventRecord(t->start, p->device->compute));
         for (int i = 0; i < RUNS; i++)
-            LS_TRY(way->kind->run(p->device, l, way, &o));
+            LS_TRY(call(context));
         CUDA_TRY(cudaEventRecord(t->end, p->device->compute));
         CUDA_TRY(cudaEventSynchronize(t->end));
         CUDA_TRY(cudaEventElapsedTime(&ms, t->start, t->end));
-        if (round == 0 || ms / RUNS < way->ms)
-            way->ms = (double)ms / RUNS;
+        if (round == 0 || ms / RUNS < *best)
+            *best = (double)ms / RUNS;
     }
     return LS_OK;
+}
+
+struct trial {
+    struct ls_program *p;
+    const struct linear *l;
+    const struct way *way;
+    struct operands o;
+};
+
+static enum ls_status run_trial(void *context)
+{
+    const struct trial *t = context;
+    return t->way->kind->run(t->p->device, t->l, t->way, &t->o);
+}
+
+static enum ls_status measure(struct ls_program *p, const struct linear *l, struct way *way)
+{
+    struct trial t = {.p = p, .l = l, .way = way};
+    LS_TRY(point(p, l, way->workspace, &t.o));
+    return time_of(p, run_trial, &t, &way->ms);
 }
 
 /* --- distrust --------------------------------------------------------------------------------------------------- */
@@ -220,6 +239,13 @@ static enum ls_status try_all(struct ls_program *p, const struct linear *l, stru
     return LS_OK;
 }
 
+static void say_measuring(struct ls_program *p)
+{
+    if (p->options.tune && !p->tuner->said)
+        ls_note("Measuring kernels on %s; the answers are kept for the next start.", p->device->name);
+    p->tuner->said = true;
+}
+
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way)
 {
     enum ls_status st = LS_OK;
@@ -229,9 +255,7 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct l
     question_text(l, question, sizeof question);
     best = recall(p, l, question, ways, n);
     if (best < 0) {
-        if (p->options.tune && !p->tuner->said)
-            ls_note("Measuring kernels on %s; the answers are kept for the next start.", p->device->name);
-        p->tuner->said = true;
+        say_measuring(p);
         LS_TRY_GOTO(release_others, try_all(p, l, ways, n, &best));
         if (best >= 0 && p->options.tune)
             LS_TRY_GOTO(release_others, ls_answers_add(&p->tuner->answers, question, ways[best].name, ways[best].ms));
@@ -246,4 +270,35 @@ release_others:
     if (st == LS_OK)
         *way = ways[best];
     return st;
+}
+
+enum ls_status tune_between(struct ls_program *p, const struct linear *l, const char *with,
+                            const struct tune_rivals *rivals, int *best)
+{
+    struct ls_answers *known = &p->tuner->answers;
+    char question[320];
+    double ms[2];
+    size_t bytes;
+    question_text(l, question, sizeof question);
+    size_t length = strlen(question);
+    snprintf(question + length, sizeof question - length, "%s", with);
+    for (int a = known->n - 1; a >= 0; a--)
+        for (int i = 0; i < 2; i++)
+            if (strcmp(known->list[a].question, question) == 0 && strcmp(known->list[a].name, rivals->names[i]) == 0) {
+                known->list[a].recorded = true;
+                *best = i;
+                return LS_OK;
+            }
+    *best = 0;
+    if (!p->options.tune)
+        return LS_OK;
+    say_measuring(p);
+    LS_TRY(rivals->place(rivals->context, NULL, &bytes));
+    LS_TRY(make_room(p, bytes));
+    fill(p);
+    LS_TRY(rivals->place(rivals->context, p->tuner->region, &bytes));
+    for (int i = 0; i < 2; i++)
+        LS_TRY(time_of(p, rivals->run[i], rivals->context, &ms[i]));
+    *best = ms[1] < ms[0];
+    return ls_answers_add(known, question, rivals->names[*best], ms[*best]);
 }

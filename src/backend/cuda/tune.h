@@ -7,6 +7,17 @@
 enum ls_status tune_open(struct ls_program *p);
 /* The way is ready to run; release it by way_release. */
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way);
+/* Two that do the same, beside the layer's own question: `best` is the faster one's number, 0 where nothing is known and
+ * nothing to be measured. */
+struct tune_rivals {
+    void *context;
+    /* Lay out what both compute with in `memory`, NULL at first; *bytes: how much that is. */
+    enum ls_status (*place)(void *context, char *memory, size_t *bytes);
+    enum ls_status (*run[2])(void *context);
+    const char *names[2];
+};
+enum ls_status tune_between(struct ls_program *p, const struct linear *l, const char *with,
+                            const struct tune_rivals *rivals, int *best);
 enum ls_status tune_close(struct ls_program *p);
 
 /* updates.c: how many nodes from `node` on (before `last`) are updates that run as one; run them. */

@@ -4,7 +4,8 @@
  * (segments, row blocks). Two kinds of kernels:
  *
  *   summing   few blocks, each walks every (row blocks * ty)-th row; sums of 16 numbers an octet (8 channels, a first
- *             and a second sum) go through shared memory into scratch, and the last block of a segment adds them up
+ *             and a second sum; in bn_twin.cu a third) go through shared memory into scratch, and the last block of a
+ *             segment adds them up
  *   mapping   many blocks, each writes `repeat` * ty rows next to each other
  *
  * The summing kernel walks from the last row to the first, the mapping one that follows from the first to the last:
@@ -155,28 +156,99 @@ __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, i
     params.put(P_OFFSET, x, offset);
 }
 
-/* Adds `first` and `second`, sums of this thread's octet, over the whole grid, and calls finish(channel, first sum,
- * second sum) once for each channel, in the last block of its segment. The order of all additions is fixed. All threads
- * of the block call it; those beyond the row's octets with zeros. room: shared memory of SUMS_ROOM bytes for each
- * thread, aligned to 8. */
-static constexpr int SUMS_ROOM = 16 * sizeof(float);
+enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* where the activation's mask comes from */
 
-template <typename F>
-__device__ __forceinline__ void sum_rows(const float (&first)[8], const float (&second)[8], int octets, float *scratch,
-                                         float *room, F finish)
+/* One row of an octet: what dz is made of, and x. */
+template <typename T, mask MASK, bool DY2> struct terms {
+    octet<T> dy, dy2, x, y;
+    uint32_t bits;
+
+    /* ONCE: what dz is made of is not read again, ALL: nor is x. */
+    template <bool ONCE, bool ALL> __device__ __forceinline__ void read(const struct ls_cuda_bn_grad &g, int64_t at)
+    {
+        dy = ONCE ? load_once<T>(g.dy, at) : load<T>(g.dy, at);
+        read_rest<ONCE, ALL>(g, at);
+    }
+    template <bool ONCE, bool ALL>
+    __device__ __forceinline__ void read_rest(const struct ls_cuda_bn_grad &g, int64_t at)
+    {
+        x = ALL ? load_once<T>(g.x, at) : load<T>(g.x, at);
+        if (DY2)
+            dy2 = ONCE ? load_once<T>(g.dy2, at) : load<T>(g.dy2, at);
+        if (MASK == MASK_Y)
+            y = ONCE ? load_once<T>(g.y, at) : load<T>(g.y, at);
+        if (MASK == MASK_BITS)
+            bits = ONCE ? __ldcs((const uint8_t *)g.kept + at) : __ldcg((const uint8_t *)g.kept + at);
+    }
+    __device__ __forceinline__ void clear()
+    {
+        dy = dy2 = x = y = zero_octet<T>();
+        bits = 0;
+    }
+    /* dz of channels 2p and 2p + 1; z: of the activation, for MASK_X. */
+    __device__ __forceinline__ float2 dz(int p, float2 z, float top) const
+    {
+        float2 d = pair_of<T>(dy, p);
+        if (DY2) {
+            float2 more = pair_of<T>(dy2, p);
+            d.x += more.x;
+            d.y += more.y;
+        }
+        if (MASK == MASK_Y)
+            z = pair_of<T>(y, p);
+        if (MASK == MASK_BITS) {
+            d.x = bits & 1u << 2 * p ? d.x : 0;
+            d.y = bits & 2u << 2 * p ? d.y : 0;
+        } else if (MASK != MASK_NONE) {
+            d.x = act_passes(z.x, top) ? d.x : 0;
+            d.y = act_passes(z.y, top) ? d.y : 0;
+        }
+        return d;
+    }
+};
+
+/* Channels 2p and 2p + 1 of a row into the sums of dz and of dz * (x - mean); scale and beta for MASK_X. WRITES: dz takes
+ * dy's place, and as the second pass will see it rounded, it counts rounded. */
+template <typename T, mask MASK, bool DY2, bool WRITES>
+__device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 mean, float2 scale, float2 beta,
+                                       float top, float (&first)[8], float (&second)[8])
 {
-    const int tx = blockDim.x, ty = blockDim.y, columns = 16 * tx, threads = tx * ty;
+    const float2 v = pair_of<T>(in.x, p);
+    float2 z;
+    if (MASK == MASK_X)
+        z = make_float2(normalised(v.x, mean.x, scale.x, beta.x), normalised(v.y, mean.y, scale.y, beta.y));
+    float2 d = in.dz(p, z, top);
+    if (WRITES) {
+        set_pair<T>(in.dy, p, d);
+        d = pair_of<T>(in.dy, p);
+    }
+    first[2 * p] += d.x;
+    first[2 * p + 1] += d.y;
+    second[2 * p] = fmaf(d.x, v.x - mean.x, second[2 * p]);
+    second[2 * p + 1] = fmaf(d.y, v.y - mean.y, second[2 * p + 1]);
+}
+
+/* Adds `mine`, SUMS sums for each channel of this thread's octet, over the whole grid, and calls finish(channel, sums)
+ * once for each channel, in the last block of its segment. The order of all additions is fixed. All threads of the block
+ * call it; those beyond the row's octets with zeros. room: shared memory of sums_room<SUMS> bytes for each thread,
+ * aligned to 8. The scratch, made for two sums and BLOCKS_PER_SM blocks, has room for three where half as many run. */
+template <int SUMS> constexpr int sums_room = 8 * SUMS * sizeof(float);
+static constexpr int SUMS_ROOM = sums_room<2>;
+
+template <int SUMS, typename F>
+__device__ __forceinline__ void sum_all(const float (&mine)[SUMS][8], int octets, float *scratch, float *room, F finish)
+{
+    const int tx = blockDim.x, ty = blockDim.y, columns = 8 * SUMS * tx, threads = tx * ty;
     const int t = threadIdx.y * tx + threadIdx.x;
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-        room[(threadIdx.y * 16 + i) * tx + threadIdx.x] = first[i];
-        room[(threadIdx.y * 16 + 8 + i) * tx + threadIdx.x] = second[i];
-    }
+    for (int i = 0; i < 8 * SUMS; i++)
+        room[(threadIdx.y * 8 * SUMS + i) * tx + threadIdx.x] = mine[i / 8][i % 8];
     __syncthreads();
 
-    /* This block's rows: column t % columns, every parts-th row, then the parts. */
-    const int parts = threads / columns > 0 ? threads / columns : 1;
-    float *mine = scratch + LS_CUDA_BN_ZEROS / sizeof(float) + ((int64_t)blockIdx.x * gridDim.y + blockIdx.y) * columns;
+    /* This block's rows: a column a thread, every parts-th row, then the parts. Neither they nor the groups below depend
+     * on SUMS: a sum has the same bits whatever is summed beside it. */
+    const int parts = ty >= 16 ? ty / 16 : 1;
+    float *to = scratch + LS_CUDA_BN_ZEROS / sizeof(float) + ((int64_t)blockIdx.x * gridDim.y + blockIdx.y) * columns;
     for (int j = t; j < parts * columns; j += threads) {
         const int part = j / columns, column = j - part * columns;
         float sum = 0;
@@ -189,14 +261,14 @@ __device__ __forceinline__ void sum_rows(const float (&first)[8], const float (&
         float sum = room[j];
         for (int p = 1; p < parts; p++)
             sum += room[p * columns + j];
-        mine[j] = sum;
+        to[j] = sum;
     }
     if (!last_of((unsigned *)scratch + blockIdx.x, gridDim.y))
         return;
 
     /* All blocks' rows: four columns a thread, every groups-th block, then the groups. */
     double *sums = (double *)room;
-    const int quads = 4 * tx, groups = threads / quads > 0 ? threads / quads : 1, blocks = gridDim.y;
+    const int quads = columns / 4, groups = ty >= 4 ? ty / 4 : 1, blocks = gridDim.y;
     const float4 *all =
         (const float4 *)(scratch + LS_CUDA_BN_ZEROS / sizeof(float) + (int64_t)blockIdx.x * gridDim.y * columns);
     for (int j = t; j < groups * quads; j += threads) {
@@ -222,14 +294,28 @@ __device__ __forceinline__ void sum_rows(const float (&first)[8], const float (&
     __syncthreads();
     for (int j = t; j < 8 * tx; j += threads) {
         int octet = blockIdx.x * tx + j % tx;
-        double a = 0, b = 0;
-        for (int g = 0; g < groups; g++) {
-            a += sums[g * columns + j];
-            b += sums[g * columns + 8 * tx + j];
-        }
+        double of[SUMS] = {};
+        for (int g = 0; g < groups; g++)
+#pragma unroll
+            for (int k = 0; k < SUMS; k++)
+                of[k] += sums[g * columns + k * 8 * tx + j];
         if (octet < octets)
-            finish(octet * 8 + j / tx, a, b);
+            finish(octet * 8 + j / tx, of);
     }
+}
+
+/* Two sums, and finish(channel, first sum, second sum). */
+template <typename F>
+__device__ __forceinline__ void sum_rows(const float (&first)[8], const float (&second)[8], int octets, float *scratch,
+                                         float *room, F finish)
+{
+    float both[2][8];
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        both[0][i] = first[i];
+        both[1][i] = second[i];
+    }
+    sum_all<2>(both, octets, scratch, room, [&](int channel, const double(&of)[2]) { finish(channel, of[0], of[1]); });
 }
 
 /* In bn_pool.cu and bn_pool_bwd.cu, with a pooling. 2 or 3 where the fast kernels for that window do, which alone keep

@@ -12,8 +12,6 @@ using namespace ls_bn;
 namespace
 {
 
-enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* where the activation's mask comes from */
-
 constexpr int BWD_THREADS = 384;
 
 /* Rows in flight in a thread: up to 8 words of 16 bytes. */
@@ -22,50 +20,6 @@ template <typename T, mask MASK, bool DY2> constexpr int bwd_batch()
     int streams = 2 + (MASK == MASK_Y) + DY2, words = 8 / (streams * octet<T>::words);
     return words > 1 ? words : 1;
 }
-
-/* One row of an octet: what dz is made of, and x. */
-template <typename T, mask MASK, bool DY2> struct terms {
-    octet<T> dy, dy2, x, y;
-    uint32_t bits;
-
-    /* ONCE: what dz is made of is not read again, ALL: nor is x. */
-    template <bool ONCE, bool ALL> __device__ __forceinline__ void read(const struct ls_cuda_bn_grad &g, int64_t at)
-    {
-        dy = ONCE ? load_once<T>(g.dy, at) : load<T>(g.dy, at);
-        x = ALL ? load_once<T>(g.x, at) : load<T>(g.x, at);
-        if (DY2)
-            dy2 = ONCE ? load_once<T>(g.dy2, at) : load<T>(g.dy2, at);
-        if (MASK == MASK_Y)
-            y = ONCE ? load_once<T>(g.y, at) : load<T>(g.y, at);
-        if (MASK == MASK_BITS)
-            bits = ONCE ? __ldcs((const uint8_t *)g.kept + at) : __ldcg((const uint8_t *)g.kept + at);
-    }
-    __device__ __forceinline__ void clear()
-    {
-        dy = dy2 = x = y = zero_octet<T>();
-        bits = 0;
-    }
-    /* dz of channels 2p and 2p + 1; z: of the activation, for MASK_X. */
-    __device__ __forceinline__ float2 dz(int p, float2 z, float top) const
-    {
-        float2 d = pair_of<T>(dy, p);
-        if (DY2) {
-            float2 more = pair_of<T>(dy2, p);
-            d.x += more.x;
-            d.y += more.y;
-        }
-        if (MASK == MASK_Y)
-            z = pair_of<T>(y, p);
-        if (MASK == MASK_BITS) {
-            d.x = bits & 1u << 2 * p ? d.x : 0;
-            d.y = bits & 2u << 2 * p ? d.y : 0;
-        } else if (MASK != MASK_NONE) {
-            d.x = act_passes(z.x, top) ? d.x : 0;
-            d.y = act_passes(z.y, top) ? d.y : 0;
-        }
-        return d;
-    }
-};
 
 template <typename T, mask MASK, bool DY2, bool WRITES>
 __global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
@@ -104,22 +58,8 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g,
                     beta = params.get(P_BETA, x, p);
                 }
 #pragma unroll
-                for (int u = 0; u < batch; u++) {
-                    const float2 v = pair_of<T>(in[u].x, p);
-                    float2 z;
-                    if (MASK == MASK_X)
-                        z = make_float2(normalised(v.x, mean.x, scale.x, beta.x),
-                                        normalised(v.y, mean.y, scale.y, beta.y));
-                    float2 d = in[u].dz(p, z, top);
-                    if (WRITES) { /* the second pass will see it rounded, so it counts rounded */
-                        set_pair<T>(in[u].dy, p, d);
-                        d = pair_of<T>(in[u].dy, p);
-                    }
-                    first[2 * p] += d.x;
-                    first[2 * p + 1] += d.y;
-                    second[2 * p] = fmaf(d.x, v.x - mean.x, second[2 * p]);
-                    second[2 * p + 1] = fmaf(d.y, v.y - mean.y, second[2 * p + 1]);
-                }
+                for (int u = 0; u < batch; u++)
+                    add_dz<T, MASK, DY2, WRITES>(in[u], p, mean, scale, beta, top, first, second);
             }
             if (WRITES)
 #pragma unroll
@@ -213,14 +153,21 @@ template <typename T, mask MASK, bool DY2> void launch_gradient(const call &c, c
     gradient<T, MASK, DY2><<<l.grid, l.block, 0, c.s>>>(g, c.run, c.b->x.n, c.area, l.octets, c.top, l.repeat);
 }
 
+template <typename T, mask MASK, bool DY2> void launch_first(const call &c, const ls_cuda_bn_grad &g)
+{
+    if (g.dresidual)
+        launch_sums<T, MASK, DY2, true>(c, g);
+    else
+        launch_sums<T, MASK, DY2, false>(c, g);
+}
+
 template <typename T, mask MASK, bool DY2> void launch_both(const call &c, const ls_cuda_bn_grad &g)
 {
+    launch_first<T, MASK, DY2>(c, g);
     if (!g.dresidual) {
-        launch_sums<T, MASK, DY2, false>(c, g);
         launch_gradient<T, MASK, DY2>(c, g);
         return;
     }
-    launch_sums<T, MASK, DY2, true>(c, g);
     ls_cuda_bn_grad rest = g;
     rest.dy = g.dresidual;
     launch_gradient<T, MASK_NONE, false>(c, rest);
@@ -234,12 +181,25 @@ template <typename T, mask MASK> void launch_pooled(const call &c, const ls_cuda
         launch_sums<T, MASK, false, true>(c, g);
 }
 
-template <typename T, mask MASK> void launch_masked(const call &c, const ls_cuda_bn_grad &g)
+template <typename T, mask MASK> void launch_masked(const call &c, const ls_cuda_bn_grad &g, bool both)
 {
     if (g.dy2)
-        launch_both<T, MASK, true>(c, g);
+        (both ? launch_both<T, MASK, true> : launch_first<T, MASK, true>)(c, g);
     else
-        launch_both<T, MASK, false>(c, g);
+        (both ? launch_both<T, MASK, false> : launch_first<T, MASK, false>)(c, g);
+}
+
+call call_of(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run)
+{
+    const int64_t area = b->x.h * b->x.w;
+    return {s, b, run, area, b->x.n * area, act_top(b->act)};
+}
+
+void choose(const call &c, const struct ls_cuda_bn_grad *g, bool both)
+{
+    LS_CUDA_BY_TYPE(c.b->t, if (c.b->act == LS_ACT_NONE) launch_masked<T, MASK_NONE>(c, *g, both);
+                    else if (g->kept) launch_masked<T, MASK_BITS>(c, *g, both);
+                    else if (g->y) launch_masked<T, MASK_Y>(c, *g, both); else launch_masked<T, MASK_X>(c, *g, both));
 }
 
 } // namespace
@@ -255,11 +215,19 @@ void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct l
         pool_bwd(s, b, run, g);
         return;
     }
-    const int64_t area = b->x.h * b->x.w;
-    call c = {s, b, run, area, b->x.n * area, act_top(b->act)};
-    LS_CUDA_BY_TYPE(b->t, if (b->act == LS_ACT_NONE) launch_masked<T, MASK_NONE>(c, *g);
-                    else if (g->kept) launch_masked<T, MASK_BITS>(c, *g);
-                    else if (g->y) launch_masked<T, MASK_Y>(c, *g); else launch_masked<T, MASK_X>(c, *g));
+    choose(call_of(s, b, run), g, true);
+}
+
+void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                         const struct ls_cuda_bn_grad *g)
+{
+    choose(call_of(s, b, run), g, false);
+}
+
+void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                         const struct ls_cuda_bn_grad *g)
+{
+    LS_CUDA_BY_TYPE(b->t, launch_gradient<T, MASK_NONE, false>(call_of(s, b, run), *g));
 }
 
 void ls_bn::pooled_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,

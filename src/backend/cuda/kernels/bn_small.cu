@@ -191,8 +191,6 @@ __global__ void __launch_bounds__(SMALL_THREADS, 1) small_forward(forward f, con
 
 /* --- backward -------------------------------------------------------------------------------------------------- */
 
-enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS };
-
 template <typename T, bool POOL>
 __global__ void __launch_bounds__(SMALL_THREADS, 1)
     small_backward(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run, small_map m, mask from, float top)

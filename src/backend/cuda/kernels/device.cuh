@@ -317,6 +317,14 @@ inline int multiprocessors(void)
     return n;
 }
 
+/* A kernel's blocks need `bytes` of shared memory each, and many of them are to fit a multiprocessor: what it has goes to
+ * shared memory rather than to L1. */
+template <typename K> inline void want_shared(K *kernel, size_t bytes)
+{
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+}
+
 /* Statements with T standing for the type `t` names. */
 #define LS_CUDA_BY_TYPE(t, ...)      \
     do {                             \

@@ -1,79 +1,178 @@
-/* Images unfolded for a first convolution. A thread makes OCTETS octets, a block's worth apart, of pixels' channels; from
- * bytes with the table in shared memory. */
+/* Images unfolded for a first convolution. A block makes some rows of a few columns of an unfolded map: first the pixels
+ * that they are made of, as values, each once, into shared memory; there the values of a window's row lie one after the
+ * other, so that an octet is eight neighbours, or two runs of them. */
 #include "backend/cuda/kernels/device.cuh"
+
+#include <type_traits>
 
 using namespace ls_device;
 
 #define THREADS 256
-#define OCTETS 4
+#define COLUMNS 64       /* of the unfolded map, at most */
+#define ROOM (32 * 1024) /* bytes of values, about: decides how many rows a block makes */
+#define FLIGHT 4         /* values that a thread reads at once */
 
 /* What of struct ls_pixels comes before the table, in words. */
 #define HEAD ((int)(offsetof(struct ls_pixels, table) / sizeof(uint32_t)))
 
-template <typename T, bool PICKS>
-static __global__ void __launch_bounds__(THREADS)
-    unfold_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, struct ls_cuda_unfold u, uint32_t each,
-                  divider tiles, divider octets, divider columns, divider row_channels, divider channels, void *to)
+/* How the map is cut into blocks. Values of a line: of one row of pixels. */
+struct cut {
+    int rows, columns;             /* of the unfolded map that a block makes */
+    int row_groups, column_groups; /* of a sample */
+    int lines, line;               /* that these are made of, and values of each */
+    divider by_groups, by_column_groups, by_channels, by_octets, by_columns, by_row_values;
+};
+
+/* How images come: as planes, as bytes of as many channels, as bytes of which channels are made. */
+enum form { PLANES, BYTES, OTHERS };
+
+/* A line of values, by one warp: row y of the cut and mirrored image, from pixel `left` on; 0 outside of it. */
+template <typename T, form FORM>
+static __device__ __forceinline__ void make_line(const struct ls_pixels &p, const struct ls_cuda_unfold &u,
+                                                 const struct ls_pick &pick, const void *images, int y, int left,
+                                                 const struct cut &cut, T *line)
 {
+    constexpr bool PICKS = FORM != PLANES;
+    const int lane = threadIdx.x % 32, top = PICKS ? pick.top + y : y;
+    const bool there = (unsigned)y < (unsigned)u.height && (!PICKS || pick.image >= 0);
+    const bool black = PICKS && (unsigned)top >= (unsigned)p.from_height;
+    const uint8_t *bytes = (const uint8_t *)images + (PICKS && !black ? top * p.from_width * p.from_channels : 0);
+    const float *plane = (const float *)images + (there ? y * u.width : 0);
+    for (int start = lane; start < cut.line; start += FLIGHT * 32) {
+        int channel[FLIGHT]; /* < 0: outside */
+        uint32_t byte[FLIGHT];
+        float v[FLIGHT];
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            uint32_t c = (uint32_t)(start + k * 32);
+            const int x = left + (int)divide_rest(c, cut.by_channels);
+            channel[k] = there && (unsigned)x < (unsigned)u.width && start + k * 32 < cut.line ? (int)c : -1;
+            if (!PICKS) {
+                v[k] = channel[k] < 0 ? 0 : __ldg(plane + (int)c * u.height * u.width + x);
+                continue;
+            }
+            const int column = pick.left + (pick.flip ? u.width - 1 - x : x);
+            byte[k] = 0;
+            if (channel[k] >= 0 && !black && (unsigned)column < (unsigned)p.from_width) {
+                const uint8_t *at = bytes + column * p.from_channels + (FORM == BYTES ? (int)c : 0);
+                byte[k] = FORM == OTHERS && p.from_channels == 3 ? ls_luma(at) : __ldg(at);
+            }
+        }
+#pragma unroll
+        for (int k = 0; k < FLIGHT; k++) {
+            if (PICKS)
+                v[k] = channel[k] < 0 ? 0 : p.table[channel[k]][byte[k]];
+            if (start + k * 32 < cut.line)
+                line[start + k * 32] = from_float<T>(v[k]);
+        }
+    }
+}
+
+/* SHORT: a row of the window has fewer than 8 values. */
+template <typename T, form FORM, bool SHORT>
+static __global__ void __launch_bounds__(THREADS)
+    unfold_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, struct ls_cuda_unfold u,
+                  struct cut cut, struct ls_cuda_map to_map, void *to)
+{
+    extern __shared__ uint4 room[];
     __shared__ struct ls_pixels p;
-    uint32_t tile = blockIdx.x, sample = divide_rest(tile, tiles);
+    using bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
+    T *const values = (T *)room;
+    uint32_t group = blockIdx.x, sample = divide_rest(group, cut.by_groups);
+    const int first_row = (int)divide_rest(group, cut.by_column_groups) * cut.rows,
+              first_column = (int)group * cut.columns;
     struct ls_pick pick = {};
-    const float *planes = (const float *)run->images + (int64_t)sample * u.channels * u.height * u.width;
-    const uint8_t *bytes = NULL;
-    if (PICKS) {
+    const void *images = (const float *)run->images + (int64_t)sample * u.channels * u.height * u.width;
+    if (FORM != PLANES) {
         for (int i = threadIdx.x; i < HEAD + u.channels * 256; i += THREADS)
             ((uint32_t *)&p)[i] = __ldg((const uint32_t *)pixels + i);
         pick = run->picks[sample];
         __syncthreads();
-        bytes = (const uint8_t *)run->images + (pick.image < 0 ? 0 : pick.image * ls_pixels_bytes(&p));
+        images = (const uint8_t *)run->images + (pick.image < 0 ? 0 : pick.image * ls_pixels_bytes(&p));
     }
+    for (int i = threadIdx.x / 32; i < cut.lines; i += THREADS / 32)
+        make_line<T, FORM>(p, u, pick, images, first_row * u.stride_h - u.border + i, first_column * u.stride_w - u.pad,
+                           cut, values + i * cut.line);
+    __syncthreads();
+
+    /* Octet by octet: `until` values are left of its first row of the window, `some` of all rows. */
+    const int octets = (int)(to_map.c / 8), row_values = u.columns * u.channels;
+    const int rows = min(cut.rows, (int)to_map.h - first_row), columns = min(cut.columns, (int)to_map.w - first_column);
+    const int64_t corner = ((int64_t)sample * to_map.h + first_row) * to_map.w + first_column;
+    for (int i = threadIdx.x; i < rows * cut.columns * octets; i += THREADS) {
+        uint32_t octet = (uint32_t)i, column = divide_rest(octet, cut.by_octets),
+                 row = divide_rest(column, cut.by_columns);
+        if ((int)column >= columns)
+            continue;
+        uint32_t along = octet * 8, r = divide_rest(along, cut.by_row_values);
+        const int until = row_values - (int)along, some = ((int)u.block - (int)r) * row_values - (int)along;
+        const bits *from = (const bits *)values;
+        if (some > 0)
+            from += ((int)row * u.stride_h + (int)r) * cut.line + (int)column * u.stride_w * u.channels + (int)along;
+        union {
+            ls_device::octet<T> all;
+            bits each[8];
+        } out;
+        const int gap = cut.line - row_values;
 #pragma unroll
-    for (int k = 0; k < OCTETS; k++) {
-        uint32_t at = (tile * OCTETS + k) * THREADS + threadIdx.x;
-        if (at >= each)
-            break;
-        uint32_t octet = at, column = divide_rest(octet, octets), row = divide_rest(column, columns);
-        uint32_t across = octet * 8, r = divide_rest(across, row_channels), c = across;
-        across = divide_rest(c, channels);
-        int y = (int)row * u.stride_h - u.border + (int)r, left = (int)column * u.stride_w - u.pad;
-        float v[8];
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            int x = left + (int)across;
-            bool in = (int)r < u.block && y >= 0 && y < u.height && x >= 0 && x < u.width;
-            v[i] = 0;
-            if (in && PICKS && pick.image >= 0)
-                v[i] = p.table[c][ls_pick_byte(&p, bytes, ls_pick_source(&p, &pick, y, x), (int)c)];
-            if (in && !PICKS)
-                v[i] = __ldg(planes + ((int64_t)c * u.height + y) * u.width + x);
-            if (++c == (uint32_t)u.channels) {
-                c = 0;
-                if (++across == (uint32_t)u.columns) {
-                    across = 0;
-                    r++;
-                    y++;
-                }
-            }
+        for (int k = 0; k < 8; k++) {
+            const int wraps = k < until ? 0 : SHORT ? (k - until) / row_values + 1 : 1;
+            const bits v = from[k < some ? k + wraps * gap : 0];
+            out.each[k] = k < some ? v : 0;
         }
-        store<T>(to, (int64_t)sample * each + at, narrow<T>(v));
+        store<T>(to, (corner + (int64_t)row * to_map.w + (int)column) * octets + (int)octet, out.all);
     }
+}
+
+static struct cut cut_of(const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, size_t value_bytes)
+{
+    struct cut c;
+    c.column_groups = (int)ceil_div(y->w, COLUMNS);
+    c.columns = (int)ceil_div(y->w, c.column_groups);
+    c.line = ((c.columns - 1) * u->stride_w + u->columns) * u->channels;
+    const int fit = (int)(ROOM / (value_bytes * (size_t)c.line));
+    c.rows = fit > u->block ? (fit - u->block) / u->stride_h + 1 : 1;
+    c.row_groups = (int)ceil_div(y->h, c.rows < 8 ? c.rows : 8);
+    c.rows = (int)ceil_div(y->h, c.row_groups);
+    c.lines = (c.rows - 1) * u->stride_h + u->block;
+    c.by_groups = divider_of((int64_t)c.row_groups * c.column_groups);
+    c.by_column_groups = divider_of(c.column_groups);
+    c.by_channels = divider_of(u->channels);
+    c.by_octets = divider_of(y->c / 8);
+    c.by_columns = divider_of(c.columns);
+    c.by_row_values = divider_of((int64_t)u->columns * u->channels);
+    return c;
+}
+
+template <typename T, form FORM, bool SHORT>
+static void launch_unfold(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
+                          const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to)
+{
+    const struct cut cut = cut_of(u, y, sizeof(T));
+    const size_t room = (size_t)cut.lines * (size_t)cut.line * sizeof(T);
+    const unsigned grid = (unsigned)(y->n * cut.row_groups * cut.column_groups);
+    want_shared(unfold_kernel<T, FORM, SHORT>, room);
+    unfold_kernel<T, FORM, SHORT><<<grid, THREADS, room, s>>>(run, pixels, *u, cut, *y, to);
+}
+
+template <typename T, form FORM>
+static void choose_unfold(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
+                          const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to)
+{
+    if (u->columns * u->channels < 8)
+        launch_unfold<T, FORM, true>(s, run, pixels, u, y, to);
+    else
+        launch_unfold<T, FORM, false>(s, run, pixels, u, y, to);
 }
 
 void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
                     const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to)
 {
-    int64_t octets = y->c / 8, each = y->h * y->w * octets, tiles = ceil_div(each, THREADS * OCTETS);
-    divider by_tiles = divider_of(tiles), by_octets = divider_of(octets), by_columns = divider_of(y->w);
-    divider by_row = divider_of(u->columns * u->channels), by_channels = divider_of(u->channels);
-    unsigned grid = (unsigned)(y->n * tiles);
-    if (pixels)
-        LS_CUDA_BY_TYPE(t, unfold_kernel<T, true><<<grid, THREADS, 0, s>>>(run, pixels, *u, (uint32_t)each, by_tiles,
-                                                                           by_octets, by_columns, by_row, by_channels,
-                                                                           to));
-    else
-        LS_CUDA_BY_TYPE(t, unfold_kernel<T, false><<<grid, THREADS, 0, s>>>(run, pixels, *u, (uint32_t)each, by_tiles,
-                                                                            by_octets, by_columns, by_row, by_channels,
-                                                                            to));
+    const bool same = u->from_channels == u->channels;
+    LS_CUDA_BY_TYPE(t, auto choose = !pixels ? choose_unfold<T, PLANES>
+                                     : same  ? choose_unfold<T, BYTES>
+                                             : choose_unfold<T, OTHERS>;
+                    choose(s, run, pixels, u, y, to));
 }
 
 static __global__ void __launch_bounds__(THREADS)

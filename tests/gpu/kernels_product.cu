@@ -1,0 +1,227 @@
+/* Checks and times product.cu, products that make a batch normalisation's sums; needs a GPU. Build at the repository's
+ * root:
+ *
+ *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -o kernels_product tests/gpu/kernels_product.cu
+ *        src/backend/cuda/kernels/{bn,product,run}*.cu
+ *
+ *   kernels_product         as kernels_bn: ok|FAIL name error; exit 1 after a failure
+ *   kernels_product bench   times at ResNet-50's shapes, bf16
+ *
+ * Products are compared with loops in double; sums with the kernels of bn.cu and bn_bwd.cu over the same product. */
+#include "bn.h"
+
+struct product_case {
+    enum ls_dtype t;
+    int64_t n, area, k, c, valid; /* n samples of `area` pixels; k channels become c */
+    bool turned;
+    enum ls_act act;
+    bool dy2, kept;
+};
+
+static std::string name_of(const product_case &k)
+{
+    char text[160];
+    snprintf(text, sizeof text, "%s %ldx%ldx%ld to %ld valid %ld%s act %d%s%s", type_name(k.t), (long)k.n, (long)k.area,
+             (long)k.k, (long)k.c, (long)k.valid, k.turned ? " turned" : "", (int)k.act, k.dy2 ? " dy2" : "",
+             k.kept ? " kept" : "");
+    return text;
+}
+
+/* The operands of a case on the device. */
+struct operands {
+    size_t rows, K, C;
+    values vx, vw;
+    buffer x, w, y, mean, rstd, stat, scratch, run;
+    struct ls_cuda_bn b = {};
+    struct ls_cuda_product p;
+
+    operands(enum ls_dtype t, const product_case &k)
+        : rows((size_t)(k.n * k.area)), K((size_t)k.k), C((size_t)k.c), vx(random_values(t, rows * K, 0.2, 1)),
+          vw(random_values(t, K * C, 0, 0.3)), x(t, rows * K), w(t, K * C), y(t, rows * C), mean(LS_F32, C),
+          rstd(LS_F32, C), stat(LS_F32, 2 * C), scratch(LS_U8, 8 << 20),
+          run(LS_U8, sizeof(struct ls_cuda_run)), p{k.n * k.area, k.k, k.c, k.turned}
+    {
+        struct ls_cuda_run host = {};
+        host.valid = k.valid;
+        host.stat_weight = 0.5f;
+        must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+        must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
+        x.put(vx);
+        w.put(vw);
+        b.t = t;
+        b.x = b.y = {k.n, 1, k.area, k.c};
+        b.act = k.act;
+        b.eps = 1e-5f;
+        b.scratch = scratch.f();
+    }
+    const struct ls_cuda_run *r() const
+    {
+        return (const struct ls_cuda_run *)run.at;
+    }
+    void stats()
+    {
+        ls_cuda_product_stats(0, &p, &b, r(), x.at, w.at, y.at, mean.f(), rstd.f(), stat.f());
+        must(cudaDeviceSynchronize(), "product with statistics");
+    }
+    /* Some of the product's values, by loops. */
+    double product_error(const values &got) const
+    {
+        values some, want;
+        for (size_t i = 0; i < 4000; i++) {
+            size_t row = i < 400 ? rows - 1 - i % rows : (i * 7919) % rows, c = (i * 31) % C;
+            double sum = 0;
+            for (size_t k = 0; k < K; k++)
+                sum += vx[row * K + k] * (p.turned ? vw[k * C + c] : vw[c * K + k]);
+            want.push_back(sum);
+            some.push_back(got[row * C + c]);
+        }
+        return worst_of(some, want);
+    }
+};
+
+static void check_forward(const product_case &k)
+{
+    const std::string name = name_of(k);
+    operands o(k.t, k);
+    o.stats();
+    values mean = o.mean.get(), rstd = o.rstd.get(), stat = o.stat.get();
+    report("product " + name, o.product_error(o.y.get()), tolerance(k.t));
+    ls_cuda_bn_stats(0, &o.b, o.r(), o.y.at, o.mean.f(), o.rstd.f(), o.stat.f());
+    must(cudaDeviceSynchronize(), "statistics");
+    report("mean " + name, worst_of(mean, o.mean.get()), 2e-4);
+    report("rstd " + name, worst_of(rstd, o.rstd.get()), 2e-4);
+    report("stat " + name, worst_of(stat, o.stat.get()), 4e-4);
+}
+
+static void check_backward(const product_case &k)
+{
+    const std::string name = name_of(k);
+    operands o(k.t, k);
+    const size_t count = o.rows * o.C;
+    buffer x(k.t, count), dy2(k.t, count), kept(LS_U8, count / 8), dz(k.t, count), apart(k.t, count);
+    buffer gamma(LS_F32, o.C), beta(LS_F32, o.C), mean(LS_F32, o.C), rstd(LS_F32, o.C);
+    buffer dgamma(LS_F32, o.C), dbeta(LS_F32, o.C), apart_dgamma(LS_F32, o.C), apart_dbeta(LS_F32, o.C);
+    std::vector<uint8_t> bits(count / 8);
+    for (size_t i = 0; i < bits.size(); i++)
+        bits[i] = (uint8_t)(i * 2654435761u >> 13);
+    must(cudaMemcpy(kept.at, bits.data(), bits.size(), cudaMemcpyHostToDevice), "copy");
+    x.put(random_values(k.t, count, 0.3, 1));
+    dy2.put(random_values(k.t, count, 0, 1));
+    gamma.put(random_values(LS_F32, o.C, 0.5, 1));
+    beta.put(random_values(LS_F32, o.C, 0.2, 1));
+    mean.put(random_values(LS_F32, o.C, 0.3, 0.1));
+    rstd.put(random_values(LS_F32, o.C, 1.2, 0.1));
+    struct ls_cuda_bn_grad g = {};
+    g.dy2 = k.dy2 ? dy2.at : NULL;
+    g.x = x.at;
+    g.kept = k.kept ? kept.at : NULL;
+    g.gamma = gamma.f();
+    g.beta = beta.f();
+    g.mean = mean.f();
+    g.rstd = rstd.f();
+    g.dresidual = dz.at;
+    g.dgamma = dgamma.f();
+    g.dbeta = dbeta.f();
+    ls_cuda_product_sums(0, &o.p, &o.b, o.r(), o.x.at, o.w.at, &g);
+    must(cudaDeviceSynchronize(), "product with sums");
+    o.stats(); /* the product alone */
+    report("product " + name, o.product_error(o.y.get()), tolerance(k.t));
+    g.dy = o.y.at;
+    g.dresidual = apart.at;
+    g.dgamma = apart_dgamma.f();
+    g.dbeta = apart_dbeta.f();
+    ls_cuda_bn_bwd_sums(0, &o.b, o.r(), &g);
+    must(cudaDeviceSynchronize(), "sums");
+    values left = dz.get(), right = apart.get();
+    report("dz " + name, left == right ? 0 : 1, 0);
+    report("dgamma " + name, worst_of(dgamma.get(), apart_dgamma.get()), 2e-4);
+    report("dbeta " + name, worst_of(dbeta.get(), apart_dbeta.get()), 2e-4);
+}
+
+static void check_all(void)
+{
+    for (enum ls_dtype t : {LS_BF16, LS_F16}) {
+        for (int64_t c : {32, 40, 64, 96, 128, 136, 256, 320})
+            for (int64_t k : {8, 24, 32, 64, 104, 256})
+                for (int turned = 0; turned < (k > 128 && c > 64 ? 0 : 2); turned++) {
+                    check_forward({t, 37, 149, k, c, c % 64 ? 36 : 37, turned != 0, LS_ACT_RELU, false, false});
+                    check_backward({t, 37, 149, k, c, k % 64 ? 35 : 37, turned != 0, (enum ls_act)(c % 5 % 3),
+                                    k % 64 == 0, false});
+                    check_backward({t, 37, 149, k, c, 37, turned != 0, LS_ACT_RELU, true, true});
+                }
+        check_forward({t, 256, 784, 128, 512, 256, false, LS_ACT_NONE, false, false});
+        check_backward({t, 256, 784, 128, 512, 250, true, LS_ACT_RELU, true, true});
+        check_forward({t, 300, 3, 64, 64, 0, false, LS_ACT_NONE, false, false});
+    }
+}
+
+/* --- times ------------------------------------------------------------------------------------------------------- */
+
+static void bench_shape(int64_t side, int64_t k, int64_t c)
+{
+    const int64_t rows = 256 * side * side;
+    struct ls_cuda_bn b = {};
+    b.t = LS_BF16;
+    b.x = b.y = {256, side, side, c};
+    b.act = LS_ACT_RELU;
+    b.eps = 1e-5f;
+    const size_t count = (size_t)(rows * c), C = (size_t)c;
+    buffer x(LS_BF16, (size_t)(rows * k)), w(LS_BF16, (size_t)(k * c)), y(LS_BF16, count), from(LS_BF16, count),
+        dy2(LS_BF16, count), kept(LS_U8, count / 8), scratch(LS_U8, 8 << 20), run(LS_U8, sizeof(struct ls_cuda_run));
+    buffer mean(LS_F32, C), rstd(LS_F32, C), stat(LS_F32, 2 * C), dgamma(LS_F32, C), dbeta(LS_F32, C);
+    struct ls_cuda_run host = {};
+    host.valid = 256;
+    host.stat_weight = 1;
+    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
+    ls_cuda_fill(0, LS_BF16, x.at, rows * k);
+    ls_cuda_fill(0, LS_BF16, w.at, k * c);
+    ls_cuda_fill(0, LS_BF16, from.at, rows * c);
+    ls_cuda_fill(0, LS_BF16, dy2.at, rows * c);
+    mean.put(values(C, 0.1));
+    rstd.put(values(C, 1));
+    b.scratch = scratch.f();
+    const struct ls_cuda_run *r = (const struct ls_cuda_run *)run.at;
+    struct ls_cuda_bn_grad g = {};
+    g.dy2 = dy2.at;
+    g.x = from.at;
+    g.kept = kept.at;
+    g.gamma = g.rstd = rstd.f();
+    g.beta = g.mean = mean.f();
+    g.dresidual = y.at;
+    g.dgamma = dgamma.f();
+    g.dbeta = dbeta.f();
+    const double in = 2.0 * (double)(rows * k), out = 2.0 * (double)count;
+    printf("%ldx%ld, %ld to %ld\n", (long)side, (long)side, (long)k, (long)c);
+    struct ls_cuda_product p = {rows, k, c, false};
+    bench("statistics", in + out,
+          [&](cudaStream_t s) { ls_cuda_product_stats(s, &p, &b, r, x.at, w.at, y.at, mean.f(), rstd.f(), stat.f()); });
+    bench("statistics alone", out,
+          [&](cudaStream_t s) { ls_cuda_bn_stats(s, &b, r, y.at, mean.f(), rstd.f(), stat.f()); });
+    p.turned = true;
+    bench("sums, dy2, kept", in + 3.0625 * out,
+          [&](cudaStream_t s) { ls_cuda_product_sums(s, &p, &b, r, x.at, w.at, &g); });
+    buffer dy(LS_BF16, count);
+    g.dy = dy.at;
+    bench("sums alone, dy2, kept", 4.0625 * out, [&](cudaStream_t s) { ls_cuda_bn_bwd_sums(s, &b, r, &g); });
+    g.dy2 = g.kept = NULL;
+    bench("sums", in + 2 * out, [&](cudaStream_t s) { ls_cuda_product_sums(s, &p, &b, r, x.at, w.at, &g); });
+}
+
+int main(int argc, char **argv)
+{
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
+        printf("FAIL no GPU here\n");
+        return 1;
+    }
+    if (argc > 1 && !strcmp(argv[1], "bench")) {
+        const int64_t shapes[][3] = {{56, 64, 256}, {56, 64, 64}, {56, 256, 64}, {56, 128, 256}, {28, 128, 512}};
+        for (const int64_t *s : shapes)
+            bench_shape(s[0], s[1], s[2]);
+        return 0;
+    }
+    check_all();
+    printf("%d failures\n", failures);
+    return failures ? 1 : 0;
+}
