@@ -91,12 +91,65 @@ struct ls_backend_queue {
 };
 #define LS_QUEUE_MARKS 256
 
+/* --- sums over processes ---------------------------------------------------------------------------------------- */
+
+/* How cards can add up the kept gradients of several processes. */
+enum ls_peers_kind {
+    LS_PEERS_NCCL,  /* NCCL's order of additions: its own for each number of processes; one card a process */
+    LS_PEERS_MEMORY /* each card reads and writes the others' memory: the group's order; one machine */
+};
+
+/* A range of the kept gradients that is summed at once. */
+struct ls_peers_cut {
+    size_t first, count; /* floats */
+    int ready;           /* the node that completes it */
+};
+
+/* Who sums, and what the backend may ask of them. Borrowed until close. */
+struct ls_peers_group {
+    int rank, size;
+    const int *nodes; /* one a rank: the machine that it runs on */
+    /* Each rank has one part of the sum, its gradients. part[to] += part[from], in this order; part[0] ends as the whole. */
+    const struct ls_peers_sum {
+        int to, from;
+    } * sums;
+    int n_sums;
+    float *grads; /* kept gradients: memory that take gave */
+    size_t count;
+    /* `bytes` of every rank, one after the other, into all; returns when all have come, or fails when one does not. */
+    enum ls_status (*gather)(void *context, const void *mine, size_t bytes, void *all);
+    /* Asked now and then during a wait for others that has lasted so long: LS_OK: go on waiting; else it was said why not. */
+    enum ls_status (*patience)(void *context, double seconds);
+    /* Enqueue what this process itself has to add to a cut before it is summed. The same work every time. */
+    enum ls_status (*settle)(void *context, int cut);
+    void *context;
+};
+
+/* Every rank calls open, share, step and close(together) in the same order. */
+struct ls_backend_peers {
+    /* Meet. Where it cannot be done on every rank, `why` says why on all of them, and nothing is open; else it is "". */
+    enum ls_status (*open)(struct ls_program *p, enum ls_peers_kind kind, const struct ls_peers_group *group, char *why,
+                           size_t room);
+    /* What a step sums (copied); its pass is nodes 0 .. end-1. The gradients are still zero. */
+    enum ls_status (*share)(struct ls_program *p, const struct ls_peers_cut *cuts, int n, int end);
+    /* Instead of runs, the last pass of a step, the sums of all cuts over all processes, and the updates. With run->valid 0
+     * there is no pass, and gradients are zero; scarce: that is so on some rank. From now on read, results and this fail
+     * rather than wait for a process that is gone. */
+    enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
+    /* together: all went well, and all ranks do so now. Otherwise nobody is waited for: what is still enqueued is given a
+     * moment, and then left as it is, for the end of the process. */
+    void (*close)(struct ls_program *p, bool together);
+    /* Is NCCL here? Its version, or why not. */
+    bool (*nccl)(char *text, size_t room);
+};
+
 /* Why a backend on the host refuses these, and what to do. */
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
 struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* NULL: see there */
+    const struct ls_backend_peers *peers; /* NULL: sums over processes are made by the host */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     /* May try things out; before anything else is asked of the backend. */
     void (*about)(struct ls_backend_about *about);

@@ -14,7 +14,7 @@ bool ls_bench_scale_wanted(const struct ls_options *o);
 enum ls_status ls_bench_scale(const struct ls_options *o);
 
 /* --collective on the command line: how long sums over all processes take, for sizes from 1 KiB to --largest-mb. In a
- * file or the environment the option chooses how the sums of ordinary steps are made. */
+ * file or the environment the option chooses how the sums of ordinary steps are made, and nccl always does. */
 bool ls_bench_collective_wanted(const struct ls_options *o);
 /* In each of the processes. LS_FAILED when a sum was wrong. */
 enum ls_status ls_bench_collective(struct ls_options *o);

@@ -37,6 +37,8 @@ bool ls_bench_collective_wanted(const struct ls_options *o)
 {
     static const char name[] = "--collective";
     size_t n = sizeof name - 1;
+    if (strcmp(o->collective, "nccl") == 0)
+        return false;
     for (int i = 2; i < o->n_command_line && strcmp(o->command_line[i], "--") != 0; i++)
         if (strncmp(o->command_line[i], name, n) == 0 && (!o->command_line[i][n] || o->command_line[i][n] == '='))
             return true;

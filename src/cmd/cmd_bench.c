@@ -380,8 +380,7 @@ static enum ls_status report(const struct bench *b)
 
 static void release(struct bench *b)
 {
-    struct ls_report unheard;
-    ls_step_flush(&b->stepper, &unheard); /* after a failure the last step may still read its input */
+    ls_step_drop(&b->stepper); /* after a failure the last step may still read its input */
     if (b->region && b->engine.backend->queue)
         b->engine.backend->queue->unpin(b->region);
     ls_region_unmap(b->region, b->region_bytes);
@@ -425,6 +424,7 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
     LS_TRY_GOTO(out, warm_up(&b));
     LS_TRY_GOTO(out, measure(&b));
     LS_TRY_GOTO(out, report(&b));
+    ls_peers_close(&b.engine, true);
     if (o->profile && !serves(&b) && (!b.comm || ls_comm_rank(b.comm) == 0))
         LS_TRY_GOTO(out, ls_bench_profile(o, &b.engine, &b.stepper.run));
 out:

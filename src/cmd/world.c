@@ -18,6 +18,7 @@ const char *ls_collective_name(enum ls_collective way)
     return ways[way];
 }
 
+/* nccl is the cards' affair: what else is summed goes as it likes best. */
 static enum ls_collective collective_of(const char *name)
 {
     for (int i = 0; i < (int)(sizeof ways / sizeof *ways); i++)

@@ -332,6 +332,11 @@ void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
     ls_group_wake(c);
 }
 
+enum ls_status ls_comm_broken(const struct ls_comm *c)
+{
+    return (enum ls_status)atomic_load(&c->broken);
+}
+
 void ls_comm_lateness(const struct ls_comm *c, int rank, struct ls_lateness *l)
 {
     l->times = atomic_load_explicit(&c->peers[rank].late_times, memory_order_relaxed);

@@ -152,6 +152,9 @@ void ls_comm_allow(struct ls_comm *comm, double seconds);
 /* This rank has failed and says why; the others end with that message instead of a deadline. From any thread. */
 void ls_comm_abort(struct ls_comm *comm, enum ls_status status, const char *why);
 
+/* LS_OK while the group holds; else what every call returns from now on. For those who wait for something else. */
+enum ls_status ls_comm_broken(const struct ls_comm *comm);
+
 /* --- what was measured ------------------------------------------------------------------------------------ */
 
 struct ls_lateness {

@@ -66,7 +66,7 @@ struct ls_options {
     char *token;           /* the secret they share, or NULL; never written down */
     char *sync;            /* gather | allreduce | overlap | server | async | cutoff | local */
     char *compress;        /* none | fp16 | bf16 | 1bit | powersgd[:RANK] */
-    char *collective;      /* auto | tree | hier | ring | mpi */
+    char *collective;      /* auto | tree | hier | ring | mpi | nccl */
     double bucket_mb;      /* size of a bucket of gradients in MiB, 0: from measurements */
     double deadline;       /* seconds that a peer may be late */
     int64_t check_every;   /* steps between checksums of parameters across ranks, 0: never */

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#define CARDS_MB 25 /* a bucket's MiB where cards sum: they are fast, and what a sum costs the host counts */
+
 /* A gradient in the order of completion. */
 struct grad {
     int tensor;
@@ -137,9 +139,9 @@ static enum ls_status cut(struct ls_engine *e, const struct ls_options *o, const
         last[i] = i == n - 1 || (ops && ops->by_tensor);
     if (!ops || ops->by_tensor)
         return LS_OK;
-    if (o->bucket_mb <= 0)
+    if (o->bucket_mb <= 0 && !e->peers)
         return cut_by_time(e, grads, n, last);
-    cut_by_size(grads, n, o->bucket_mb, last);
+    cut_by_size(grads, n, o->bucket_mb > 0 ? o->bucket_mb : CARDS_MB, last);
     return LS_OK;
 }
 

@@ -114,7 +114,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
 /* One pass is a whole step: nothing to sum, so gradients need not outlive their updates. */
 static bool one_pass(const struct ls_engine *e)
 {
-    return !e->comm && e->tree->replicas * e->passes == 1;
+    return !e->comm && !e->nccl && e->tree->replicas * e->passes == 1;
 }
 
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const char *record)
@@ -157,23 +157,24 @@ static enum ls_status take_grads(struct ls_engine *e, size_t floats, float **mem
     return LS_OK;
 }
 
-static enum ls_status take_kept(struct ls_engine *e)
+static enum ls_status take_kept(struct ls_engine *e, const struct ls_options *o)
 {
     const struct ls_backend_queue *queue = e->backend->queue;
     int most = ls_tree_most_parts(e->tree);
     if (e->n_grads == 0)
         return LS_OK;
-    if (!queue || e->comm)
-        LS_TRY(take_grads(e, e->n_grads, &e->grads));
-    if (most > 1)
-        LS_TRY(take_grads(e, (size_t)(most - 1) * e->n_grads, &e->side));
     if (queue) {
         void *memory;
         LS_TRY(queue->take(e->n_grads * sizeof(float), &memory));
         e->kept = memory;
-    } else {
-        e->kept = e->grads;
     }
+    LS_TRY(ls_peers_open(e, o));
+    if (!queue || (e->comm && !e->peers))
+        LS_TRY(take_grads(e, e->n_grads, &e->grads));
+    if (most > 1)
+        LS_TRY(take_grads(e, (size_t)(most - 1) * e->n_grads, &e->side));
+    if (!queue)
+        e->kept = e->grads;
     return LS_OK;
 }
 
@@ -192,10 +193,10 @@ static void give_kept(struct ls_engine *e)
     ls_region_unmap(e->side, (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
 }
 
-static enum ls_status bind_memory(struct ls_engine *e)
+static enum ls_status bind_memory(struct ls_engine *e, const struct ls_options *o)
 {
     LS_TRY(ls_backend_take(e->backend, e->arena_bytes, &e->arena));
-    LS_TRY(take_kept(e));
+    LS_TRY(take_kept(e, o));
     if (e->train.program)
         LS_TRY(e->backend->bind(e->train.program, e->arena, e->kept));
     if (e->eval.program)
@@ -276,6 +277,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     bool train = uses & LS_ENGINE_TRAIN;
     *e = (struct ls_engine){.size = *size, .passes = train ? (int)o->accumulate : 1};
     e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
+    e->nccl = train && strcmp(o->collective, "nccl") == 0;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
@@ -287,8 +289,9 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         goto failed;
     }
     LS_TRY_GOTO(failed, take_tree(e, o, train));
+    LS_TRY_GOTO(failed, ls_peers_check(e, o));
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, record, uses) : make_programs(e, o, record, uses));
-    LS_TRY_GOTO(failed, bind_memory(e));
+    LS_TRY_GOTO(failed, bind_memory(e, o));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
     LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
@@ -307,6 +310,7 @@ static void close_net(struct ls_engine *e, struct ls_net *net)
 
 void ls_engine_close(struct ls_engine *e)
 {
+    ls_peers_close(e, false);
     ls_engine_free_buckets(e);
     close_net(e, &e->eval);
     close_net(e, &e->train);

@@ -26,8 +26,8 @@ struct ls_engine {
     struct ls_tree own_tree;
     void *arena; /* owned; the backend's memory */
     size_t arena_bytes, store_bytes;
-    /* Where one pass is not a whole step, gradients are kept, and updated bucket by bucket. With a queue (backend.h) they are
-     * kept in the backend's memory, and for comm a second time in the host's. */
+    /* Where one pass is not a whole step, gradients are kept, and updated bucket by bucket. With a queue (backend.h) they
+     * are kept in the backend's memory, and for comm a second time in the host's, unless the cards sum them. */
     float *kept;         /* where passes leave gradients: grads, or with a queue owned memory of the backend */
     float *grads, *side; /* the host's; side: a process's parts of the sum but the last; owned unless comm has them */
     size_t n_grads;      /* floats; 0: updates follow the gradients within the pass */
@@ -35,6 +35,8 @@ struct ls_engine {
     int n_buckets;
     int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
     struct ls_mirror *mirror;         /* owned; of what the buckets' updates change; NULL: nobody looks */
+    bool nccl;                        /* gradients are to be summed by NCCL, even those of a process alone */
+    struct ls_peers *peers;           /* owned; cards sum gradients among themselves; NULL: the host does */
 };
 
 enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2 };
@@ -67,6 +69,17 @@ enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls
 /* buckets.c: cut the kept gradients into buckets for a strategy (NULL: alone, one bucket), and find their updates. */
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops);
 void ls_engine_free_buckets(struct ls_engine *e);
+
+/* peers.c: cards that sum gradients among themselves (ls_backend_peers). check refuses options that do not go with them. open
+ * decides whether they do, by --collective and by what can be had, and meets the other processes: e->peers. share says what
+ * is summed, when there are buckets; `settle` as ls_peers_group has it. close: see there; it may come twice. */
+enum ls_status ls_peers_check(const struct ls_engine *e, const struct ls_options *o);
+enum ls_status ls_peers_open(struct ls_engine *e, const struct ls_options *o);
+enum ls_status ls_peers_share(struct ls_engine *e, const struct ls_sync_ops *ops,
+                              enum ls_status (*settle)(void *context, int bucket), void *context);
+void ls_peers_close(struct ls_engine *e, bool together);
+/* How, in a word or two. */
+const char *ls_peers_name(const struct ls_peers *p);
 
 /* mirror.c: strategies see the host's memory only. Where one looks at a bucket's values (it is one that collects) and the
  * backend has memory of its own, the values it sees are copies, plain and row-major. They are the backend's except while a

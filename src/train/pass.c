@@ -37,12 +37,18 @@ enum ls_status ls_pass_input(struct ls_stepper *s, struct ls_net *net, const str
     return b->input(net->program, net->graph.label, slot->labels);
 }
 
+static void say_position(const struct ls_stepper *s, int bucket, enum ls_stage stage)
+{
+    if (s->engine->comm)
+        ls_comm_position(s->engine->comm, s->run.step, bucket, stage);
+}
+
 /* The bucket is complete in this process: hand it over, and update what has come back meanwhile. */
 static enum ls_status hand_over(struct ls_stepper *s, int bucket, int at)
 {
     if (!s->sync.ops)
         return LS_OK;
-    ls_comm_position(s->sync.comm, s->run.step, bucket, LS_STAGE_COMPUTE);
+    say_position(s, bucket, LS_STAGE_COMPUTE);
     return ls_sync_ready(&s->sync, bucket, at);
 }
 
@@ -84,12 +90,22 @@ static enum ls_status hand_over_fetched(struct ls_stepper *s)
     return LS_OK;
 }
 
+/* Where cards sum among themselves, what is left of the step is theirs. */
+static enum ls_status run_shared(struct ls_stepper *s)
+{
+    struct ls_engine *e = s->engine;
+    LS_TRY(e->backend->peers->step(e->train.program, &s->run, s->scarce));
+    return e->backend->queue->ask(e->train.program, s->turn);
+}
+
 /* A pass whose gradients nobody waits for is one run. */
 static enum ls_status run_enqueued(struct ls_stepper *s, bool last)
 {
     struct ls_engine *e = s->engine;
     bool shared = last && s->sync.ops;
     int at = 0;
+    if (last && e->peers)
+        return run_shared(s);
     for (int bucket = 0; shared && bucket < e->n_buckets; bucket++) {
         int end = e->buckets[bucket].ready + 1;
         if (end > at)
@@ -123,9 +139,14 @@ static enum ls_status run_nodes(struct ls_stepper *s, bool last)
 }
 
 /* A pass without samples: its gradients are zero. */
-static enum ls_status run_nothing(struct ls_stepper *s, bool last)
+static enum ls_status run_nothing(struct ls_stepper *s, bool last, struct ls_totals *totals)
 {
     struct ls_engine *e = s->engine;
+    if (last && e->peers) {
+        s->run.valid = 0;
+        LS_TRY(run_shared(s));
+        return s->lags ? LS_OK : ls_pass_count(s, &e->train, s->turn, 0, totals);
+    }
     LS_TRY(ls_replicas_clear(&s->replicas));
     for (int bucket = 0; last && bucket < e->n_buckets; bucket++) {
         if (e->backend->queue) {
@@ -143,17 +164,15 @@ enum ls_status ls_pass_run(void *context, int replica, int pass, bool last, stru
     struct ls_stepper *s = context;
     const struct ls_slot *slot;
     double start = ls_now();
-    if (s->sync.ops)
-        ls_comm_position(s->sync.comm, s->run.step, 0, LS_STAGE_INPUT);
+    say_position(s, 0, LS_STAGE_INPUT);
     LS_TRY(s->feed.next(s->feed.context, &slot));
     double fed = ls_now();
     s->input_seconds += fed - start;
     if (!slot)
         return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
     if (slot->valid == 0)
-        return run_nothing(s, last);
-    if (s->sync.ops)
-        ls_comm_position(s->sync.comm, s->run.step, 0, LS_STAGE_COMPUTE);
+        return run_nothing(s, last, totals);
+    say_position(s, 0, LS_STAGE_COMPUTE);
     s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
     s->run.stat_weight = (float)slot->valid * s->run.grad_scale;
     LS_TRY(ls_pass_input(s, &s->engine->train, slot));

@@ -50,6 +50,8 @@ static enum ls_status combine(struct ls_stepper *s)
         LS_TRY(ls_sync_finish(&s->sync));
         return ls_mirror_push(s->engine);
     }
+    if (s->engine->peers)
+        return LS_OK; /* that came with the last pass */
     for (int bucket = 0; bucket < s->engine->n_buckets; bucket++)
         LS_TRY(update(s, bucket));
     return LS_OK;
@@ -99,12 +101,15 @@ static enum ls_status catch_up(struct ls_stepper *s)
 enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
 {
     struct ls_pending *p = &s->pending;
-    struct ls_totals totals = {0};
+    struct ls_totals own = {.stop = ls_interrupted()}, totals;
     *r = (struct ls_report){0};
     if (!p->there)
         return LS_OK;
     p->there = false;
-    LS_TRY(ls_pass_count(s, &s->engine->train, p->slot, p->valid, &totals));
+    LS_TRY(ls_pass_count(s, &s->engine->train, p->slot, p->valid, &own));
+    s->replicas.part_totals[0] = own;
+    LS_TRY(ls_agree_step(&s->agree, &s->replicas, &totals));
+    s->stop = (int)totals.stop;
     LS_TRY(expect_samples((uint64_t)p->report.step - 1, totals.samples, p->samples));
     *r = p->report;
     ls_totals_report(&totals, r);
@@ -114,6 +119,16 @@ enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
     r->compute_seconds = r->seconds - r->input_seconds;
     s->input_seconds = s->compute_seconds = 0;
     return LS_OK;
+}
+
+void ls_step_drop(struct ls_stepper *s)
+{
+    struct ls_totals unheard = {0};
+    if (s->pending.there)
+        ls_pass_count(s, &s->engine->train, s->pending.slot, s->pending.valid, &unheard);
+    s->pending.there = false;
+    if (s->engine)
+        ls_peers_close(s->engine, false);
 }
 
 /* The step is enqueued: report the one before it, which has just ended or will soon. */
@@ -128,7 +143,6 @@ static enum ls_status leave_pending(struct ls_stepper *s, uint64_t step, int64_t
     now.since = first ? start : s->heard;
     s->pending = now;
     s->turn = 1 - s->turn;
-    s->stop = ls_interrupted();
     return LS_OK;
 }
 
@@ -143,6 +157,7 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     s->run.step = step;
     s->run.lr = (float)lr;
     s->run.grad_scale = 1.0f / (float)(alone ? own : samples);
+    s->scarce = samples < (int64_t)s->engine->tree->replicas * s->replicas.passes;
 
     s->sync.lr = lr;
     s->sync.own = own;
@@ -222,10 +237,28 @@ void ls_totals_report(const struct ls_totals *totals, struct ls_report *r)
     r->top5 = (double)totals->top5 / n;
 }
 
+static enum ls_status settle_bucket(void *context, int bucket)
+{
+    struct ls_stepper *s = context;
+    const struct ls_bucket *b = &s->engine->buckets[bucket];
+    return ls_replicas_settle(&s->replicas, b->first, b->count);
+}
+
+/* Cards that sum among themselves need no strategy but its cuts. */
+static enum ls_status open_peers(struct ls_stepper *s, const struct ls_options *o)
+{
+    const struct ls_sync_ops *ops = ls_sync_choose(o);
+    LS_TRY(ls_engine_make_buckets(s->engine, o, ops));
+    LS_TRY(ls_agree_init(&s->agree, s->engine->comm, s->engine->tree));
+    return ls_peers_share(s->engine, ops, settle_bucket, s);
+}
+
 /* The strategy, where there is somebody to agree with. */
 static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o)
 {
     struct ls_engine *e = s->engine;
+    if (e->peers)
+        return open_peers(s, o);
     if (!e->comm)
         return e->n_grads > 0 ? ls_engine_make_buckets(e, o, NULL) : LS_OK;
     const struct ls_sync_ops *ops = ls_sync_choose(o);
@@ -272,7 +305,7 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
                                         .program = engine->train.program};
     LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
-    s->lags = engine->backend->queue && !engine->comm && s->replicas.n_slices == 1;
+    s->lags = engine->backend->queue && (!engine->comm || engine->peers) && s->replicas.n_slices == 1;
     return LS_OK;
 failed:
     ls_stepper_release(s);
@@ -281,6 +314,7 @@ failed:
 
 void ls_stepper_release(struct ls_stepper *s)
 {
+    ls_step_drop(s);
     ls_supply_close(&s->train);
     ls_supply_close(&s->eval);
     ls_sync_close(&s->sync);

@@ -19,7 +19,7 @@ struct ls_feed ls_feed_loader(struct ls_loader *loader);
 struct ls_pending {
     bool there;
     int slot;                /* that its results come to */
-    int64_t samples, valid;  /* expected; of its pass */
+    int64_t samples, valid;  /* expected of all; of its pass */
     double since;            /* from when its time counts, ls_now */
     struct ls_report report; /* what is known before the results */
 };
@@ -29,12 +29,13 @@ struct ls_stepper {
     struct ls_feed feed;
     struct ls_supply train, eval; /* forms of the slots of either program; not open: planes */
     struct ls_replicas replicas;
-    struct ls_sync sync; /* ops NULL: alone */
+    struct ls_sync sync; /* ops NULL: alone, or the cards sum (engine->peers) */
     struct ls_agree agree;
     struct ls_run run;                     /* of the pass under way */
     double input_seconds, compute_seconds; /* of the step under way, or since the last report */
     int stop;                              /* a signal that a process of the last step was given, or 0 */
     bool lags;                             /* reports come a step late: see ls_step */
+    bool scarce;                           /* the step under way has fewer samples than passes */
     int turn;                              /* the slot for the results of the pass under way */
     struct ls_pending pending;
     int eval_turn;      /* likewise, of evaluation */
@@ -52,14 +53,17 @@ void ls_stepper_release(struct ls_stepper *s);
  * each replica of this one, in the order replicas.order. Nothing is allocated. Fills *r but for epochs and the number
  * of steps.
  *
- * Where the backend has a queue and a step is one pass of a process alone (s->lags), a step is only enqueued, so that the
- * queue never runs dry, and what comes back in *r is the report of the step before it: all of it, with the epochs that
- * *r held when that one was made. r->step says which it is, and is 0 when there is none to report yet. A slot of the feed
- * is then in use until the second call after the one that took it. ls_step_flush waits for the last step and reports it;
- * r->step is 0 when there is nothing to report. It must come before anybody looks at the state, or ends. The seconds of such
- * a report are those between it and the one before. */
+ * Where the backend has a queue and a step is one pass of this process (s->lags), which is alone or whose card sums
+ * gradients with the others', a step is only enqueued, so that the queue never runs dry, and what comes back in *r is
+ * the report of the step before it: all of it, with the epochs that *r held when that one was made. r->step says
+ * which it is, and is 0 when there is none to report yet. A slot of the feed is then in use until the second call
+ * after the one that took it. ls_step_flush waits for the last step and reports it; r->step is 0 when there is
+ * nothing to report. It must come before anybody looks at the state, or ends. The seconds of such a report are those
+ * between it and the one before. What all processes agree on, totals and s->stop, is a step late, too. ls_step_drop,
+ * where something failed, waits for the last step without a word to the others; the cards part. */
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r);
 enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r);
+void ls_step_drop(struct ls_stepper *s);
 /* ls_sync_collect, and ls_sync_serve where this rank only serves, for the engine's parameters. */
 enum ls_status ls_step_collect(struct ls_stepper *s);
 enum ls_status ls_step_serve(struct ls_stepper *s, uint64_t *step);

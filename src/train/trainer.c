@@ -171,8 +171,10 @@ static enum ls_status train_step(struct ls_trainer *t)
     LS_TRY(tell_step(t, &r));
     go_to(t, served(t) ? t->stepper.sync.next_step : s->step + 1);
     bool equal = !served(t) && !(t->stepper.sync.ops && t->stepper.sync.ops->alone);
-    if (equal && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0)
+    if (equal && t->engine.comm && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0) {
+        LS_TRY(catch_up(t));
         LS_TRY(ls_trainer_all_know(t, ls_same_parameters(&t->engine, s->step)));
+    }
     if (t->on_step)
         t->on_step(t->context, s->step);
     return LS_OK;
@@ -363,6 +365,8 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
     enum ls_status st = run_steps(t);
     if (st == LS_INTERRUPTED)
         st = interrupted(t, told_to_stop(t));
+    if (st == LS_OK || st == LS_INTERRUPTED)
+        ls_peers_close(&t->engine, true);
     ls_interrupt_release();
     ls_console_end(&t->console);
     if (st == LS_OK)

@@ -249,9 +249,8 @@ enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status)
 void ls_trainer_close(struct ls_trainer *t)
 {
     bool all_know = t->all_know;
-    struct ls_report unheard;
     ls_metrics_close(&t->metrics);
-    ls_step_flush(&t->stepper, &unheard); /* after a failure the last step may still read its input */
+    ls_step_drop(&t->stepper); /* after a failure the last step may still read its input */
     ls_feed_unpin(&t->engine, t->loader);
     ls_loader_free(t->loader);
     ls_stepper_release(&t->stepper);

@@ -36,6 +36,17 @@ expect_code 1
 expect_error 'lockstep-cuda.so was not found.*--backend onednn'
 expect_no_file runs
 
+it "refuses NCCL on the CPU before anything is made"
+lockstep train --backend onednn --collective nccl --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:32 \
+    --steps 1 --batch 16 --run nccl
+expect_code 2
+expect_error '--collective nccl sums on GPUs: take --backend cuda, or leave it out'
+expect_no_file nccl
+lockstep train --backend onednn --collective nccl --workers 2 --model "$source_root/tests/cli/small.yaml" \
+    --data synthetic:1x14x14:10:32 --steps 1 --batch 16 --run nccl
+expect_code 2
+expect_err 'take --backend cuda'
+
 it "trains on the CPU when nothing is asked for"
 alone train --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:32 --steps 1 --batch 16 --run cpu
 expect_code 0

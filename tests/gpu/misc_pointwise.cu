@@ -6,6 +6,7 @@ extern "C" {
 }
 
 #include <cmath>
+#include <memory>
 
 static float act_of(enum ls_act act, double z)
 {
@@ -177,6 +178,45 @@ static void planes(enum ls_dtype t, int64_t n, int64_t channels, int64_t h, int6
     verdict(label("image_planes", t, channels, h, w), to.read(t, y.size()), y, misc_tolerance(t));
 }
 
+/* By the list of additions, bit by bit; what lies around the range stays as it is. */
+static void sum_parts(int n, size_t first, size_t count)
+{
+    const size_t room = first + count + 64;
+    std::vector<values> v;
+    std::vector<std::unique_ptr<device>> parts;
+    struct ls_cuda_parts p = {};
+    p.n = n;
+    for (int i = 0; i < n; i++) {
+        v.push_back(random_values(room, 9));
+        parts.emplace_back(new device(LS_F32, v.back()));
+        p.part[i] = parts.back()->as<float>();
+    }
+    int at = 0;
+    for (int apart = n / 2 + 1; apart > 0;
+         apart--) /* some order in which each but the first is added to another once */
+        for (int i = 0; i + apart < n; i++) {
+            bool gone = false;
+            for (int k = 0; k < at; k++)
+                gone = gone || p.from[k] == i + apart || p.from[k] == i;
+            if (gone)
+                continue;
+            p.to[at] = (int8_t)i;
+            p.from[at++] = (int8_t)(i + apart);
+        }
+    std::vector<values> want = v;
+    for (int s = 0; s < at; s++)
+        for (size_t i = first; i < first + count; i++)
+            want[(size_t)p.to[s]][i] = want[(size_t)p.to[s]][i] + want[(size_t)p.from[s]][i];
+    ls_cuda_sum_parts(0, &p, (int64_t)first, (int64_t)count);
+    bool same = at == n - 1;
+    for (int i = 0; i < n; i++) {
+        values got = parts[(size_t)i]->read(LS_F32, room);
+        for (size_t k = 0; k < room; k++)
+            same = same && got[k] == (k >= first && k < first + count ? want[0][k] : v[(size_t)i][k]);
+    }
+    verdict_ints("sum of " + std::to_string(n) + " parts, " + std::to_string(count), {same}, {1});
+}
+
 void misc_pointwise(void)
 {
     values a = random_values(4000), b = random_values(4000), sum(4000);
@@ -221,4 +261,7 @@ void misc_pointwise(void)
     device from(LS_F32, a), to(LS_F32, b);
     ls_cuda_sum(0, from.as<float>(), to.as<float>(), 4000);
     verdict("sum", to.read(LS_F32, sum.size()), sum, 1e-7);
+    for (int n = 1; n <= LS_CUDA_PARTS; n++)
+        for (size_t count : {(size_t)0, (size_t)4, (size_t)1024, (size_t)200000})
+            sum_parts(n, 64, count);
 }

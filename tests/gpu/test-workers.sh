@@ -11,6 +11,9 @@ train() {
     lockstep train $many "$@"
 }
 
+cards="the cards"
+[ "$backend" = cuda ] || cards="the host"
+
 train --steps 12 --run one
 for workers in 2 4; do
     for sync in gather allreduce overlap server; do
@@ -18,8 +21,38 @@ for workers in 2 4; do
         train --steps 12 --workers $workers --sync $sync --run $sync-$workers
         expect_code 0
         expect_bits one $sync-$workers 12
+        case $sync in
+        allreduce | overlap) expect_out "bucket.*, summed by $cards\$" ;;
+        *) expect_out 'bucket.*, summed by the host$' ;;
+        esac
     done
 done
+
+it "gives them by the host's memory, too"
+train --steps 12 --workers 2 --collective tree --run host
+expect_code 0
+expect_out 'summed by the host$'
+expect_bits one host 12
+
+it "gives them where a rank has two parts of the sum, which is left to the host"
+train --steps 12 --workers 3 --run uneven
+expect_code 0
+expect_out 'summed by the host$'
+expect_bits one uneven 12
+
+it "gives them with many small sums, each in as many ranges as workers"
+train --steps 12 --workers 4 --bucket-mb 0.001 --run buckets
+expect_code 0
+expect_out "[0-9][0-9]* buckets, summed by $cards\$"
+expect_bits one buckets 12
+
+it "gives them when a step has fewer samples than there are workers"
+train --steps 100 --batch 4 --run few-1
+expect_code 0
+train --steps 100 --batch 4 --workers 4 --run few-4
+expect_code 0
+expect_out "summed by $cards\$"
+expect_bits few-1 few-4 100
 
 it "gives the bits of one process with passes and LARS, too"
 train --steps 6 --accumulate 2 --batch 64 --optimizer lars --run passes-1
@@ -51,13 +84,25 @@ for sync in async local; do
     expect "${top1:-0}" -ge 85
 done
 
-it "names a worker that was killed and ends the others"
-begin 3 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --epochs 1000000 --deadline 5
-victim=$(worker 1)
-kill -9 "$victim"
+it "stops all workers together"
+begin 2 --backend "$backend" --data synthetic:1x14x14:10:195 --batch 48 --replicas 4 --schedule constant --epochs 1000000 \
+    --checkpoint-every 5 --keep 1 --run stopped
+kill -USR1 "$parent"
 end
-expect_code 4
-expect_err "worker 1 \(pid $victim\) was killed by signal 9 \(Killed\)"
-gone "$victim" || miss "worker 1 is still there"
+expect_code 75
+expect_out 'Stopped by .* after step'
+
+for way in auto tree; do
+    it "names a worker that was killed and ends the others, with --collective $way"
+    begin 3 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --epochs 1000000 --deadline 5 --collective $way \
+        --run killed-$way
+    victim=$(worker 1)
+    kill -9 "$victim"
+    end
+    expect_code 4
+    expect_err "worker 1 \(pid $victim\) was killed by signal 9 \(Killed\)"
+    expect "$took" -le 15
+    gone "$victim" || miss "worker 1 is still there"
+done
 
 finish

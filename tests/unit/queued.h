@@ -3,7 +3,8 @@
  *   - work is done as late as can be: in order, as far as what is waited for;
  *   - a fetch fills the host's memory with NaN at once, and with values when its work is done;
  *   - inputs and what is sent are read from the host's memory when their work is done;
- *   - images that come as bytes are made into planes then, by base/pick.h. */
+ *   - images that come as bytes are made into planes then, by base/pick.h;
+ *   - sums over processes, where `queued.peers` allows them, are made then, too. */
 #ifndef LS_TESTS_QUEUED_H
 #define LS_TESTS_QUEUED_H
 
@@ -29,15 +30,30 @@ struct ls_program {
     float *loss[2];   /* owned */
     int32_t *rank[2]; /* owned */
     bool asked[2];
+    bool meets; /* peers are open */
+    enum ls_peers_kind kind;
+    struct ls_peers_group group;
+    struct ls_peers_cut *cuts; /* owned */
+    int n_cuts, end;
+    float *parts; /* owned; the kept gradients of all ranks */
 };
 
-enum queued_kind { QUEUED_RUN, QUEUED_COPY, QUEUED_ADD, QUEUED_CLEAR, QUEUED_FETCH, QUEUED_SEND, QUEUED_ASK };
+enum queued_kind {
+    QUEUED_RUN,
+    QUEUED_COPY,
+    QUEUED_ADD,
+    QUEUED_CLEAR,
+    QUEUED_FETCH,
+    QUEUED_SEND,
+    QUEUED_ASK,
+    QUEUED_SUM
+};
 
 struct queued_work {
     enum queued_kind kind;
     struct ls_program *p;
     int first, last; /* nodes of RUN */
-    int mark;        /* of FETCH; slot of ASK */
+    int mark;        /* of FETCH; slot of ASK; cut of SUM */
     struct ls_run run;
     const void *input, *label;
     const struct ls_pick *picks; /* input is then of bytes */
@@ -59,8 +75,11 @@ static struct {
         size_t bytes;
     } regions[QUEUED_REGIONS];
     void *pinned[QUEUED_REGIONS];
-    size_t room;    /* that hold has; at first none */
-    uint64_t forms; /* bit f: runs came with images in form f */
+    size_t room;         /* that hold has; at first none */
+    uint64_t forms;      /* bit f: runs came with images in form f */
+    bool peers;          /* processes may sum among themselves; at first not */
+    uint64_t sums;       /* of cuts, so far */
+    enum ls_status lost; /* how a sum failed: nothing more is done */
 } queued;
 
 /* Says why and ends the process: the backend was used against its contract. */
@@ -122,6 +141,19 @@ static inline bool queued_holds(const float *memory, size_t count)
 
 /* --- work --------------------------------------------------------------------------------------------------- */
 
+/* By the group's order. */
+static inline void queued_sum(struct ls_program *p, const struct ls_peers_cut *cut)
+{
+    const struct ls_peers_group *g = &p->group;
+    queued.lost = g->gather(g->context, g->grads + cut->first, cut->count * sizeof(float), p->parts);
+    queued.sums++;
+    for (int s = 0; s < g->n_sums && queued.lost == LS_OK; s++)
+        for (size_t i = 0; i < cut->count; i++)
+            p->parts[(size_t)g->sums[s].to * cut->count + i] += p->parts[(size_t)g->sums[s].from * cut->count + i];
+    if (queued.lost == LS_OK)
+        memcpy(g->grads + cut->first, p->parts, cut->count * sizeof(float));
+}
+
 static inline void queued_do(const struct queued_work *w)
 {
     const struct ls_backend *ref = queued_ref();
@@ -153,6 +185,9 @@ static inline void queued_do(const struct queued_work *w)
     case QUEUED_ASK:
         QUEUED_NEED(ref->read(inner, w->p->g->loss, w->p->loss[w->mark]) == LS_OK);
         QUEUED_NEED(ref->read(inner, w->p->g->rank, w->p->rank[w->mark]) == LS_OK);
+        break;
+    case QUEUED_SUM:
+        queued_sum(w->p, &w->p->cuts[w->mark]);
     }
 }
 
@@ -160,7 +195,7 @@ static inline void queued_do(const struct queued_work *w)
 static inline void queued_work(int n)
 {
     queued_open(true);
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n && queued.lost == LS_OK; i++)
         queued_do(&queued.list[i]);
     queued_open(false);
     queued.n -= n;
@@ -289,6 +324,7 @@ static enum ls_status queued_results(struct ls_program *p, int slot, const float
     QUEUED_NEED(p->asked[slot]);
     p->asked[slot] = false;
     queued_until(p, QUEUED_ASK, slot);
+    LS_TRY(queued.lost);
     *loss = p->loss[slot];
     *rank = p->rank[slot];
     return LS_OK;
@@ -371,6 +407,9 @@ static void queued_release(struct ls_program *p)
             queued.list[n++] = queued.list[i];
     queued.n = n;
     queued_ref()->release(p->inner);
+    QUEUED_NEED(!p->meets);
+    ls_free(p->cuts);
+    free(p->parts);
     ls_free(p->pixels);
     ls_free(p->planes);
     for (int slot = 0; slot < 2; slot++) {
@@ -429,6 +468,7 @@ static enum ls_status queued_run(struct ls_program *p, int first, int last, cons
 static enum ls_status queued_read(const struct ls_program *p, int tensor, void *values)
 {
     queued_work(queued.n);
+    LS_TRY(queued.lost);
     queued_open(true);
     enum ls_status st = queued_ref()->read(p->inner, tensor, values);
     queued_open(false);
@@ -474,6 +514,84 @@ static void queued_describe(const struct ls_program *p, int node, char *text, si
     queued_ref()->describe(p->inner, node, text, room);
 }
 
+/* --- sums over processes ------------------------------------------------------------------------------------- */
+
+static enum ls_status queued_open_peers(struct ls_program *p, enum ls_peers_kind kind,
+                                        const struct ls_peers_group *group, char *why, size_t room)
+{
+    QUEUED_NEED(!p->meets && queued_holds(group->grads, group->count) && group->rank < group->size);
+    QUEUED_NEED(group->n_sums == group->size - 1);
+    snprintf(why, room, "%s", queued.peers ? "" : "the test says so");
+    p->meets = queued.peers;
+    p->kind = kind;
+    p->group = *group;
+    return LS_OK;
+}
+
+static enum ls_status queued_share(struct ls_program *p, const struct ls_peers_cut *cuts, int n, int end)
+{
+    size_t at = 0, largest = 0;
+    p->cuts = ls_alloc((size_t)n, sizeof *cuts);
+    QUEUED_NEED(p->meets && p->cuts && n > 0);
+    memcpy(p->cuts, cuts, (size_t)n * sizeof *cuts);
+    p->n_cuts = n;
+    p->end = end;
+    for (int i = 0; i < n; i++) { /* one after the other, in memory and in time, without a gap */
+        QUEUED_NEED(cuts[i].first == at && cuts[i].count > 0 && cuts[i].ready < end);
+        QUEUED_NEED(i == 0 || cuts[i].ready >= cuts[i - 1].ready);
+        at += cuts[i].count;
+        largest = cuts[i].count > largest ? cuts[i].count : largest;
+    }
+    QUEUED_NEED(at == p->group.count);
+    p->parts = malloc((size_t)p->group.size * largest * sizeof *p->parts);
+    return p->parts ? LS_OK : LS_FAILED;
+}
+
+static enum ls_status queued_step(struct ls_program *p, const struct ls_run *run, bool scarce)
+{
+    const struct ls_peers_group *g = &p->group;
+    char nothing = 0, all[64];
+    int at = run->valid > 0 ? 0 : p->end;
+    QUEUED_NEED(p->cuts && (run->valid > 0 || scarce) && g->size <= 64);
+    if (run->valid == 0)
+        LS_TRY(queued_clear(p, g->grads, g->count));
+    for (int cut = 0; cut < p->n_cuts; cut++) {
+        if (p->cuts[cut].ready >= at)
+            LS_TRY(queued_run(p, at, p->cuts[cut].ready + 1, run));
+        at = p->cuts[cut].ready >= at ? p->cuts[cut].ready + 1 : at;
+        LS_TRY(g->settle(g->context, cut));
+        LS_TRY(queued_add_work((struct queued_work){.kind = QUEUED_SUM, .p = p, .mark = cut}));
+    }
+    if (p->end > at)
+        LS_TRY(queued_run(p, at, p->end, run));
+    for (int i = 0; i < 2 && p->kind == LS_PEERS_MEMORY; i++) /* as a backend would */
+        LS_TRY(g->gather(g->context, &nothing, 1, all));
+    return queued_run(p, p->end, p->g->n_nodes, run);
+}
+
+static void queued_close_peers(struct ls_program *p, bool together)
+{
+    QUEUED_NEED(p->meets && !(together && queued.lost));
+    if (together)
+        queued_work(queued.n);
+    queued.n = 0; /* never to be done */
+    p->meets = false;
+}
+
+static bool queued_nccl(char *text, size_t room)
+{
+    snprintf(text, room, "a test's");
+    return true;
+}
+
+static const struct ls_backend_peers queued_peers = {
+    .open = queued_open_peers,
+    .share = queued_share,
+    .step = queued_step,
+    .close = queued_close_peers,
+    .nccl = queued_nccl,
+};
+
 static struct ls_backend_queue queued_queue = {
     /* a test may leave the last four out */
     .take = queued_take,       .give = queued_give,       .taken = queued_taken, .pin = queued_pin,
@@ -488,6 +606,7 @@ static const struct ls_backend queued_backend = {
     .name = "cuda",
     .summary = "ref, put off",
     .queue = &queued_queue,
+    .peers = &queued_peers,
     .about = queued_about,
     .refuses = queued_refuses,
     .prepare = queued_prepare,

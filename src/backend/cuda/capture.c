@@ -2,7 +2,7 @@
 #include "backend/cuda/tune.h"
 #include "base/log.h"
 
-static enum ls_status enqueue(struct ls_program *p, int first, int last)
+enum ls_status program_enqueue(struct ls_program *p, int first, int last)
 {
     for (int n = first; n < last;) {
         int end = n + updates_run_length(p, n, last);
@@ -13,6 +13,13 @@ static enum ls_status enqueue(struct ls_program *p, int first, int last)
         n = end > n ? end : n + 1;
     }
     return cuda_check(cudaGetLastError(), "a kernel's launch");
+}
+
+/* All of the nodes are a step, which with peers has sums in it. */
+static enum ls_status enqueue(struct ls_program *p, int first, int last)
+{
+    bool shared = p->peers && first == 0 && last == p->g->n_nodes;
+    return shared ? program_enqueue_shared(p) : program_enqueue(p, first, last);
 }
 
 static enum ls_status capture(struct ls_program *p, struct captured *c)
@@ -79,7 +86,7 @@ enum ls_status program_profile(struct ls_program *p, int first, int last, const 
         st = cuda_check(cudaEventCreate(&events[i]), "cudaEventCreate");
     LS_TRY_GOTO(destroy, st);
     LS_TRY_GOTO(destroy, program_feed(p, run, first == 0));
-    LS_TRY_GOTO(destroy, enqueue(p, first, last));
+    LS_TRY_GOTO(destroy, program_enqueue(p, first, last));
     LS_TRY_GOTO(destroy, cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize"));
     LS_TRY_GOTO(destroy, cuda_check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture"));
     cudaEventRecordWithFlags(events[0], stream, cudaEventRecordExternal);

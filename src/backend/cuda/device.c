@@ -145,11 +145,10 @@ enum ls_status device_take(size_t bytes, const char *what, void **memory)
     return LS_OK;
 }
 
-void device_give(void *memory)
+/* Off the list; false: it is not on it. */
+static bool strike(void *memory)
 {
     struct taken *found = NULL;
-    if (!memory)
-        return;
     pthread_mutex_lock(&held.lock);
     for (struct taken **t = &held.list; *t && !found; t = &(*t)->next)
         if ((*t)->memory == memory) {
@@ -160,7 +159,19 @@ void device_give(void *memory)
         }
     pthread_mutex_unlock(&held.lock);
     ls_free(found);
-    cudaFree(memory);
+    return found != NULL;
+}
+
+void device_give(void *memory)
+{
+    struct device *d;
+    if (memory && strike(memory) && device_open(&d) == LS_OK && !d->lost)
+        cudaFree(memory);
+}
+
+void device_leave(void *memory)
+{
+    strike(memory);
 }
 
 enum ls_status device_put(void *to, const void *host, size_t bytes)

@@ -16,6 +16,7 @@ struct device {
     cudaStream_t compute, copies;
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
+    bool lost; /* what is enqueued may never end: nothing waits for the card any more, and nothing on it is freed */
 };
 
 /* A process of several on this machine takes the card of its number among them, modulo their number. */
@@ -25,9 +26,11 @@ const char *device_why(cudaError_t error);
 /* The error says what is missing and what to do. */
 enum ls_status device_open(struct device **device);
 
-/* Device memory, zeroed, counted; `what` it is for. give takes NULL. */
+/* Device memory, zeroed, counted; `what` it is for. give takes NULL. What is left to others is not freed by give: it stays
+ * until the process ends. */
 enum ls_status device_take(size_t bytes, const char *what, void **memory);
 void device_give(void *memory);
+void device_leave(void *memory);
 /* Host memory to the device's, behind what the compute stream was given before; the copy is done when it returns. */
 enum ls_status device_put(void *to, const void *host, size_t bytes);
 /* Bytes taken now, and at most so far. */
@@ -40,6 +43,7 @@ enum ls_status blas_check(cublasStatus_t error, const char *what);
 #define CUDA_TRY(call) LS_TRY(cuda_check((call), #call))
 
 extern const struct ls_backend_queue ls_cuda_queue;
+extern const struct ls_backend_peers ls_cuda_peers;
 void ls_cuda_about(struct ls_backend_about *about);
 int ls_cuda_cards(struct ls_backend_card *list, int room, char *why, size_t room_why);
 

@@ -199,6 +199,18 @@ void ls_cuda_convert(ls_cuda_stream s, enum ls_dtype from_t, const void *from, e
 /* to += from; to = from; over f32. */
 void ls_cuda_sum(ls_cuda_stream s, const float *from, float *to, int64_t count);
 
+/* --- parts.cu ------------------------------------------------------------------------------------------------ */
+
+#define LS_CUDA_PARTS 16
+/* n parts of a sum, each all of a gradients' memory, some of it another card's or process's (K4 holds there, too). */
+struct ls_cuda_parts {
+    float *part[LS_CUDA_PARTS];
+    int n;
+    int8_t to[LS_CUDA_PARTS - 1], from[LS_CUDA_PARTS - 1]; /* n - 1 additions in order: part[to] += part[from] */
+};
+/* Of `count` values from `first` on, multiples of 4: the sum, as part 0 ends, into every part. */
+void ls_cuda_sum_parts(ls_cuda_stream s, const struct ls_cuda_parts *p, int64_t first, int64_t count);
+
 /* --- loss.cu ------------------------------------------------------------------------------------------------- */
 
 /* logits: rows of c stored, `classes` of them real. labels: int32 through run->labels. prob optional. */

@@ -187,8 +187,9 @@ free_lives:
 
 void program_forget(struct ls_program *p)
 {
-    cudaStreamSynchronize(p->device->compute);
-    for (int i = 0; i < p->n_captured; i++)
+    if (!p->device->lost)
+        cudaStreamSynchronize(p->device->compute);
+    for (int i = 0; i < p->n_captured && !p->device->lost; i++)
         if (p->captured[i].graph)
             cudaGraphExecDestroy(p->captured[i].graph);
     p->n_captured = 0;
@@ -198,6 +199,8 @@ static void release(struct ls_program *p)
 {
     if (!p)
         return;
+    if (p->peers)
+        ls_cuda_peers.close(p, false);
     if (p->device)
         program_forget(p);
     for (int n = 0; p->steps && n < p->g->n_nodes; n++) {
@@ -314,13 +317,15 @@ static enum ls_status read_tensor(const struct ls_program *p, int tensor, void *
     char *stored = ls_alloc(place->bytes, 1);
     if (!stored)
         return LS_FAILED;
-    cudaError_t error = cudaStreamSynchronize(p->device->compute);
-    if (error == cudaSuccess)
-        error = cudaMemcpy(stored, place->data, place->bytes, cudaMemcpyDeviceToHost);
-    if (error == cudaSuccess)
+    enum ls_status st = cuda_check(cudaEventRecord(p->here, p->device->compute), "reading a tensor");
+    if (st == LS_OK)
+        st = program_await(p, p->here);
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpy(stored, place->data, place->bytes, cudaMemcpyDeviceToHost), "reading a tensor");
+    if (st == LS_OK)
         layout_gather(&place->layout, place->t, stored, values);
     ls_free(stored);
-    return cuda_check(error, "reading a tensor");
+    return st;
 }
 
 static enum ls_status write_tensor(struct ls_program *p, int tensor, const void *values)
@@ -380,6 +385,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .name = "cuda",
     .summary = "NVIDIA GPUs: cuDNN, cuBLASLt and Lockstep's own kernels",
     .queue = &ls_cuda_queue,
+    .peers = &ls_cuda_peers,
     .about = ls_cuda_about,
     .cards = ls_cuda_cards,
     .refuses = refuses,

@@ -122,6 +122,8 @@ struct ls_program {
     int slot;
     cudaEvent_t here, marks[LS_QUEUE_MARKS];
 
+    struct peers *peers; /* owned; NULL: none */
+
     struct captured *captured; /* owned */
     int n_captured, captured_room;
 };
@@ -185,12 +187,20 @@ void program_close_queue(struct ls_program *p);
 /* What the next range of nodes reads: the run, and with `input` the batch. */
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input);
 void program_fed(struct ls_program *p);
+/* A step begins, for this process too where it has no pass in it. */
+void program_settle_scale(struct ls_program *p, uint64_t step);
 /* Point the images at planes. */
 enum ls_status program_input_planes(struct ls_program *p, const void *planes);
 /* program.c: forget what was captured, as kernels' arguments change. */
 void program_forget(struct ls_program *p);
 
-/* capture.c: ls_backend's run and profile. */
+/* peers.c: until the event has come to pass; with peers only as long as they may still come. */
+enum ls_status program_await(const struct ls_program *p, cudaEvent_t event);
+/* All nodes, with sums over processes between them. */
+enum ls_status program_enqueue_shared(struct ls_program *p);
+
+/* capture.c: nodes as they are; ls_backend's run and profile. */
+enum ls_status program_enqueue(struct ls_program *p, int first, int last);
 enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run);
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
 

@@ -17,7 +17,8 @@ static void pin(void *host, size_t bytes)
 
 static void unpin(void *host)
 {
-    if (cudaHostUnregister(host) != cudaSuccess)
+    struct device *d;
+    if (device_open(&d) == LS_OK && !d->lost && cudaHostUnregister(host) != cudaSuccess)
         cudaGetLastError();
 }
 
@@ -77,7 +78,7 @@ static enum ls_status ask(struct ls_program *p, int slot)
 
 static enum ls_status results(struct ls_program *p, int slot, const float **loss, const int32_t **rank)
 {
-    CUDA_TRY(cudaEventSynchronize(p->asked[slot]));
+    LS_TRY(program_await(p, p->asked[slot]));
     *loss = p->loss[slot];
     *rank = p->rank[slot];
     return LS_OK;
@@ -215,6 +216,8 @@ enum ls_status program_open_queue(struct ls_program *p)
 
 void program_close_queue(struct ls_program *p)
 {
+    if (!p->device || p->device->lost)
+        return;
     for (int s = 0; s < SLOTS; s++) {
         device_give(p->input[s]);
         device_give(p->notes[s]);
@@ -257,7 +260,7 @@ static enum ls_status feed_batch(struct ls_program *p)
 }
 
 /* f16: the scale moves between steps only, so that all passes of one are scaled alike. */
-static void settle_scale(struct ls_program *p, uint64_t step)
+void program_settle_scale(struct ls_program *p, uint64_t step)
 {
     enum { GROWTH = 2000 };
     if (!p->scale || step == p->scaled_step)
@@ -273,7 +276,7 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
     if (input)
         LS_TRY(feed_batch(p));
     if (input)
-        settle_scale(p, run->step);
+        program_settle_scale(p, run->step);
     struct ls_cuda_run now = {
         .seed = run->seed,
         .step = run->step,

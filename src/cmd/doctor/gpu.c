@@ -79,6 +79,8 @@ const struct ls_backend *ls_check_cuda(struct ls_findings *f, bool wanted, struc
         ls_advise(f, "Update the driver; a kernel that it cannot load fails when training starts.");
     for (int i = 0; i < cards->n; i++)
         describe_card(f, &cards->list[i], i);
+    bool nccl = backend->peers->nccl(why, sizeof why);
+    ls_find(f, LS_HEALTH_OK, "nccl", "", nccl ? "%s, for --collective nccl" : "%s", why);
     return backend;
 }
 
