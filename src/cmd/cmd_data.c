@@ -150,10 +150,13 @@ static enum ls_status count_classes(struct part *p)
     return LS_OK;
 }
 
-static enum ls_status examine(struct part *p, const char *spec, struct ls_console *console, int threads)
+static enum ls_status examine(struct part *p, const char *spec, const char *decode, struct ls_console *console,
+                              int threads)
 {
     LS_TRY(ls_dataset_open(spec, p->name, &p->set));
-    enum ls_status st = count_classes(p);
+    enum ls_status st = ls_dataset_decode_by(p->set, decode);
+    if (st == LS_OK)
+        st = count_classes(p);
     if (st == LS_OK)
         st = check_samples(p, console, threads);
     if (st != LS_OK) {
@@ -346,7 +349,7 @@ enum ls_status ls_cmd_data(struct ls_options *o)
     int threads = o->threads > 0 ? (int)o->threads : omp_get_max_threads();
     ls_console_begin(&console, o, 0);
     for (int p = 0; p < 2 && st == LS_OK; p++)
-        st = examine(&parts[p], spec, &console, threads);
+        st = examine(&parts[p], spec, o->decode, &console, threads);
     ls_console_end(&console);
     if (parts[0].set) {
         enum ls_status printed = o->json ? print_json(spec, parts, 2) : print_text(spec, parts);

@@ -30,7 +30,8 @@ enum ls_status ls_cmd_train(struct ls_options *o)
     st = ls_trainer_open(&trainer, o, world.comm);
     if (st == LS_OK) {
         st = ls_trainer_run(&trainer);
-        ls_trainer_close(&trainer);
+        if (st != LS_PEER_LOST) /* its threads may wait for a card that waits for the lost one; main ends them */
+            ls_trainer_close(&trainer);
     }
     ls_world_close(&world, trainer.all_know ? LS_OK : st);
     ls_log_close();

@@ -154,6 +154,10 @@ void ls_comm_abort(struct ls_comm *comm, enum ls_status status, const char *why)
 
 /* LS_OK while the group holds; else what every call returns from now on. For those who wait for something else. */
 enum ls_status ls_comm_broken(const struct ls_comm *comm);
+/* The same, for those who have waited so many seconds for something else that all take part in, and ask now and then.
+ * Beyond the deadline whoever is overdue is named: a rank that has not yet come to where this one waits, or does not run,
+ * and is not known to start, save or evaluate. While nobody is, the wait goes on: it just takes long. */
+enum ls_status ls_comm_overdue(struct ls_comm *comm, double waited);
 
 /* --- what was measured ------------------------------------------------------------------------------------ */
 

@@ -107,6 +107,7 @@ struct ls_comm {
     atomic_int broken;                 /* enum ls_status */
     _Atomic(struct ls_work *) overdue; /* a message that a thread has waited for too long */
     _Atomic double beyond;             /* so many seconds */
+    atomic_bool asked;                 /* ls_comm_overdue: is anybody? */
     atomic_int aborting;               /* ls_comm_abort: tell the other nodes */
     char why[LS_BOARD_WHY];            /* under queue_lock until aborting is set */
     _Atomic int64_t allowed;           /* no deadline before then; nanoseconds */

@@ -242,29 +242,79 @@ static bool look_further(struct ls_comm *c, double waited)
     return clear && !circle;
 }
 
+/* The marked ones did not do this in time. */
+static enum ls_status name_missing(struct ls_comm *c, const char *what)
+{
+    char who[160], where[128], it[32] = "";
+    int first = -1, count = 0;
+    for (int r = 0; r < c->size; r++)
+        if (c->missing[r]) {
+            first = first < 0 ? r : first;
+            count++;
+        }
+    if (first < 0)
+        return ls_group_lose(c, LS_PEER_LOST, "the group did not %s within %.3g s", what, c->o.deadline);
+    describe_ranks(c, who, sizeof who);
+    describe_position(c, first, where, sizeof where);
+    if (count > 1)
+        snprintf(it, sizeof it, "rank %d: ", first);
+    return ls_group_lose(c, LS_PEER_LOST, "%s did not %s within %.3g s; %s%s", who, what, c->o.deadline, it, where);
+}
+
 enum ls_status ls_group_blame(struct ls_comm *c, double beyond)
 {
-    char who[160], at[96], where[128], it[32] = "";
-    int first = -1, count = 0, pardoned = 0;
+    char at[96];
+    int count = 0, pardoned = 0;
     double grace = c->o.deadline / 2 > SILENT ? c->o.deadline / 2 : SILENT; /* by then those who stopped are silent */
     if (!look_further(c, c->o.deadline + beyond) && beyond < grace)
         return LS_OK;
     for (int r = 0; r < c->size; r++)
         if (c->missing[r]) {
-            first = first < 0 ? r : first;
             count++;
             pardoned += excused(c, r);
         }
     if (count > 0 && pardoned == count)
         return LS_OK;
     describe_work(c, at, sizeof at);
-    if (first < 0)
-        return ls_group_lose(c, LS_PEER_LOST, "the group did not %s within %.3g s", at, c->o.deadline);
-    describe_ranks(c, who, sizeof who);
-    describe_position(c, first, where, sizeof where);
-    if (count > 1)
-        snprintf(it, sizeof it, "rank %d: ", first);
-    return ls_group_lose(c, LS_PEER_LOST, "%s did not %s within %.3g s; %s%s", who, at, c->o.deadline, it, where);
+    return name_missing(c, at);
+}
+
+/* --- waiting for something else ----------------------------------------------------------------------------------- */
+
+static bool computes(enum ls_stage phase)
+{
+    return phase >= LS_STAGE_COMPUTE && phase <= LS_STAGE_UPDATE;
+}
+
+/* Has it for long not come to the step that this rank waits in, or does it not run? Ranks save and evaluate between
+ * steps, under the number of the next. */
+static bool late(const struct ls_comm *c, int rank)
+{
+    struct ls_position p = ls_comm_where(c, rank), me = ls_comm_where(c, c->rank);
+    bool before = p.step < me.step || (p.step == me.step && computes(me.phase) && !computes(p.phase));
+    return rank != c->rank && p.age > c->o.deadline && (before || silent(c, rank)) && !excused(c, rank);
+}
+
+enum ls_status ls_comm_overdue(struct ls_comm *c, double waited)
+{
+    double now = ls_now();
+    if (now > ls_group_limit(c, now - waited))
+        atomic_store(&c->asked, true); /* of the driver, who alone can tell all */
+    return ls_comm_broken(c);
+}
+
+/* By now this rank may have gone on: then the question is void. */
+static enum ls_status answer(struct ls_comm *c)
+{
+    char what[64];
+    double least = c->nodes > 1 && c->o.deadline < SILENT ? SILENT : c->o.deadline; /* heartbeats come late */
+    if (!atomic_exchange(&c->asked, false) || c->current)
+        return LS_OK;
+    struct ls_position me = ls_comm_where(c, c->rank);
+    if (me.age < least || !mark(c, NULL, late))
+        return LS_OK;
+    snprintf(what, sizeof what, "come through step %" PRIu64, me.step);
+    return name_missing(c, what);
 }
 
 /* --- looking --------------------------------------------------------------------------------------------------- */
@@ -309,7 +359,8 @@ enum ls_status ls_group_check(struct ls_comm *c)
         c->watched = now;
         LS_TRY(look_for_dead(c));
     }
-    return ls_beats_move(c);
+    LS_TRY(ls_beats_move(c));
+    return answer(c);
 }
 
 double ls_group_limit(const struct ls_comm *c, double since)

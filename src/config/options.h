@@ -37,6 +37,7 @@ struct ls_options {
     /* machine */
     int64_t threads;        /* 0: all cores this process may use */
     int64_t loader_threads; /* 0: chosen */
+    char *decode;           /* cpu | gpu | hardware */
     char *backend;          /* auto | onednn | ref | cuda */
     char *dtype;            /* f32 | tf32 | bf16 | fp16 */
     bool fast;              /* sums may come in no fixed order (cuda) */

@@ -28,7 +28,9 @@ struct ls_image {
     bool cropped;           /* the pixels are the part that the view asked for, not the whole image */
     uint8_t *pixels, *side; /* owned; side: a file's bytes, or the middle of a resize */
     size_t room, side_room;
-    char why[200]; /* after a failed ls_dataset_try or ls_image_decode: what was wrong */
+    struct ls_decoding *decoding; /* borrowed, while ls_dataset_try runs: who may decode JPEGs instead; NULL: nobody */
+    struct ls_decoder *decoder;   /* owned; opened when it is first needed */
+    char why[200];                /* after a failed ls_dataset_try or ls_image_decode: what was wrong */
 };
 /* Room for an image of that size, which the image then has; the pixels are not cleared. */
 enum ls_status ls_image_reserve(struct ls_image *image, int channels, int height, int width);
@@ -69,7 +71,11 @@ extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NUL
 
 /* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", or a path whose format is recognised. */
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
+/* The number of JPEGs that ls_dataset_decode_by could not have decoded is noted. */
 void ls_dataset_close(struct ls_dataset *set);
+/* Have JPEGs decoded by "cpu" (libjpeg-turbo, as they are without this), "gpu" (nvJPEG) or "hardware" (the JPEG engines of
+ * a GPU). Each decoder rounds in its own way. Files that another than cpu does not take are decoded by cpu. */
+enum ls_status ls_dataset_decode_by(struct ls_dataset *set, const char *name);
 const struct ls_dataset_info *ls_dataset_info(const struct ls_dataset *set);
 enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image, int32_t *label);
 /* The same with a view, and without saying the error: the cause is in image->why. */

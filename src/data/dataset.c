@@ -29,8 +29,10 @@ enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dat
 
 void ls_dataset_close(struct ls_dataset *set)
 {
-    if (set)
-        set->ops->close(set);
+    if (!set)
+        return;
+    ls_decoding_report(&set->decoding);
+    set->ops->close(set);
 }
 
 const struct ls_dataset_info *ls_dataset_info(const struct ls_dataset *set)
@@ -44,7 +46,10 @@ enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls
     image->cropped = false;
     if (i < 0 || i >= set->info.count)
         return ls_image_refuse(image, "there are only %lld samples", (long long)set->info.count);
-    return set->ops->read(set, i, view, image, label);
+    image->decoding = set->decoding.ops ? &set->decoding : NULL;
+    enum ls_status st = set->ops->read(set, i, view, image, label);
+    image->decoding = NULL;
+    return st;
 }
 
 enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, struct ls_image *image, int32_t *label)

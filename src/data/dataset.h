@@ -4,9 +4,21 @@
 
 #include "data/data.h"
 
+#include <stdatomic.h>
+
+struct ls_decoder_job;
+struct ls_decoder_ops;
+
+/* Who decodes JPEGs in libjpeg-turbo's place, and how many files went which way. */
+struct ls_decoding {
+    const struct ls_decoder_ops *ops; /* borrowed; NULL: nobody */
+    atomic_llong done, left;
+};
+
 struct ls_dataset {
     const struct ls_dataset_ops *ops; /* borrowed; set by ls_dataset_open */
     struct ls_dataset_info info;
+    struct ls_decoding decoding;
 };
 
 /* Limits against files that promise more than any picture has. */
@@ -26,6 +38,11 @@ enum ls_status ls_image_load(const char *path, const struct ls_view *view, int c
 
 /* One decoder a file kind. Each gives 1 or 3 channels, whichever the file has. */
 enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, struct ls_image *image);
+/* Let the image's decoder make its pixels, if it has one and the file suits it; *done false: libjpeg-turbo's turn. LS_FAILED
+ * when the decoder has failed. */
+enum ls_status ls_decoding_try(struct ls_image *image, bool suits, const struct ls_decoder_job *job, bool *done);
+/* Say how many files were left to the CPU, if any: for log.txt, or as a warning where it is most of them. */
+void ls_decoding_report(const struct ls_decoding *by);
 enum ls_status ls_png_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 enum ls_status ls_ppm_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 enum ls_status ls_bmp_decode(const uint8_t *bytes, size_t size, struct ls_image *image);

@@ -1,4 +1,5 @@
 #include "data/dataset.h"
+#include "base/decoder.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -69,6 +70,8 @@ void ls_image_release(struct ls_image *image)
 {
     ls_free(image->pixels);
     ls_free(image->side);
+    if (image->decoder)
+        image->decoder->ops->close(image->decoder);
     *image = (struct ls_image){0};
 }
 

@@ -1,5 +1,6 @@
 /* JPEG through libjpeg-turbo: decoded at a fraction of its size and only where it is seen. */
 #include "data/dataset.h"
+#include "base/decoder.h"
 
 #include <setjmp.h>
 #include <stdio.h>
@@ -117,6 +118,31 @@ static void set_colours(struct jpeg_decompress_struct *jpeg)
         jpeg->out_color_space = JCS_RGB;
 }
 
+/* What another decoder may have: baseline files in the usual colours. Progressive ones are mostly Huffman codes, the host's
+ * work in any case, and what does not end as it should is libjpeg's to judge. */
+static bool suits_others(const struct jpeg_decompress_struct *jpeg, const uint8_t *bytes, size_t size)
+{
+    bool usual = jpeg->jpeg_color_space == JCS_GRAYSCALE || jpeg->jpeg_color_space == JCS_YCbCr;
+    return usual && !jpeg->progressive_mode && !jpeg->arith_code && bytes[size - 2] == 0xff && bytes[size - 1] == 0xd9;
+}
+
+static enum ls_status decode_elsewhere(struct reader *r, const uint8_t *bytes, size_t size, const struct ls_box *part,
+                                       bool *done)
+{
+    const struct jpeg_decompress_struct *jpeg = &r->jpeg;
+    struct ls_decoder_job job = {.bytes = bytes,
+                                 .size = size,
+                                 .channels = r->image->channels,
+                                 .height = (int)jpeg->image_height,
+                                 .width = (int)jpeg->image_width,
+                                 .shrink = (int)(8 / jpeg->scale_num),
+                                 .top = part->top,
+                                 .left = part->left,
+                                 .rows = part->height,
+                                 .columns = part->width};
+    return ls_decoding_try(r->image, suits_others(jpeg, bytes, size), &job, done);
+}
+
 static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size, const struct ls_view *view)
 {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
@@ -132,11 +158,16 @@ static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size
     set_colours(jpeg);
     jpeg->scale_num = eighths(box.height < box.width ? box.height : box.width, view ? view->min_side : 0);
     jpeg->scale_denom = 8;
-    jpeg_start_decompress(jpeg);
+    jpeg_calc_output_dimensions(jpeg);
     struct ls_box part = scaled_box(&box, jpeg);
     LS_TRY(ls_image_reserve(r->image, jpeg->out_color_space == JCS_GRAYSCALE ? 1 : 3, part.height, part.width));
-    read_rows(r, &part);
     r->image->cropped = view && view->random_resized;
+    bool done;
+    LS_TRY(decode_elsewhere(r, bytes, size, &part, &done));
+    if (done)
+        return LS_OK;
+    jpeg_start_decompress(jpeg);
+    read_rows(r, &part);
     if (jpeg->output_scanline == jpeg->output_height)
         jpeg_finish_decompress(jpeg);
     return LS_OK;

@@ -170,9 +170,9 @@ enum ls_status ls_pass_run(void *context, int replica, int pass, bool last, stru
     s->input_seconds += fed - start;
     if (!slot)
         return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
+    say_position(s, 0, LS_STAGE_COMPUTE);
     if (slot->valid == 0)
         return run_nothing(s, last, totals);
-    say_position(s, 0, LS_STAGE_COMPUTE);
     s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
     s->run.stat_weight = (float)slot->valid * s->run.grad_scale;
     LS_TRY(ls_pass_input(s, &s->engine->train, slot));

@@ -11,8 +11,7 @@ struct ls_peers {
     struct ls_peers_group group;
     int *nodes;                /* owned */
     struct ls_peers_sum *sums; /* owned */
-    struct ls_totals *totals;  /* owned; one a rank */
-    double deadline;           /* seconds */
+    double deadline;           /* seconds; for connecting */
     bool shared;               /* steps may have begun */
     enum ls_status (*settle)(void *context, int bucket);
     void *context; /* settle's */
@@ -35,27 +34,23 @@ static enum ls_status gather(void *context, const void *mine, size_t bytes, void
     return LS_OK;
 }
 
-/* A process that is gone is noticed by comm on the same machine at once, and elsewhere by whoever waits for it: what all
- * do next is to agree on the step (ls_agree_step), and there the missing one is named. */
+/* A step may take as long as it takes, unless a process is gone, or keeps the others waiting. */
 static enum ls_status patience(void *context, double seconds)
 {
     struct ls_peers *p = context;
     struct ls_comm *comm = p->engine->comm;
     if (!comm)
         return LS_OK;
+    if (p->shared)
+        return ls_comm_overdue(comm, seconds);
     LS_TRY(ls_comm_broken(comm));
     if (seconds < p->deadline)
         return LS_OK;
-    if (!p->shared)
-        return ls_fail(
-            LS_PEER_LOST,
-            "--collective nccl: NCCL did not connect the processes within --deadline %g s; NCCL_DEBUG=INFO shows "
-            "what it tries, or leave --collective out",
-            p->deadline);
-    const struct ls_totals none = {.samples = 0};
-    LS_TRY(ls_comm_allgather(comm, &none, sizeof none, p->totals));
-    return ls_fail(LS_PEER_LOST, "the card has not ended a step within --deadline %g s, though all processes are there",
-                   p->deadline);
+    return ls_fail(
+        LS_PEER_LOST,
+        "--collective nccl: NCCL did not connect the processes within --deadline %g s; NCCL_DEBUG=INFO shows "
+        "what it tries, or leave --collective out",
+        p->deadline);
 }
 
 static enum ls_status settle(void *context, int bucket)
@@ -83,9 +78,11 @@ enum ls_status ls_peers_check(const struct ls_engine *e, const struct ls_options
     if (strcmp(o->compress, "none") != 0)
         return ls_fail(LS_USAGE, "--collective nccl sums f32: leave --compress %s out", o->compress);
     if (ls_tree_most_parts(e->tree) > 1)
-        return ls_fail(LS_USAGE,
-                       "--collective nccl needs --replicas that the %d processes share evenly: leave it out, or say %d",
-                       e->tree->size, e->tree->size);
+        return ls_fail(
+            LS_USAGE,
+            "--collective nccl takes one sum from each process, and with --replicas %d one of the %d would have "
+            "several: leave it out, or say %d",
+            e->tree->replicas, e->tree->size, e->tree->size);
     return LS_OK;
 }
 
@@ -105,7 +102,6 @@ static void peers_free(struct ls_peers *p)
         return;
     ls_free(p->nodes);
     ls_free(p->sums);
-    ls_free(p->totals);
     ls_free(p);
 }
 
@@ -116,8 +112,7 @@ static enum ls_status describe(struct ls_peers *p)
     int size = e->comm ? ls_comm_size(e->comm) : 1, n_sums = e->tree->n_sums;
     p->nodes = ls_alloc((size_t)size, sizeof *p->nodes);
     p->sums = ls_alloc((size_t)n_sums, sizeof *p->sums);
-    p->totals = ls_alloc((size_t)size, sizeof *p->totals);
-    if (!p->nodes || !p->sums || !p->totals)
+    if (!p->nodes || !p->sums)
         return LS_FAILED;
     for (int rank = 0; rank < size && e->comm; rank++)
         p->nodes[rank] = ls_comm_node(e->comm, rank);

@@ -305,7 +305,8 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
                                         .program = engine->train.program};
     LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
-    s->lags = engine->backend->queue && (!engine->comm || engine->peers) && s->replicas.n_slices == 1;
+    bool one_pass = engine->tree->replicas == engine->tree->size && engine->passes == 1; /* of every process */
+    s->lags = engine->backend->queue && (!engine->comm || engine->peers) && one_pass;
     return LS_OK;
 failed:
     ls_stepper_release(s);

@@ -65,15 +65,21 @@ static enum ls_status decide_augment(struct ls_task *t, const struct ls_options 
     return ls_augment_parse("auto", false, &info, s->channels, s->height, s->width, &t->test_augment);
 }
 
+static enum ls_status open_set(const struct ls_options *o, const char *spec, const char *part, struct ls_dataset **set)
+{
+    LS_TRY(ls_dataset_open(spec, part, set));
+    return ls_dataset_decode_by(*set, o->decode);
+}
+
 enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
                             const struct ls_card *card)
 {
     enum ls_status st = LS_OK;
     *t = (struct ls_task){0};
     if (train)
-        LS_TRY_GOTO(failed, ls_dataset_open(o->data, "train", &t->train));
+        LS_TRY_GOTO(failed, open_set(o, o->data, "train", &t->train));
     if (test)
-        LS_TRY_GOTO(failed, ls_dataset_open(o->eval_data ? o->eval_data : o->data, "test", &t->test));
+        LS_TRY_GOTO(failed, open_set(o, o->eval_data ? o->eval_data : o->data, "test", &t->test));
     LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t))));
     LS_TRY_GOTO(failed, decide_augment(t, o, card));
     if (train && test && ls_dataset_info(t->test)->classes > t->size.classes) {

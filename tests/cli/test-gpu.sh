@@ -47,6 +47,15 @@ lockstep train --backend onednn --collective nccl --workers 2 --model "$source_r
 expect_code 2
 expect_err 'take --backend cuda'
 
+it "says so when decoding on it is asked for"
+alone data mnist --decode gpu
+expect_code 1
+expect_error 'lockstep-cuda.so was not found.*leave --decode out'
+alone train --decode hardware --steps 1
+expect_code 1
+expect_error 'lockstep-cuda.so was not found.*leave --decode out'
+expect_no_file runs
+
 it "trains on the CPU when nothing is asked for"
 alone train --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:32 --steps 1 --batch 16 --run cpu
 expect_code 0
@@ -95,6 +104,23 @@ else
     expect "$(grep -c 'no GPU can be used here' err)" = 1
     expect_no_file runs
 fi
+
+it "says so when decoding on it is asked for and there is none"
+if [ -z "$built" ]; then
+    skip "built without CUDA"
+else
+    for decoder in gpu hardware; do
+        lockstep train --decode $decoder --backend onednn --steps 1
+        expect_code 1
+        expect_error "^lockstep: error: --decode $decoder: no GPU can be used here .*leave --decode out"
+    done
+    expect_no_file runs
+fi
+
+it "names what can decode"
+lockstep data mnist --decode gpus
+expect_code 2
+expect_error "--decode.*'gpus' is not one of cpu, gpu, hardware"
 
 for dtype in tf32 fp16; do
     it "refuses $dtype on the CPU"

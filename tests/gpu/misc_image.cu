@@ -1,6 +1,8 @@
 /* Images from bytes: exactly what the host's ls_pick_planes makes, rounded and laid out. */
 #include "misc.h"
 
+#include "base/decoder.h"
+
 #include <cstdio>
 
 struct image_case {
@@ -77,8 +79,43 @@ static void one(const image_case &c, enum ls_dtype t)
     verdict(name, to.read(t, want.size()), want, 0);
 }
 
+/* Parts of shrunk images, as base/decoder.h has them, rows with a gap behind them. */
+static void shrunk(const struct ls_decoder_job &job)
+{
+    uint32_t state = 5;
+    int64_t pitch = job.width * job.channels + 3;
+    std::vector<uint8_t> bytes((size_t)(pitch * job.height)), got((size_t)(job.rows * job.columns * job.channels));
+    for (uint8_t &b : bytes)
+        b = (uint8_t)next(state);
+    values want;
+    for (int y = job.top; y < job.top + job.rows; y++)
+        for (int x = job.left; x < job.left + job.columns; x++)
+            for (int c = 0; c < job.channels; c++) {
+                int sum = 0, n = 0;
+                for (int v = y * job.shrink; v < (y + 1) * job.shrink && v < job.height; v++)
+                    for (int u = x * job.shrink; u < (x + 1) * job.shrink && u < job.width; u++, n++)
+                        sum += bytes[(size_t)(v * pitch + u * job.channels + c)];
+                want.push_back((float)((sum + n / 2) / n));
+            }
+    device from(bytes.size()), to(got.size());
+    cudaMemcpy(from.at, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
+    ls_cuda_shrink(0, &job, from.at, pitch, to.at);
+    cudaMemcpy(got.data(), to.at, got.size(), cudaMemcpyDeviceToHost);
+    char name[128];
+    snprintf(name, sizeof name, "shrink %dx%dx%d by %d, %dx%d of it", job.channels, job.height, job.width, job.shrink,
+             job.rows, job.columns);
+    verdict(name, values(got.begin(), got.end()), want, 0);
+}
+
 void misc_image(void)
 {
+    static const struct ls_decoder_job parts[] = {
+        {NULL, 0, 3, 375, 500, 1, 11, 17, 300, 290}, {NULL, 0, 3, 375, 500, 2, 0, 0, 188, 250},
+        {NULL, 0, 1, 61, 59, 4, 3, 2, 13, 13},       {NULL, 0, 3, 61, 59, 8, 0, 0, 8, 8},
+        {NULL, 0, 1, 1, 1, 8, 0, 0, 1, 1},
+    };
+    for (const struct ls_decoder_job &job : parts)
+        shrunk(job);
     static const image_case cases[] = {
         {3, 32, 32, 3, 32, 32, 37, 50, 4},   {1, 28, 28, 1, 28, 28, 9, 20, 0},   {3, 20, 31, 1, 17, 23, 5, 7, 3},
         {1, 28, 28, 3, 28, 28, 6, 4, 2},     {3, 64, 64, 3, 57, 63, 11, 12, 8},  {3, 224, 224, 3, 224, 224, 4, 4, 0},

@@ -34,11 +34,19 @@ expect_code 0
 expect_out 'summed by the host$'
 expect_bits one host 12
 
-it "gives them where a rank has two parts of the sum, which is left to the host"
+it "gives them where one worker has more replicas than others"
 train --steps 12 --workers 3 --run uneven
 expect_code 0
-expect_out 'summed by the host$'
+expect_out "summed by $cards\$"
 expect_bits one uneven 12
+
+it "gives them where a rank has two parts of the sum, which is left to the host"
+train --steps 12 --replicas 6 --run six
+expect_code 0
+train --steps 12 --replicas 6 --workers 4 --run parts
+expect_code 0
+expect_out 'summed by the host$'
+expect_bits six parts 12
 
 it "gives them with many small sums, each in as many ranges as workers"
 train --steps 12 --workers 4 --bucket-mb 0.001 --run buckets

@@ -52,7 +52,7 @@ static struct {
     } streams[3]; /* compute, copies, sums */
     int rank, size, next_event, events, mapped, checked, left;
     uint64_t times[CUTS], step; /* sums that NCCL was given; what is fed */
-    bool unreachable, stop;
+    bool unreachable, broken, stop;
     const struct ls_peers_group *group;
     unsigned random;
 } card = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -227,7 +227,9 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
     struct event *e = (struct event *)event;
-    return atomic_load(&e->completed) >= atomic_load(&e->recorded) ? cudaSuccess : cudaErrorNotReady;
+    if (atomic_load(&e->completed) >= atomic_load(&e->recorded))
+        return cudaSuccess;
+    return card.broken ? cudaErrorUnknown : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -384,12 +386,6 @@ void program_fed(struct ls_program *p)
     (void)p;
 }
 
-void program_settle_scale(struct ls_program *p, uint64_t step)
-{
-    (void)p;
-    (void)step;
-}
-
 void program_forget(struct ls_program *p)
 {
     (void)p;
@@ -452,8 +448,7 @@ static enum ls_status gather(void *context, const void *mine, size_t bytes, void
 static enum ls_status patience(void *context, double seconds)
 {
     struct rank *k = context;
-    (void)seconds;
-    return ls_comm_broken(k->comm);
+    return ls_comm_overdue(k->comm, seconds);
 }
 
 static enum ls_status settle(void *context, int cut)
@@ -566,7 +561,8 @@ static void test_unreachable(void **state)
     run_ranks((struct ranks){.size = 3, .loud = true}, reach_nobody);
 }
 
-/* Rank 1 dies with its work undone: nobody waits for it for ever, and no memory of the others is taken from anybody. */
+/* Rank 1 dies with its work undone: nobody waits for it for ever, and no memory of the others is taken from anybody. Cards
+ * whose first word of it is an error leave the last to comm. */
 static void lose_one(struct ls_comm *c, const struct ranks *r)
 {
     struct rank k;
@@ -575,6 +571,7 @@ static void lose_one(struct ls_comm *c, const struct ranks *r)
     enum ls_status st = LS_OK;
     const enum ls_peers_kind *kind = r->argument;
     rank_open(&k, c, *kind, why, sizeof why);
+    card.broken = *kind == LS_PEERS_NCCL && card.rank == 0;
     NEED(!*why);
     NEED(ls_cuda_peers.share(&k.p, cuts, CUTS, END) == LS_OK);
     for (int i = 0; i < 2; i++)
@@ -609,12 +606,37 @@ static void test_lost(void **state)
     }
 }
 
+/* An error that is nobody else's is said in the end, and the card is left alone from then on. */
+static void fail_alone(struct ls_comm *c, const struct ranks *r)
+{
+    struct rank k;
+    char why[256];
+    struct event never = {.recorded = 1};
+    (void)r;
+    rank_open(&k, c, LS_PEERS_NCCL, why, sizeof why);
+    card.broken = true;
+    NEED(program_await(&k.p, (cudaEvent_t)&never) == LS_FAILED);
+    NEED(strstr(ls_log_last(), "waiting for a step") && k.device.lost);
+    ls_cuda_peers.close(&k.p, false);
+    NEED(!k.p.peers && program_await(&k.p, (cudaEvent_t)&never) == LS_PEER_LOST);
+    rank_close(&k);
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_error(void **state)
+{
+    (void)state;
+    memset(shared, 0, sizeof *shared);
+    run_ranks((struct ranks){.size = 1}, fail_alone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sums),
         cmocka_unit_test(test_unreachable),
         cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_error),
     };
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)

@@ -333,6 +333,69 @@ static void a_missing_module_is_named(void **state)
     unsetenv("LOCKSTEP_MODULES");
 }
 
+/* --- waiting for something else ----------------------------------------------------------------------------------------- */
+
+struct elsewhere {
+    uint64_t step; /* the victim's; the others compute step 5 */
+    enum ls_stage phase;
+    bool stops;
+    const char *expected; /* NULL: all wait on */
+};
+
+static void wait_elsewhere(struct ls_comm *c, const struct ranks *r)
+{
+    const struct elsewhere *e = r->argument;
+    const struct timespec moment = {.tv_nsec = 10000000};
+    bool victim = ls_comm_rank(c) == VICTIM;
+    enum ls_status st = LS_OK;
+    NEED(ls_comm_barrier(c) == LS_OK);
+    ls_comm_position(c, victim ? e->step : 5, 0, victim ? e->phase : LS_STAGE_COMPUTE);
+    if (victim && e->stops)
+        raise(SIGSTOP);
+    double start = ls_now(), most = e->expected ? r->deadline + PROMPT : 3 * r->deadline;
+    while (st == LS_OK && ls_now() - start < most) {
+        st = victim ? ls_comm_broken(c) : ls_comm_overdue(c, ls_now() - start);
+        nanosleep(&moment, NULL);
+    }
+    NEED(st == (e->expected ? LS_PEER_LOST : LS_OK));
+    NEED(!e->expected || (ls_now() - start > r->deadline && strstr(ls_log_last(), e->expected)));
+    NEED(!e->expected || strstr(ls_log_last(), "rank 1 (host "));
+    ls_comm_close(c, st);
+}
+
+static void who_keeps_others_from_waiting_for_a_card_is_named(void **state)
+{
+    (void)state;
+    static const struct elsewhere cases[] = {
+        {5, LS_STAGE_COMPUTE, false, NULL}, /* nobody is late */
+        {5, LS_STAGE_SAVE, false, NULL},
+        {6, LS_STAGE_INPUT, false, NULL},
+        {5, LS_STAGE_INPUT, false,
+         "did not come through step 5 within 2 s; it was last seen waiting for input step 5 "},
+        {4, LS_STAGE_COMPUTE, false, "did not come through step 5 within 2 s; it was last seen computing step 4 "},
+        {5, LS_STAGE_COMPUTE, true, "did not come through step 5 within 2 s; it was "},
+    };
+    struct ranks all[12];
+    for (int i = 0; i < 12; i++) { /* at once: they mostly sleep */
+        all[i] = (struct ranks){.size = 3, .per_node = i / 6, .deadline = DEADLINE, .argument = &cases[i % 6]};
+        start_ranks(&all[i], wait_elsewhere);
+    }
+    for (int i = 0; i < 12; i++) {
+        struct ranks *r = &all[i];
+        bool stops = cases[i % 6].stops;
+        for (int rank = 0; rank < r->size; rank++)
+            if (rank != VICTIM || !stops) {
+                assert_int_equal(waitpid(r->pids[rank], &r->status[rank], 0), r->pids[rank]);
+                assert_int_equal(r->status[rank], 0);
+            }
+        if (stops) {
+            kill(r->pids[VICTIM], SIGKILL);
+            assert_int_equal(waitpid(r->pids[VICTIM], &r->status[VICTIM], 0), r->pids[VICTIM]);
+        }
+    }
+    no_leftovers();
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -344,6 +407,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_rank_may_ask_for_time),
         cmocka_unit_test(who_is_lacked_among_many_is_named),
         cmocka_unit_test(who_was_stopped_in_a_circle_is_named),
+        cmocka_unit_test(who_keeps_others_from_waiting_for_a_card_is_named),
         cmocka_unit_test(a_missing_worker_is_named),
         cmocka_unit_test(a_missing_module_is_named),
     };

@@ -105,16 +105,26 @@ static void watch_step(void *context, uint64_t step)
         w->last = ls_memory_calls();
 }
 
+/* Has every rank one part of the sum? */
+static bool one_part(int replicas, int ranks)
+{
+    struct ls_tree tree;
+    NEED(ls_tree_init(&tree, replicas, ranks) == LS_OK);
+    bool one = ls_tree_most_parts(&tree) == 1;
+    ls_tree_release(&tree);
+    return one;
+}
+
 static void train_rank(struct ls_comm *c, const struct ranks *r)
 {
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
     struct watch w = {0};
     queued.sums = 0;
-    bool cards = strcmp(o.backend, "cuda") == 0, served = cards && r->replicas % r->size == 0;
+    bool cards = strcmp(o.backend, "cuda") == 0, served = cards && one_part(r->replicas, r->size);
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(served == !!t.engine.peers);
-    NEED(t.stepper.lags == (served && t.stepper.replicas.n_slices == 1));
+    NEED(t.stepper.lags == (served && r->replicas == r->size && o.accumulate == 1));
     t.on_step = watch_step;
     t.context = &w;
     int buckets = t.engine.n_buckets;
@@ -131,7 +141,7 @@ static void compare_together(const struct together *c)
     static const char *const runs[] = {"plain", "nccl", "memory"}, *const ways[] = {NULL, "nccl", "auto"};
     for (int i = 0; i < 3; i++) {
         struct ls_options o = run_options(runs[i], ways[i]);
-        bool even = c->replicas % c->ranks == 0;
+        bool even = one_part(c->replicas, c->ranks);
         tiny_set(&o.sync, c->sync);
         tiny_set(&o.collective, ways[i] && even ? ways[i] : "auto");
         o.replicas = c->replicas;
@@ -150,6 +160,24 @@ static void compare_together(const struct together *c)
         forget(runs[i]);
 }
 
+static void refuse_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, r->argument, c) == LS_USAGE);
+    NEED(strstr(ls_log_last(), "with --replicas 3 one of the 2 would have several: leave it out, or say 2"));
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("refused", "nccl");
+    o.replicas = 3;
+    run_ranks((struct ranks){.size = 2, .replicas = 3, .argument = &o}, refuse_rank);
+    ls_options_release(&o);
+}
+
 static void test_together(void **state)
 {
     (void)state;
@@ -161,6 +189,7 @@ static void test_together(void **state)
         {2, 2, 1, 24, 8, "allreduce", 0},
         {2, 4, 1, 24, 8, "overlap", 0.0001},
         {4, 4, 4, 24, 8, "overlap", 0.0001}, /* likewise, and passes */
+        {3, 4, 1, 24, 8, "overlap", 0.0001}, /* one rank has two replicas, the others one */
         {2, 3, 1, 24, 8, "overlap", 0.0001}, /* by the host: a rank has two parts */
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
@@ -254,8 +283,8 @@ static void test_lost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_alone), cmocka_unit_test(test_refused), cmocka_unit_test(test_together),
-        cmocka_unit_test(test_stop),  cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_alone),    cmocka_unit_test(test_refused), cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_together), cmocka_unit_test(test_stop),    cmocka_unit_test(test_lost),
     };
     queued.peers = true;
     return cmocka_run_group_tests_name("peers", tests, tiny_begin, tiny_end);

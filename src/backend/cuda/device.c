@@ -83,10 +83,11 @@ static enum ls_status open_card(struct device *d)
 }
 
 /* The card stays with the process: the driver allows no less, and programs share it. */
+static struct device card;
+
 enum ls_status device_open(struct device **device)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static struct device card;
     static bool open;
     pthread_mutex_lock(&lock);
     enum ls_status st = open ? LS_OK : open_card(&card);
@@ -94,6 +95,11 @@ enum ls_status device_open(struct device **device)
     pthread_mutex_unlock(&lock);
     *device = &card;
     return st;
+}
+
+bool device_is_lost(void)
+{
+    return card.lost;
 }
 
 /* --- memory ----------------------------------------------------------------------------------------------------- */
@@ -164,8 +170,7 @@ static bool strike(void *memory)
 
 void device_give(void *memory)
 {
-    struct device *d;
-    if (memory && strike(memory) && device_open(&d) == LS_OK && !d->lost)
+    if (memory && strike(memory) && !device_is_lost())
         cudaFree(memory);
 }
 

@@ -8,6 +8,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <stdatomic.h>
 
 struct device {
     int number;
@@ -16,7 +17,8 @@ struct device {
     cudaStream_t compute, copies;
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
-    bool lost; /* what is enqueued may never end: nothing waits for the card any more, and nothing on it is freed */
+    /* What is enqueued may never end: nothing waits for the card any more, and nothing on it is freed. */
+    atomic_bool lost;
 };
 
 /* A process of several on this machine takes the card of its number among them, modulo their number. */
@@ -25,6 +27,8 @@ int device_rank(void);
 const char *device_why(cudaError_t error);
 /* The error says what is missing and what to do. */
 enum ls_status device_open(struct device **device);
+/* From any thread, whether it was opened or not. */
+bool device_is_lost(void);
 
 /* Device memory, zeroed, counted; `what` it is for. give takes NULL. What is left to others is not freed by give: it stays
  * until the process ends. */

@@ -273,6 +273,12 @@ void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
 void ls_cuda_image_picks(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                          const struct ls_pixels *pixels, const struct ls_cuda_map *y, int64_t channels, void *to);
 
+/* --- shrink.cu ----------------------------------------------------------------------------------------------- */
+
+/* The part of an image that base/decoder.h describes, out of the whole with `pitch` bytes a row. */
+struct ls_decoder_job;
+void ls_cuda_shrink(ls_cuda_stream s, const struct ls_decoder_job *job, const void *from, int64_t pitch, void *to);
+
 /* --- stem.cu ------------------------------------------------------------------------------------------------- */
 
 /* Pixel (row, column) of y has as channels (r * columns + k) * channels + c: channel c of the image (of height x width) at

@@ -91,6 +91,16 @@ static void say_error(const struct nccl *n, char why[PEERS_WHY])
                  more ? more : "");
 }
 
+/* Said here too: the others may still be in a call that waits for this rank, and then never hear it. */
+static enum ls_status agree(struct nccl *n, char *why, size_t room)
+{
+    char mine[PEERS_WHY];
+    say_error(n, mine);
+    if (*mine)
+        ls_warn("rank %d: %s", n->peers->g.rank, mine);
+    return peers_agree(n->peers, mine, why, room);
+}
+
 /* --- errands ---------------------------------------------------------------------------------------------------------- */
 
 static void *run_errand(void *argument)
@@ -199,7 +209,6 @@ static enum ls_status meet(struct nccl *n, char *why, size_t room)
 enum ls_status nccl_open(struct peers *s, char *why, size_t room)
 {
     enum ls_status st = LS_OK;
-    char mine[PEERS_WHY];
     struct nccl *n = ls_alloc(1, sizeof *n);
     if (!n)
         return LS_FAILED;
@@ -209,8 +218,7 @@ enum ls_status nccl_open(struct peers *s, char *why, size_t room)
     if (*why)
         goto failed;
     LS_TRY(send(n, connect));
-    say_error(n, mine);
-    LS_TRY_GOTO(failed, peers_agree(s, mine, why, room));
+    LS_TRY_GOTO(failed, agree(n, why, room));
     if (*why)
         goto failed;
     s->nccl = n;
@@ -222,10 +230,9 @@ failed:
 
 enum ls_status nccl_share(struct peers *s)
 {
-    char mine[PEERS_WHY], why[PEERS_WHY];
+    char why[PEERS_WHY];
     LS_TRY(send(s->nccl, sum_zeros));
-    say_error(s->nccl, mine);
-    LS_TRY(peers_agree(s, mine, why, sizeof why));
+    LS_TRY(agree(s->nccl, why, sizeof why));
     return *why ? ls_fail(LS_FAILED, "%s", why) : LS_OK;
 }
 

@@ -30,34 +30,36 @@ static void nap(double seconds)
     nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * seconds)}, NULL);
 }
 
-/* Errors of NCCL's are often the first word of a process that is gone, whom comm names a moment later. */
-static enum ls_status look_around(const struct peers *s, double seconds, double *trouble_since)
+/* Errors are often the first word of a process that is gone, whom comm names a moment later. */
+static enum ls_status look_around(const struct peers *s, cudaError_t state, double seconds, double *trouble_since)
 {
     const double hearing = 5;
     const char *trouble = s->nccl ? nccl_trouble(s) : NULL;
-    if (trouble && *trouble_since < 0)
+    bool failed = state != cudaErrorNotReady;
+    if ((failed || trouble) && *trouble_since < 0)
         *trouble_since = seconds;
     LS_TRY(s->g.patience(s->g.context, seconds));
-    return trouble && seconds > *trouble_since + hearing ? ls_fail(LS_PEER_LOST, "NCCL: %s", trouble) : LS_OK;
+    if ((!failed && !trouble) || seconds < *trouble_since + hearing)
+        return LS_OK;
+    return failed ? cuda_check(state, "waiting for a step") : ls_fail(LS_PEER_LOST, "NCCL: %s", trouble);
 }
 
 enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
 {
-    const double brisk = 200e-6, look = 10e-3;
+    const double brisk = 200e-6, look = 10e-3, stopped = 0.5;
     double start = ls_now(), looked = start, trouble_since = -1;
+    if (p->device->lost)
+        return LS_PEER_LOST;
     if (!p->peers) {
         CUDA_TRY(cudaEventSynchronize(event));
         return LS_OK;
     }
-    if (p->device->lost)
-        return LS_PEER_LOST;
-    for (;;) {
-        cudaError_t state = cudaEventQuery(event);
-        if (state != cudaErrorNotReady)
-            return cuda_check(state, "waiting for a step");
+    for (cudaError_t state; (state = cudaEventQuery(event)) != cudaSuccess;) {
         double now = ls_now();
+        if (now - looked > look + stopped)
+            start += now - looked; /* this process did not run: nobody else's fault */
         if (now - looked > look) {
-            enum ls_status st = look_around(p->peers, now - start, &trouble_since);
+            enum ls_status st = look_around(p->peers, state, now - start, &trouble_since);
             p->device->lost = p->device->lost || st != LS_OK;
             LS_TRY(st);
             looked = now;
@@ -65,6 +67,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
         if (now - start > brisk)
             nap(50e-6);
     }
+    return LS_OK;
 }
 
 static bool idle(const struct peers *s)
@@ -86,10 +89,9 @@ static enum ls_status follow(cudaStream_t from, cudaEvent_t event, cudaStream_t 
     return LS_OK;
 }
 
-enum ls_status peers_skip_pass(struct ls_program *p, const struct ls_run *run)
+enum ls_status peers_skip_pass(struct ls_program *p)
 {
     const struct ls_peers_group *g = &p->peers->g;
-    program_settle_scale(p, run->step);
     CUDA_TRY(cudaMemsetAsync(g->grads, 0, g->count * sizeof *g->grads, p->device->compute));
     return LS_OK;
 }
@@ -122,7 +124,7 @@ static enum ls_status step_directly(struct ls_program *p, const struct ls_run *r
     bool pass = run->valid > 0;
     LS_TRY(program_feed(p, run, pass));
     if (!pass)
-        LS_TRY(peers_skip_pass(p, run));
+        LS_TRY(peers_skip_pass(p));
     LS_TRY(enqueue_step(p, pass ? 0 : p->peers->end));
     program_fed(p);
     return LS_OK;

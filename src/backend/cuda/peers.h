@@ -21,7 +21,7 @@ enum { PEERS_WHY = 192 };
 enum ls_status peers_agree(struct peers *s, const char *mine, char *why, size_t room);
 
 /* In place of a pass without samples. */
-enum ls_status peers_skip_pass(struct ls_program *p, const struct ls_run *run);
+enum ls_status peers_skip_pass(struct ls_program *p);
 
 /* nccl.c. open: as ls_backend_peers has it. share: every connection is made that the sums need. sum: of a cut, on s->sums.
  * trouble: what NCCL has met, or NULL. close when all is idle, on every rank. */

@@ -204,7 +204,7 @@ static void release(struct ls_program *p)
     if (p->device)
         program_forget(p);
     for (int n = 0; p->steps && n < p->g->n_nodes; n++) {
-        if (p->steps[n].state && p->steps[n].kernel->release)
+        if (p->steps[n].state && p->steps[n].kernel->release && !p->device->lost)
             p->steps[n].kernel->release(p->steps[n].state);
         ls_free(p->steps[n].state);
     }

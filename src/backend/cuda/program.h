@@ -187,8 +187,6 @@ void program_close_queue(struct ls_program *p);
 /* What the next range of nodes reads: the run, and with `input` the batch. */
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input);
 void program_fed(struct ls_program *p);
-/* A step begins, for this process too where it has no pass in it. */
-void program_settle_scale(struct ls_program *p, uint64_t step);
 /* Point the images at planes. */
 enum ls_status program_input_planes(struct ls_program *p, const void *planes);
 /* program.c: forget what was captured, as kernels' arguments change. */

@@ -17,8 +17,7 @@ static void pin(void *host, size_t bytes)
 
 static void unpin(void *host)
 {
-    struct device *d;
-    if (device_open(&d) == LS_OK && !d->lost && cudaHostUnregister(host) != cudaSuccess)
+    if (!device_is_lost() && cudaHostUnregister(host) != cudaSuccess)
         cudaGetLastError();
 }
 
@@ -259,8 +258,9 @@ static enum ls_status feed_batch(struct ls_program *p)
     return LS_OK;
 }
 
-/* f16: the scale moves between steps only, so that all passes of one are scaled alike. */
-void program_settle_scale(struct ls_program *p, uint64_t step)
+/* f16: the scale moves between steps only, so that all passes of one are scaled alike. A step begins with the first range
+ * that is run in it: its updates, where this process has no samples. */
+static void settle_scale(struct ls_program *p, uint64_t step)
 {
     enum { GROWTH = 2000 };
     if (!p->scale || step == p->scaled_step)
@@ -275,8 +275,7 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
 {
     if (input)
         LS_TRY(feed_batch(p));
-    if (input)
-        program_settle_scale(p, run->step);
+    settle_scale(p, run->step);
     struct ls_cuda_run now = {
         .seed = run->seed,
         .step = run->step,

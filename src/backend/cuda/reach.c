@@ -110,6 +110,8 @@ static void drop_event(cudaEvent_t *event)
 static void let_go(struct peers *s, int rank)
 {
     struct reach *r = s->reach;
+    if (rank >= LS_CUDA_PARTS)
+        return; /* nobody has shared anything */
     float **part = &r->parts.part[rank];
     if (rank != s->g.rank && *part)
         cudaIpcCloseMemHandle(*part);
@@ -155,8 +157,8 @@ enum ls_status reach_open(struct peers *s, char *why, size_t room)
     }
     return LS_OK;
 failed:
-    for (int rank = 0; rank < s->g.size && rank < LS_CUDA_PARTS; rank++)
-        let_go(s, rank);
+    reach_close(s, st == LS_OK);
+    return st;
 free_reach:
     reach_free(s);
     return st;
@@ -218,7 +220,7 @@ static enum ls_status run_pass(struct ls_program *p, const struct ls_run *run)
     const cudaEvent_t *ready = s->reach->ready + s->g.rank * s->n_cuts;
     int at = run->valid > 0 ? 0 : s->end;
     if (run->valid == 0)
-        LS_TRY(peers_skip_pass(p, run));
+        LS_TRY(peers_skip_pass(p));
     for (int cut = 0; cut < s->n_cuts; cut++) {
         int end = s->cuts[cut].ready + 1 > at ? s->cuts[cut].ready + 1 : at;
         LS_TRY(program_run(p, at, end, run));

@@ -104,6 +104,7 @@ static enum ls_status time_of(struct ls_program *p, enum ls_status (*call)(void 
     enum { ROUNDS = 3, RUNS = 3 };
     struct tuner *t = p->tuner;
     LS_TRY(call(context));
+    LS_TRY(cuda_check(cudaGetLastError(), "measuring a kernel"));
     for (int round = 0; round < ROUNDS; round++) {
         float ms;
         CUDA_TRY(cudaEventRecord(t->start, p->device->compute));

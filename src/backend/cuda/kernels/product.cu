@@ -1,7 +1,7 @@
 /* Products of matrices that make a normalisation's sums on their way, so that no kernel has to read the result again for
  * them: y (rows x n) = x (rows x k) * w.
  *
- * A block computes tiles of 128 rows by WIDE columns, always the same columns, from the last rows to the first, as bn.cuh
+ * A block computes tiles of 64 rows by WIDE columns, always the same columns, from the last rows to the first, as bn.cuh
  * has it for summing kernels. Its columns of w stay in shared memory, so k is small; slices of x, DEEP columns each, come
  * through a ring there, on across tiles, and are multiplied by the tensor cores. A finished tile is rounded and laid out
  * in shared memory, and from there handled like any map. Sums stay in registers to the end. */
@@ -12,8 +12,8 @@ using namespace ls_bn;
 namespace
 {
 
-constexpr int THREADS = 256, HIGH = 128, DEEP = 64, BLOCKS = 2; /* blocks a multiprocessor */
-constexpr int UNIT = 16, SLICE_UNITS = DEEP / 8;                /* bytes; an octet of 16-bit values */
+constexpr int THREADS = 128, HIGH = 64, DEEP = 64;
+constexpr int UNIT = 16, SLICE_UNITS = DEEP / 8; /* bytes; an octet of 16-bit values */
 
 /* --- instructions ---------------------------------------------------------------------------------------------- */
 
@@ -48,14 +48,6 @@ template <bool TURNED> __device__ __forceinline__ void load_matrices(uint32_t (&
                      : "=r"(m[0]), "=r"(m[1]), "=r"(m[2]), "=r"(m[3])
                      : "r"(at)
                      : "memory");
-}
-
-/* The other way: four 8x8 matrices into shared memory. */
-__device__ __forceinline__ void store_matrices(uint32_t at, uint32_t m0, uint32_t m1, uint32_t m2, uint32_t m3)
-{
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(m0), "r"(m1),
-                 "r"(m2), "r"(m3)
-                 : "memory");
 }
 
 /* c (16 x 8) += a (16 x 16) * b (16 x 8) */
@@ -100,9 +92,10 @@ struct matrices {
 };
 
 template <int WIDE> struct sizes {
-    static constexpr int OCTETS = WIDE / 8, WARPS_ACROSS = WIDE / 32, WARPS_HIGH = 8 / WARPS_ACROSS,
+    static constexpr int OCTETS = WIDE / 8, WARPS_ACROSS = WIDE / 32, WARPS_HIGH = THREADS / 32 / WARPS_ACROSS,
                          WARP_ROWS = HIGH / WARPS_HIGH;
     static constexpr int SLICE = HIGH * DEEP * 2, TILE = HIGH * WIDE * 2;
+    static constexpr int RING = WIDE > 64 ? 2 : 4; /* slices: as many as cost no block */
 };
 
 /* Start copying a slice of x: rows first .. and columns `deep` .. */
@@ -164,18 +157,32 @@ __device__ __forceinline__ void add_products(float (&sum)[ROWS][4][4], uint32_t 
     }
 }
 
-/* The warp's part of the tile, rounded. */
+/* The warp's part of the tile, rounded: four 8x8 matrices at a time, of which a lane has two neighbours in a row each. */
 template <typename T, int WIDE, int ROWS>
 __device__ __forceinline__ void lay_out(const float (&sum)[ROWS][4][4], uint32_t tile, int lane, int high, int across)
 {
 #pragma unroll
     for (int i = 0; i < ROWS; i++)
 #pragma unroll
-        for (int j = 0; j < 4; j += 2)
-            store_matrices(tile + place_of(high + i * 16 + (lane & 15), across / 8 + j + (lane >> 4), WIDE / 8),
-                           narrow_pair<T>(sum[i][j][0], sum[i][j][1]), narrow_pair<T>(sum[i][j][2], sum[i][j][3]),
-                           narrow_pair<T>(sum[i][j + 1][0], sum[i][j + 1][1]),
-                           narrow_pair<T>(sum[i][j + 1][2], sum[i][j + 1][3]));
+        for (int j = 0; j < 4; j += 2) {
+            const uint32_t m[4] = {
+                narrow_pair<T>(sum[i][j][0], sum[i][j][1]), narrow_pair<T>(sum[i][j][2], sum[i][j][3]),
+                narrow_pair<T>(sum[i][j + 1][0], sum[i][j + 1][1]), narrow_pair<T>(sum[i][j + 1][2], sum[i][j + 1][3])};
+            const int row = high + i * 16, unit = across / 8 + j;
+#if __CUDA_ARCH__ >= 900
+            const uint32_t at = tile + place_of(row + (lane & 15), unit + (lane >> 4), WIDE / 8); /* of a row */
+            asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(m[0]),
+                         "r"(m[1]), "r"(m[2]), "r"(m[3])
+                         : "memory");
+#else
+#pragma unroll
+            for (int q = 0; q < 4; q++)
+                asm volatile("st.shared.b32 [%0], %1;" ::"r"(
+                                 tile + place_of(row + q % 2 * 8 + lane / 4, unit + q / 2, WIDE / 8) + lane % 4 * 4),
+                             "r"(m[q])
+                             : "memory");
+#endif
+        }
 }
 
 /* --- what becomes of a tile ------------------------------------------------------------------------------------ */
@@ -187,6 +194,7 @@ constexpr int BATCH = 4; /* rows of a thread whose reads are under way at once *
  * their rounding than by these sums'. */
 template <typename T> struct statistics {
     static constexpr bool BY_COLUMN = true;
+    static constexpr int WIDEST = 128;
     void *y;
     float eps;
     float *mean, *rstd, *stat;
@@ -202,15 +210,14 @@ template <typename T> struct statistics {
                                                 float (&second)[8]) const
     {
 #pragma unroll
-        for (int i = 0; i < ROWS * 2; i++) {
-            const bool counts = i * 8 < left;
+        for (int i = 0; i < ROWS * 2; i++)
+            if (i * 8 < left)
 #pragma unroll
-            for (int c = 0; c < 8; c++) {
-                const float v = counts ? sum[i / 2][c / 2][i % 2 * 2 + c % 2] : 0;
-                first[c] += v;
-                second[c] = fmaf(v, v, second[c]);
-            }
-        }
+                for (int c = 0; c < 8; c++) {
+                    const float v = sum[i / 2][c / 2][i % 2 * 2 + c % 2];
+                    first[c] += v;
+                    second[c] = fmaf(v, v, second[c]);
+                }
     }
     __device__ __forceinline__ void read(row &, int64_t) const
     {
@@ -239,6 +246,7 @@ template <typename T> struct statistics {
 /* Backward: it is dy; dz is stored, and summed as in bn_bwd.cu. */
 template <typename T, mask MASK, bool DY2> struct gradient_sums {
     static constexpr bool BY_COLUMN = false;
+    static constexpr int WIDEST = 64; /* what is read for a tile needs the registers */
     struct ls_cuda_bn_grad g;
     float top;
 
@@ -316,14 +324,14 @@ __device__ __forceinline__ void hand_over(float (&sums)[2][8], float *room, int 
     __syncthreads();
 }
 
-template <typename T, int WIDE, bool TURNED, int RING, typename E>
-__global__ void __launch_bounds__(THREADS, BLOCKS)
+template <typename T, int WIDE, bool TURNED, typename E>
+__global__ void __launch_bounds__(THREADS, 4)
     product(matrices m, E end, const struct ls_cuda_run *run, int64_t area, float *scratch)
 {
     using size = sizes<WIDE>;
     extern __shared__ double room[];
     __shared__ parameters<P_FIRST> params;
-    constexpr int ROWS = size::WARP_ROWS / 16;
+    constexpr int ROWS = size::WARP_ROWS / 16, RING = size::RING;
     const int x = threadIdx.x, t = threadIdx.y * size::OCTETS + x, warp = t / 32;
     const int octets = m.n / 8, octet = blockIdx.x * size::OCTETS + x, valid = (int)(run->valid * area);
     const int high = warp / size::WARPS_ACROSS * size::WARP_ROWS, across = warp % size::WARPS_ACROSS * 32;
@@ -405,39 +413,34 @@ __global__ void __launch_bounds__(THREADS, BLOCKS)
              [&](int channel, double a, double b) { end.finish(channel, octets * 8, a, b, valid, run->stat_weight); });
 }
 
-template <typename T, int WIDE, bool TURNED, int RING, typename E>
+template <typename T, int WIDE, bool TURNED, typename E>
 void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
             const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
 {
     using size = sizes<WIDE>;
-    auto kernel = product<T, WIDE, TURNED, RING, E>;
+    auto kernel = product<T, WIDE, TURNED, E>;
     const matrices m = {(const char *)x, (const char *)w, (int)p->rows, (int)p->k, (int)p->n};
+    const size_t room = size::RING * size::SLICE + size::TILE + (size_t)ceil_div(p->k, DEEP) * DEEP * WIDE * 2;
+    static_assert(size::RING * size::SLICE >= THREADS * SUMS_ROOM, "room for the sums");
+    want_shared(kernel, room);
+    int per_sm = 1;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, THREADS, room);
+    per_sm = per_sm < 1 ? 1 : per_sm > BLOCKS_PER_SM ? BLOCKS_PER_SM : per_sm; /* what the scratch has room for */
     const int64_t across = ceil_div(p->n, WIDE), tiles = ceil_div(p->rows, HIGH);
-    const int64_t most = (int64_t)BLOCKS * multiprocessors() / across;
+    const int64_t most = (int64_t)per_sm * multiprocessors() / across;
     const dim3 block(size::OCTETS, THREADS / size::OCTETS);
     const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
-    const size_t room = RING * size::SLICE + size::TILE + (size_t)ceil_div(p->k, DEEP) * DEEP * WIDE * 2;
-    static_assert(RING * size::SLICE >= THREADS * SUMS_ROOM, "room for the sums");
-    want_shared(kernel, room);
     kernel<<<grid, block, room, s>>>(m, end, run, b->x.h * b->x.w, b->scratch);
-}
-
-/* The ring has as many slices as leave room for BLOCKS blocks beside w. */
-template <typename T, bool TURNED, typename E>
-void choose_width(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
-                  const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
-{
-    auto kernel = p->n <= 64    ? launch<T, 64, TURNED, 3, E>
-                  : p->k > DEEP ? launch<T, 128, TURNED, 2, E>
-                                : launch<T, 128, TURNED, 3, E>;
-    kernel(s, p, b, run, x, w, end);
 }
 
 template <typename T, typename E>
 void choose(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
             const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
 {
-    (p->turned ? choose_width<T, true, E> : choose_width<T, false, E>)(s, p, b, run, x, w, end);
+    if (p->turned)
+        (p->n > 64 ? launch<T, E::WIDEST, true, E> : launch<T, 64, true, E>)(s, p, b, run, x, w, end);
+    else
+        (p->n > 64 ? launch<T, E::WIDEST, false, E> : launch<T, 64, false, E>)(s, p, b, run, x, w, end);
 }
 
 template <typename T, mask MASK>
@@ -454,8 +457,11 @@ void choose_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct
 
 bool ls_cuda_product_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
 {
-    /* w must fit. The scratch is sized by bn.cuh's segments, which are narrower than these for few channels. */
-    return b->t != LS_F32 && p->k <= (p->n > 64 ? 128 : 256) && p->n >= 32 && p->rows < INT32_MAX &&
+    /* w must fit. The scratch is sized by bn.cuh's segments, which may be narrower than these. */
+    layout l = {};
+    lay_segments(&l, p->n);
+    const bool wide = p->n > 64 && !p->turned;
+    return b->t != LS_F32 && p->k <= (wide ? 128 : 256) && l.block.x >= (wide ? 16 : 8) && p->rows < INT32_MAX &&
            !small_enough(b, residual);
 }
 

@@ -127,9 +127,13 @@ static __global__ void __launch_bounds__(THREADS)
 static struct cut cut_of(const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, size_t value_bytes)
 {
     struct cut c;
-    c.column_groups = (int)ceil_div(y->w, COLUMNS);
-    c.columns = (int)ceil_div(y->w, c.column_groups);
-    c.line = ((c.columns - 1) * u->stride_w + u->columns) * u->channels;
+    c.columns = (int)ceil_div(y->w, ceil_div(y->w, COLUMNS));
+    for (;; c.columns = (c.columns + 1) / 2) {
+        c.line = ((c.columns - 1) * u->stride_w + u->columns) * u->channels;
+        if (c.columns == 1 || (size_t)u->block * (size_t)c.line * value_bytes <= ROOM)
+            break;
+    }
+    c.column_groups = (int)ceil_div(y->w, c.columns);
     const int fit = (int)(ROOM / (value_bytes * (size_t)c.line));
     c.rows = fit > u->block ? (fit - u->block) / u->stride_h + 1 : 1;
     c.row_groups = (int)ceil_div(y->h, c.rows < 8 ? c.rows : 8);

@@ -1,0 +1,60 @@
+#!/bin/sh
+# compute-sanitizer over what computes on the card: memory errors everywhere, races in the kernels' shared memory.
+# Slow; run by ./test --gpu --sanitize.
+. tests/cli/harness.sh
+tests=$(dirname "$program")/tests
+LOCKSTEP_MODULES=${LOCKSTEP_MODULES:-$(dirname "$program")} # the test programs lie elsewhere
+export LOCKSTEP_MODULES
+unset LOCKSTEP_TEST_BACKEND # the program takes it for an option
+
+sanitizer=
+for at in compute-sanitizer /usr/local/cuda/bin/compute-sanitizer /usr/local/cuda/compute-sanitizer/compute-sanitizer; do
+    [ -n "$sanitizer" ] || sanitizer=$(command -v $at)
+done
+if [ -z "$sanitizer" ]; then
+    it "finds nothing wrong on the card"
+    skip "compute-sanitizer was not found"
+    finish
+fi
+
+# under TOOL COMMAND...: no error of the tool's, and the command does what it should. Calls that fail are the command's own
+# affair: libraries try what a card can do.
+under() {
+    tool=$1
+    shift
+    [ "$tool" != memcheck ] || set -- --report-api-errors no "$@"
+    "$sanitizer" --tool "$tool" --error-exitcode 99 --print-limit 10 "$@" >out 2>err </dev/null
+    code=$?
+    grep -E '^========= ' out err | head -n 40 | sed 's/^/# /'
+    if [ "$code" = 99 ]; then
+        miss "$tool found errors"
+        return
+    fi
+    expect_code 0
+    grep -Eq 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' out err || miss "$tool did not come to its end"
+}
+
+for kernels in "$tests"/kernels_*; do
+    [ -x "$kernels" ] || continue
+    for tool in memcheck racecheck; do
+        it "finds nothing with $tool in $(basename "$kernels")"
+        under $tool "$kernels"
+    done
+done
+
+for test in ops updates decoder; do
+    it "finds nothing with memcheck in test_$test on the card"
+    LOCKSTEP_TEST_BACKEND=cuda under memcheck "$tests/test_$test"
+done
+
+for dtype in f32 bf16 fp16; do
+    it "finds nothing with memcheck in training on MNIST in $dtype"
+    under memcheck "$program" train --backend cuda --model lenet --data mnist --steps 12 --epoch-size 640 --dtype $dtype \
+        --run "mnist-$dtype"
+done
+
+it "finds nothing with memcheck in training a small ResNet"
+under memcheck "$program" train --backend cuda --model resnet18 --data synthetic:3x64x64:10:96 --batch 16 --steps 6 --dtype bf16 \
+    --run resnet
+
+finish
