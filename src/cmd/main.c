@@ -134,8 +134,8 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     enum ls_status st = close_output(dispatch(argc, argv));
     ls_log_close();
+    /* A card may wait for the lost one for ever, and its libraries, when they are unloaded, for the card. */
     if (st == LS_PEER_LOST)
-        _exit((
-            int)st); /* a card may wait for the lost one for ever, and its libraries, when they are unloaded, for the card */
+        _exit((int)st);
     return (int)st;
 }
