@@ -12,11 +12,6 @@ static struct ls_options run_options(const char *run, const char *collective)
     return o;
 }
 
-static void forget(const char *run)
-{
-    assert_int_equal(ls_dir_remove(tiny_path(run)), LS_OK);
-}
-
 /* --- one process ------------------------------------------------------------------------------------------------- */
 
 static void compare_alone(int64_t replicas, int64_t accumulate, int64_t batch, int64_t steps)

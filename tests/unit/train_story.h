@@ -66,4 +66,9 @@ static inline void expect_same_run(const char *a, const char *b, int step)
     free(again);
 }
 
+static inline void forget(const char *run)
+{
+    assert_int_equal(ls_dir_remove(tiny_path(run)), LS_OK);
+}
+
 #endif

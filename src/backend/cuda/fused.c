@@ -34,15 +34,6 @@ static int reader_forward(const struct ls_program *p, int node, int tensor)
     return LS_NONE;
 }
 
-static bool made_before(const struct ls_program *p, int tensor, int node)
-{
-    for (int i = node; i < p->g->n_nodes; i++)
-        for (int o = 0; o < LS_MAX_OUT; o++)
-            if (p->g->nodes[i].out[o] == tensor)
-                return false;
-    return true;
-}
-
 /* F2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. */
 static int reader_backward(const struct ls_program *p, int node, int tensor)
 {
@@ -53,7 +44,7 @@ static int reader_backward(const struct ls_program *p, int node, int tensor)
         if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || (n->in[DY] != tensor && n->in[DY2] != tensor))
             continue;
         int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
-        return p->steps[i].twin == LS_NONE && (other == LS_NONE || made_before(p, other, node)) ? i : LS_NONE;
+        return p->steps[i].twin == LS_NONE && (other == LS_NONE || ls_graph_producer(p->g, other) < node) ? i : LS_NONE;
     }
     return LS_NONE;
 }
@@ -114,9 +105,8 @@ static enum ls_status run_together(void *context)
 /* The next `bytes` of memory; NULL where there is none yet. */
 static void *next_place(char *memory, size_t *used, size_t bytes)
 {
-    char *at = memory ? memory + *used : NULL;
-    *used += (bytes + 1023) / 1024 * 1024;
-    return at;
+    size_t offset = tune_lay_out(used, bytes);
+    return memory ? memory + offset : NULL;
 }
 
 static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)

@@ -158,8 +158,7 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
     LS_TRY(place_outputs(p, node));
     if (n->out[1] != LS_NONE) {
         const struct ls_cuda_map *y = &l.conv.y;
-        size_t bytes = ls_cuda_bias_scratch(y->n * y->h * y->w, y->c);
-        p->sums_bytes = bytes > p->sums_bytes ? bytes : p->sums_bytes;
+        want_sums(p, ls_cuda_bias_scratch(y->n * y->h * y->w, y->c));
     }
     return choose(p, node, &l);
 }

@@ -33,13 +33,6 @@ struct ls_cuda_bn bn_of(const struct ls_program *p, int node, int x, int y)
     };
 }
 
-static enum ls_status want_sums(struct ls_program *p, const struct ls_cuda_bn *b)
-{
-    size_t bytes = ls_cuda_bn_scratch(b);
-    p->sums_bytes = bytes > p->sums_bytes ? bytes : p->sums_bytes;
-    return LS_OK;
-}
-
 /* The node backward of a bn, whose mean (and y, if it asks for y) are this one's; LS_NONE: there is none. */
 static int bn_backward(const struct ls_program *p, int node)
 {
@@ -115,7 +108,8 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
         p->steps[node].keep_bytes = ls_cuda_bn_kept(&b, n->in[BN_RESIDUAL] != LS_NONE);
         p->steps[node].keep_until = back;
     }
-    return want_sums(p, &b);
+    want_sums(p, ls_cuda_bn_scratch(&b));
+    return LS_OK;
 }
 
 static struct ls_cuda_bn_twin twin_of(const struct ls_program *p, int node)
@@ -166,7 +160,8 @@ static enum ls_status bn_bwd_prepare(struct ls_program *p, int node)
     const struct ls_node *n = &p->g->nodes[node];
     LS_TRY(place_outputs(p, node));
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
-    return want_sums(p, &b);
+    want_sums(p, ls_cuda_bn_scratch(&b));
+    return LS_OK;
 }
 
 struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)

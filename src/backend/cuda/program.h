@@ -153,6 +153,11 @@ static inline int64_t padded(int64_t n)
 {
     return (n + LS_CUDA_LANE - 1) / LS_CUDA_LANE * LS_CUDA_LANE;
 }
+/* A kernel needs so much of `sums`. */
+static inline void want_sums(struct ls_program *p, size_t bytes)
+{
+    p->sums_bytes = bytes > p->sums_bytes ? bytes : p->sums_bytes;
+}
 /* A 4-d tensor, or a matrix as a map of 1x1. */
 struct ls_cuda_map map_of(const struct ls_program *p, int tensor);
 

@@ -54,14 +54,6 @@ static void question_text(const struct linear *l, char *text, size_t room)
 
 /* --- measuring ----------------------------------------------------------------------------------------------- */
 
-/* The operand's place behind what is laid out already. */
-static size_t lay_out(size_t *used, size_t bytes)
-{
-    size_t offset = *used;
-    *used += (bytes + 1023) / 1024 * 1024;
-    return offset;
-}
-
 static void fill(struct ls_program *p)
 {
     int64_t count = (int64_t)(p->tuner->region_bytes / ls_dtype_size(p->g->act_dtype));
@@ -87,11 +79,11 @@ static enum ls_status make_room(struct ls_program *p, size_t bytes)
 static enum ls_status point(struct ls_program *p, const struct linear *l, size_t workspace, struct operands *o)
 {
     size_t used = 0, element = ls_dtype_size(l->conv.t), weights = (size_t)weights_count(l);
-    size_t x = lay_out(&used, (size_t)map_count(&l->conv.x) * element);
-    size_t y = lay_out(&used, (size_t)map_count(&l->conv.y) * element);
-    size_t w = lay_out(&used, weights * (l->pass == BWD_WEIGHTS ? sizeof(float) : element));
-    size_t bias = lay_out(&used, (size_t)l->conv.y.c * sizeof(float));
-    size_t work = lay_out(&used, workspace);
+    size_t x = tune_lay_out(&used, (size_t)map_count(&l->conv.x) * element);
+    size_t y = tune_lay_out(&used, (size_t)map_count(&l->conv.y) * element);
+    size_t w = tune_lay_out(&used, weights * (l->pass == BWD_WEIGHTS ? sizeof(float) : element));
+    size_t bias = tune_lay_out(&used, (size_t)l->conv.y.c * sizeof(float));
+    size_t work = tune_lay_out(&used, workspace);
     LS_TRY(make_room(p, used));
     char *r = p->tuner->region;
     *o = (struct operands){r + x, r + w, r + y, l->bias ? r + bias : NULL, l->bias ? r + bias : NULL, r + work};

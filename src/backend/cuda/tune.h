@@ -19,6 +19,13 @@ struct tune_rivals {
 enum ls_status tune_between(struct ls_program *p, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best);
 enum ls_status tune_close(struct ls_program *p);
+/* Where an operand of so many bytes lies while something is measured: behind the `used` ones. */
+static inline size_t tune_lay_out(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += (bytes + 1023) / 1024 * 1024;
+    return offset;
+}
 
 /* updates.c: how many nodes from `node` on (before `last`) are updates that run as one; run them. */
 int updates_run_length(const struct ls_program *p, int node, int last);

@@ -228,6 +228,25 @@ __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 me
     second[2 * p + 1] = fmaf(d.y, v.y - mean.y, second[2 * p + 1]);
 }
 
+/* All channels of some rows. */
+template <typename T, mask MASK, bool DY2, bool WRITES, int ROWS>
+__device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const parameters<P_FIRST> &params, int x,
+                                         float top, float (&first)[8], float (&second)[8])
+{
+#pragma unroll
+    for (int p = 0; p < 4; p++) {
+        const float2 mean = params.get(P_MEAN, x, p);
+        float2 scale, beta;
+        if (MASK == MASK_X) {
+            scale = params.get(P_SCALE, x, p);
+            beta = params.get(P_BETA, x, p);
+        }
+#pragma unroll
+        for (int u = 0; u < ROWS; u++)
+            add_dz<T, MASK, DY2, WRITES>(in[u], p, mean, scale, beta, top, first, second);
+    }
+}
+
 /* Adds `mine`, SUMS sums for each channel of this thread's octet, over the whole grid, and calls finish(channel, sums)
  * once for each channel, in the last block of its segment. The order of all additions is fixed. All threads of the block
  * call it; those beyond the row's octets with zeros. room: shared memory of sums_room<SUMS> bytes for each thread,

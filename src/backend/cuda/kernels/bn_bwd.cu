@@ -49,18 +49,7 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g,
                     in[u].template read<WRITES, false>(g, at - u * back);
                 else
                     in[u].clear();
-#pragma unroll
-            for (int p = 0; p < 4; p++) {
-                const float2 mean = params.get(P_MEAN, x, p);
-                float2 scale, beta;
-                if (MASK == MASK_X) {
-                    scale = params.get(P_SCALE, x, p);
-                    beta = params.get(P_BETA, x, p);
-                }
-#pragma unroll
-                for (int u = 0; u < batch; u++)
-                    add_dz<T, MASK, DY2, WRITES>(in[u], p, mean, scale, beta, top, first, second);
-            }
+            add_rows<T, MASK, DY2, WRITES>(in, params, x, top, first, second);
             if (WRITES)
 #pragma unroll
                 for (int u = 0; u < batch; u++)

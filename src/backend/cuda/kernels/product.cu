@@ -102,18 +102,7 @@ template <typename T, mask MASK, bool DY2> struct gradient_sums {
                 in[u].dy = value[u];
             else
                 in[u].clear();
-#pragma unroll
-        for (int p = 0; p < 4; p++) {
-            const float2 mean = params.get(P_MEAN, x, p);
-            float2 scale, beta;
-            if (MASK == MASK_X) {
-                scale = params.get(P_SCALE, x, p);
-                beta = params.get(P_BETA, x, p);
-            }
-#pragma unroll
-            for (int u = 0; u < BATCH; u++)
-                add_dz<T, MASK, DY2, true>(in[u], p, mean, scale, beta, top, first, second);
-        }
+        add_rows<T, MASK, DY2, true>(in, params, x, top, first, second);
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
             value[u] = in[u].dy;
