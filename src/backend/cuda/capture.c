@@ -2,16 +2,41 @@
 #include "backend/cuda/tune.h"
 #include "base/log.h"
 
+/* C5. */
+static enum ls_status run_aside(struct ls_program *p, int node)
+{
+    struct device *d = p->device;
+    CUDA_TRY(cudaEventRecord(p->fork, d->compute));
+    CUDA_TRY(cudaStreamWaitEvent(d->aside, p->fork, 0));
+    LS_TRY(device_turn(d));
+    enum ls_status st = p->steps[node].kernel->run(p, node), turned = device_turn(d);
+    LS_TRY(st);
+    LS_TRY(turned);
+    CUDA_TRY(cudaEventRecord(p->joined, d->aside));
+    return LS_OK;
+}
+
 enum ls_status program_enqueue(struct ls_program *p, int first, int last)
 {
+    int aside = LS_NONE; /* the node that runs there */
     for (int n = first; n < last;) {
         int end = n + updates_run_length(p, n, last);
-        if (end > n)
+        if (aside != LS_NONE && n >= p->steps[aside].join) {
+            CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->joined, 0));
+            aside = LS_NONE;
+        }
+        if (end > n) {
             LS_TRY(updates_run(p, n, end));
-        else
+        } else if (p->steps[n].join != LS_NONE) {
+            LS_TRY(run_aside(p, n));
+            aside = n;
+        } else {
             LS_TRY(p->steps[n].kernel->run(p, n));
+        }
         n = end > n ? end : n + 1;
     }
+    if (aside != LS_NONE)
+        CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->joined, 0));
     return cuda_check(cudaGetLastError(), "a kernel's launch");
 }
 

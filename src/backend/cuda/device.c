@@ -77,6 +77,7 @@ static enum ls_status open_card(struct device *d)
     LS_TRY(pick_card(d));
     CUDA_TRY(cudaStreamCreateWithFlags(&d->compute, cudaStreamNonBlocking));
     CUDA_TRY(cudaStreamCreateWithFlags(&d->copies, cudaStreamNonBlocking));
+    CUDA_TRY(cudaStreamCreateWithFlags(&d->aside, cudaStreamNonBlocking));
     LS_TRY(cudnn_check(cudnnCreate(&d->cudnn), "cudnnCreate"));
     LS_TRY(cudnn_check(cudnnSetStream(d->cudnn, d->compute), "cudnnSetStream"));
     return blas_check(cublasLtCreate(&d->blas), "cublasLtCreate");
@@ -100,6 +101,14 @@ enum ls_status device_open(struct device **device)
 bool device_is_lost(void)
 {
     return card.lost;
+}
+
+enum ls_status device_turn(struct device *d)
+{
+    cudaStream_t compute = d->aside;
+    d->aside = d->compute;
+    d->compute = compute;
+    return cudnn_check(cudnnSetStream(d->cudnn, compute), "cudnnSetStream");
 }
 
 /* --- memory ----------------------------------------------------------------------------------------------------- */

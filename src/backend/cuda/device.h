@@ -1,5 +1,6 @@
 /* The card this process computes on, and its libraries' handles: opened once, on first use, for as long as the process
- * lives. One compute stream carries a step; a second one carries copies beside it. */
+ * lives. One compute stream carries a step; a second one carries copies beside it, a third what of the step need not
+ * stand in its line. */
 #ifndef LS_BACKEND_CUDA_DEVICE_H
 #define LS_BACKEND_CUDA_DEVICE_H
 
@@ -14,7 +15,7 @@ struct device {
     int number;
     char name[96]; /* "NVIDIA H200" */
     int major, minor, multiprocessors;
-    cudaStream_t compute, copies;
+    cudaStream_t compute, copies, aside;
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
     /* What is enqueued may never end: nothing waits for the card any more, and nothing on it is freed. */
@@ -29,6 +30,10 @@ const char *device_why(cudaError_t error);
 enum ls_status device_open(struct device **device);
 /* From any thread, whether it was opened or not. */
 bool device_is_lost(void);
+
+/* Exchange the compute stream and the one aside: whoever enqueues on the compute stream does so aside, until they are
+ * exchanged again. */
+enum ls_status device_turn(struct device *d);
 
 /* Device memory, zeroed, counted; `what` it is for. give takes NULL. What is left to others is not freed by give: it stays
  * until the process ends. */

@@ -150,6 +150,9 @@ static enum ls_status data_run(struct ls_program *p, int node)
     return s->way.kind->run(p->device, &s->l, &s->way, &o);
 }
 
+/* A gradient that takes less leaves much of a card idle (C5). */
+#define SHORT_MS 0.025
+
 static enum ls_status weights_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
@@ -160,7 +163,10 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
         const struct ls_cuda_map *y = &l.conv.y;
         want_sums(p, ls_cuda_bias_scratch(y->n * y->h * y->w, y->c));
     }
-    return choose(p, node, &l);
+    LS_TRY(choose(p, node, &l));
+    const struct node_state *s = p->steps[node].state;
+    p->steps[node].aside = s->way.ms > 0 && s->way.ms < SHORT_MS;
+    return LS_OK;
 }
 
 static enum ls_status weights_run(struct ls_program *p, int node)
@@ -179,7 +185,8 @@ static enum ls_status weights_run(struct ls_program *p, int node)
                            (int)p->stem.shift, (int)n->attr.kernel_h);
     if (n->out[1] != LS_NONE)
         ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
-                         y->n * y->h * y->w, y->c, (float *)(void *)p->sums);
+                         y->n * y->h * y->w, y->c,
+                         (float *)(void *)(p->steps[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
     return LS_OK;
 }
 

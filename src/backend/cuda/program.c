@@ -146,6 +146,24 @@ static void begin_early(const struct ls_program *p, int *first)
         }
 }
 
+/* C5. Which node waits for those aside, and how long their tensors live. */
+static void set_aside(struct ls_program *p, int *last)
+{
+    const struct ls_graph *g = p->g;
+    for (int n = g->n_nodes - 1, join = g->n_nodes; n >= 0; n--) {
+        if (p->steps[n].aside) {
+            p->steps[n].join = join;
+            for (int i = 0; i < LS_MAX_IN + LS_MAX_OUT; i++) {
+                int t = i < LS_MAX_IN ? g->nodes[n].in[i] : g->nodes[n].out[i - LS_MAX_IN];
+                if (t != LS_NONE && last[t] < join - 1)
+                    last[t] = join - 1;
+            }
+        }
+        if (strstr(g->nodes[n].op->name, "_bwd_weights") || updates_run_length(p, n, n + 1) > 0)
+            join = n;
+    }
+}
+
 /* flatten changes the order of values here, which cannot be done in place. */
 static bool may_lie_on_input(const struct ls_node *n)
 {
@@ -164,6 +182,7 @@ static enum ls_status plan(struct ls_program *p)
     }
     ls_plan_lifetimes(g, first, last);
     begin_early(p, first);
+    set_aside(p, last);
     for (int t = 0; t < g->n_tensors; t++)
         if (last[t] >= 0 && p->places[t].placed && !p->places[t].unmade && !in_store(&g->tensors[t]) && !kept(p, t) &&
             g->tensors[t].role != LS_ROLE_INPUT)
@@ -173,7 +192,8 @@ static enum ls_status plan(struct ls_program *p)
         if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE)
             p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
         if (p->steps[n].scratch_bytes)
-            add_span(p, &p->steps[n].span, p->steps[n].scratch_bytes, n, n);
+            add_span(p, &p->steps[n].span, p->steps[n].scratch_bytes, n,
+                     p->steps[n].join == LS_NONE ? n : p->steps[n].join - 1);
         if (p->steps[n].keep_bytes)
             add_span(p, &p->steps[n].keep_span, p->steps[n].keep_bytes, n, p->steps[n].keep_until);
     }
@@ -249,7 +269,7 @@ static enum ls_status prepare(const struct ls_backend_options *options, struct l
     for (int t = 0; t < g->n_tensors; t++)
         p->places[t].span = LS_NONE;
     for (int n = 0; n < g->n_nodes; n++)
-        p->steps[n].span = p->steps[n].keep_span = p->steps[n].twin = p->steps[n].early = LS_NONE;
+        p->steps[n].span = p->steps[n].keep_span = p->steps[n].twin = p->steps[n].early = p->steps[n].join = LS_NONE;
     LS_TRY_GOTO(release_program, tune_open(p));
     for (int n = 0; n < g->n_nodes && st == LS_OK; n++)
         st = prepare_node(p, n);
@@ -292,8 +312,9 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
         if (step->keep_span != LS_NONE)
             step->keep = p->steps[step->keep_until].keep = (char *)arena + p->spans[step->keep_span].offset;
     }
+    p->sums_bytes = aligned(p->sums_bytes);
     if (p->sums_bytes && !p->sums)
-        LS_TRY(device_take(p->sums_bytes, "sums", (void **)&p->sums));
+        LS_TRY(device_take(2 * p->sums_bytes, "sums", (void **)&p->sums));
     return updates_bind(p);
 }
 

@@ -6,7 +6,10 @@
  *       width, in), a dense layer's over a map likewise.
  *   C3  A gradient and a momentum are stored exactly like their parameter, in f32.
  *   C4  A range of nodes is captured as one CUDA graph the first time it runs, and launched as that from then on. What
- *       differs between passes is read by the kernels from `run` in device memory. */
+ *       differs between passes is read by the kernels from `run` in device memory.
+ *   C5  Gradients of weights are read by nobody before the updates. The short ones, which leave much of the card idle, are
+ *       computed aside: beside what follows them, up to the next of them. What they read, write and scratch on lives as
+ *       long. Long ones gain nothing by it, as their blocks leave no room beside them. */
 #ifndef LS_BACKEND_CUDA_PROGRAM_H
 #define LS_BACKEND_CUDA_PROGRAM_H
 
@@ -59,6 +62,8 @@ struct step {
     int twin;   /* norms.c: the node that it computes together with; LS_NONE: none */
     int early;  /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
     int early_from;
+    bool aside;    /* C5: nobody reads its outputs before the updates, and it leaves the card half idle */
+    int join;      /* the first node that waits for it; LS_NONE: it does not run aside */
     char note[96]; /* implementation, for people */
 };
 
@@ -91,9 +96,9 @@ struct ls_program {
     struct step *steps;    /* one a node; owned */
     struct ls_span *spans; /* owned */
     int n_spans;
-    size_t arena_bytes, grad_bytes, sums_bytes;
-    struct tuner *tuner; /* while preparing; owned */
-    char *choices;       /* owned */
+    size_t arena_bytes, grad_bytes, sums_bytes; /* sums: for the compute stream; as many again for what runs aside */
+    struct tuner *tuner;                        /* while preparing; owned */
+    char *choices;                              /* owned */
 
     struct stem stem;
 
@@ -120,6 +125,7 @@ struct ls_program {
     float *loss[SLOTS]; /* pinned; owned */
     int32_t *rank[SLOTS];
     int slot;
+    cudaEvent_t fork, joined; /* C5 */
     cudaEvent_t here, marks[LS_QUEUE_MARKS];
 
     struct peers *peers; /* owned; NULL: none */

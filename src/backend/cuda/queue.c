@@ -199,6 +199,8 @@ enum ls_status program_open_queue(struct ls_program *p)
         LS_TRY(device_put(p->scale, &start, sizeof start));
     }
     CUDA_TRY(cudaEventCreateWithFlags(&p->here, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&p->fork, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming));
     for (int s = 0; s < SLOTS; s++) {
         LS_TRY(device_take(p->pick_offset + pick_bytes(g), "labels", (void **)&p->notes[s]));
         CUDA_TRY(cudaEventCreateWithFlags(&p->fed[s], cudaEventDisableTiming));
@@ -230,8 +232,10 @@ void program_close_queue(struct ls_program *p)
     for (int i = 0; i < LS_QUEUE_MARKS; i++)
         if (p->marks[i])
             cudaEventDestroy(p->marks[i]);
-    if (p->here)
-        cudaEventDestroy(p->here);
+    cudaEvent_t events[] = {p->here, p->fork, p->joined};
+    for (int i = 0; i < 3; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
     device_give(p->run);
     device_give(p->scale);
     device_give(p->pixels);
