@@ -132,7 +132,7 @@ static double unfolded_conv(const struct image *m, const struct ls_attr *a, cons
         for (int64_t r = 0; r < s->block; r++)
             for (int64_t k = 0; k < a->kernel_w; k++)
                 for (int64_t c = 0; c < m->c; c++)
-                    sum += (double)stored[q * c_stored + (r * a->kernel_w + k) * m->c + c] *
+                    sum += (double)stored[q * c_stored + r * s->row + k * m->c + c] *
                            pixel(m, c, (y + q) * a->stride_h - s->border + r, x * a->stride_w - a->pad_l + k);
     return sum;
 }

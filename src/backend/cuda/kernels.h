@@ -281,19 +281,19 @@ void ls_cuda_shrink(ls_cuda_stream s, const struct ls_decoder_job *job, const vo
 
 /* --- stem.cu ------------------------------------------------------------------------------------------------- */
 
-/* Pixel (row, column) of y has as channels (r * columns + k) * channels + c: channel c of the image (of height x width) at
+/* Pixel (row, column) of y has as channels r * row + k * channels + c: channel c of the image (of height x width) at
  * row row * stride_h - border + r, for r < block, column column * stride_w - pad + k; zero beyond the image. The images are
  * run's planes, or with pixels its picks, as for ls_cuda_image_planes and _picks. */
 struct ls_cuda_unfold {
-    int channels, height, width, columns, block, stride_h, stride_w, border, pad;
+    int channels, height, width, columns, block, row, stride_h, stride_w, border, pad;
     int from_channels; /* with pixels: theirs */
 };
 void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
                     const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to);
 /* The gradient (out, kernel, c) of weights over such a map: zero for rows outside of the window of `rows` that begins
- * `shift` rows in. row: channels of one of the block's rows. */
-void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int row, int block, int shift,
-                        int rows);
+ * `shift` rows in, and beyond the `values` of one of the block's rows of `row` channels. */
+void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int values, int row, int block,
+                        int shift, int rows);
 
 /* --- direct.cu ----------------------------------------------------------------------------------------------- */
 

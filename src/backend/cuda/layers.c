@@ -206,6 +206,7 @@ static enum ls_status image_run(struct ls_program *p, int node)
             .width = (int)image->dim[3],
             .columns = (int)a->kernel_w,
             .block = (int)p->stem.block,
+            .row = (int)p->stem.row,
             .stride_h = (int)a->stride_h,
             .stride_w = (int)a->stride_w,
             .border = (int)p->stem.border,

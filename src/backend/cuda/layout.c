@@ -98,7 +98,7 @@ static int64_t place_in(const struct layout *l, int64_t a, int64_t b, int64_t c,
     if (!l->block)
         return place + c * l->stride[2] + d * l->stride[3];
     c += l->shift;
-    return place + c / l->block * l->stride[2] + (c % l->block * l->dim[3] + d) * l->dim[1];
+    return place + c / l->block * l->stride[2] + c % l->block * l->row + d * l->dim[1];
 }
 
 /* Over the logical elements. */

@@ -181,8 +181,8 @@ static enum ls_status weights_run(struct ls_program *p, int node)
     LS_TRY(s->way.kind->run(p->device, &s->l, &s->way, &o));
     if (is_unfolded(p, n->in[1])) /* the blocks reach beyond the window */
         ls_cuda_cut_window(p->device->compute, o.w, y->c, (int)p->stem.kernel, s->l.conv.x.c,
-                           (int)(n->attr.kernel_w * p->g->tensors[p->g->input].shape.dim[1]), (int)p->stem.block,
-                           (int)p->stem.shift, (int)n->attr.kernel_h);
+                           (int)(n->attr.kernel_w * p->g->tensors[p->g->input].shape.dim[1]), (int)p->stem.row,
+                           (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);
     if (n->out[1] != LS_NONE)
         ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
                          y->n * y->h * y->w, y->c,

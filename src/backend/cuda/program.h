@@ -19,13 +19,13 @@
 #include "graph/plan.h"
 
 /* Element (i, j, k, l) of `dim` lies at the sum of index times stride. With a block, `block` rows of dim 2 lie together
- * as further channels, each with all of dim 3:
- *     (k + shift) / block * stride[2] + ((k + shift) % block * dim[3] + l) * dim[1] + j */
+ * as further channels, each `row` channels with all of dim 3:
+ *     (k + shift) / block * stride[2] + (k + shift) % block * row + l * dim[1] + j */
 struct layout {
     int rank;
     int64_t dim[LS_MAX_DIMS], stride[LS_MAX_DIMS];
-    int64_t count;        /* elements as stored, padding included */
-    int64_t block, shift; /* 0: no blocks */
+    int64_t count;             /* elements as stored, padding included */
+    int64_t block, shift, row; /* 0: no blocks */
 };
 
 struct place {
@@ -76,6 +76,8 @@ struct stem {
     int unfolded[2]; /* tensors: for the convolution, and made again for its gradient, instead of being kept */
     int conv;        /* node of the convolution as the model has it */
     int64_t block, kernel;
+    int64_t
+        row; /* channels of a block's row: as many as it has values, or, where that costs no channel, a multiple of 8 */
     int64_t border; /* rows of zeros before the image's first that the first pixel begins with */
     int64_t shift;  /* of them, rows before the window's first */
 };

@@ -65,7 +65,8 @@ static enum ls_status unfold(struct ls_program *p)
     s->border = whole ? a->pad_t : (a->pad_t + s->block - 1) / s->block * s->block;
     s->shift = s->border - a->pad_t;
     s->kernel = (s->shift + a->kernel_h + s->block - 1) / s->block;
-    struct ls_shape shape = ls_shape_make(4, x->dim[0], s->block * row, y->dim[2] + s->kernel - 1, y->dim[3]);
+    s->row = s->block * padded(row) == padded(s->block * row) ? padded(row) : row;
+    struct ls_shape shape = ls_shape_make(4, x->dim[0], s->block * s->row, y->dim[2] + s->kernel - 1, y->dim[3]);
     for (int i = 0; i < 2; i++) {
         s->unfolded[i] = ls_graph_tensor(g, "images (unfolded)", LS_ROLE_ACT, g->act_dtype, shape);
         if (s->unfolded[i] == LS_NONE)
@@ -101,8 +102,9 @@ enum ls_status stem_insert(struct ls_program *p)
 struct layout stem_weights_layout(const struct ls_program *p, const struct ls_shape *weights)
 {
     const struct stem *s = &p->stem;
-    int64_t c = padded(weights->dim[1] * s->block * weights->dim[3]);
-    struct layout l = {.rank = 4, .stride = {s->kernel * c, 1, c, 0}, .block = s->block, .shift = s->shift};
+    int64_t c = padded(s->block * s->row);
+    struct layout l = {
+        .rank = 4, .stride = {s->kernel * c, 1, c, 0}, .block = s->block, .shift = s->shift, .row = s->row};
     memcpy(l.dim, weights->dim, sizeof l.dim);
     l.count = padded(weights->dim[0]) * l.stride[0];
     return l;

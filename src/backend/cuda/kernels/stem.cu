@@ -20,7 +20,7 @@ struct cut {
     int rows, columns;             /* of the unfolded map that a block makes */
     int row_groups, column_groups; /* of a sample */
     int lines, line;               /* that these are made of, and values of each */
-    divider by_groups, by_column_groups, by_channels, by_octets, by_columns, by_row_values;
+    divider by_groups, by_column_groups, by_channels, by_octets, by_columns, by_row;
 };
 
 /* How images come: as planes, as bytes of as many channels, as bytes of which channels are made. */
@@ -68,8 +68,10 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
     }
 }
 
-/* SHORT: a row of the window has fewer than 8 values. */
-template <typename T, form FORM, bool SHORT>
+/* How an octet lies over the rows of a window: within one, in two, in any number of them. */
+enum rows { WITHIN, TWO, MANY };
+
+template <typename T, form FORM, rows ROWS>
 static __global__ void __launch_bounds__(THREADS)
     unfold_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, struct ls_cuda_unfold u,
                   struct cut cut, struct ls_cuda_map to_map, void *to)
@@ -96,7 +98,8 @@ static __global__ void __launch_bounds__(THREADS)
     __syncthreads();
 
     /* Octet by octet: `until` values are left of its first row of the window, `some` of all rows. */
-    const int octets = (int)(to_map.c / 8), row_values = u.columns * u.channels;
+    const int octets = (int)(to_map.c / 8), row_values = u.columns * u.channels, gap = cut.line - row_values;
+    const bool even = sizeof(T) == 2 && u.stride_w * u.channels % 2 == 0; /* octets begin at whole words */
     const int rows = min(cut.rows, (int)to_map.h - first_row), columns = min(cut.columns, (int)to_map.w - first_column);
     const int64_t corner = ((int64_t)sample * to_map.h + first_row) * to_map.w + first_column;
     for (int i = threadIdx.x; i < rows * cut.columns * octets; i += THREADS) {
@@ -104,24 +107,39 @@ static __global__ void __launch_bounds__(THREADS)
                  row = divide_rest(column, cut.by_columns);
         if ((int)column >= columns)
             continue;
-        uint32_t along = octet * 8, r = divide_rest(along, cut.by_row_values);
-        const int until = row_values - (int)along, some = ((int)u.block - (int)r) * row_values - (int)along;
+        uint32_t along = octet * 8, r = divide_rest(along, cut.by_row);
+        const int until = row_values - (int)along;
+        const int some = (int)r >= u.block ? 0 : ROWS == WITHIN ? until : until + (u.block - 1 - (int)r) * row_values;
         const bits *from = (const bits *)values;
         if (some > 0)
             from += ((int)row * u.stride_h + (int)r) * cut.line + (int)column * u.stride_w * u.channels + (int)along;
         union {
             ls_device::octet<T> all;
             bits each[8];
+            uint32_t pairs[4];
         } out;
-        const int gap = cut.line - row_values;
+        if (ROWS == WITHIN && even) {
 #pragma unroll
-        for (int k = 0; k < 8; k++) {
-            const int wraps = k < until ? 0 : SHORT ? (k - until) / row_values + 1 : 1;
-            const bits v = from[k < some ? k + wraps * gap : 0];
-            out.each[k] = k < some ? v : 0;
+            for (int k = 0; k < 8; k += 2) {
+                const uint32_t v = ((const uint32_t *)from)[k / 2];
+                out.pairs[k / 2] = k + 1 < some ? v : k < some ? v & 0xffff : 0;
+            }
+        } else {
+#pragma unroll
+            for (int k = 0; k < 8; k++) {
+                const int wraps = ROWS == WITHIN || k < until ? 0 : ROWS == TWO ? 1 : (k - until) / row_values + 1;
+                const bits v = from[k < some ? k + wraps * gap : 0];
+                out.each[k] = k < some ? v : 0;
+            }
         }
         store<T>(to, (corner + (int64_t)row * to_map.w + (int)column) * octets + (int)octet, out.all);
     }
+}
+
+/* A row of channels is either as long as a window's row, or a multiple of 8 and holds whole octets. */
+static rows rows_of(const struct ls_cuda_unfold *u)
+{
+    return u->row % 8 == 0 ? WITHIN : u->row >= 8 ? TWO : MANY;
 }
 
 static struct cut cut_of(const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, size_t value_bytes)
@@ -129,7 +147,7 @@ static struct cut cut_of(const struct ls_cuda_unfold *u, const struct ls_cuda_ma
     struct cut c;
     c.columns = (int)ceil_div(y->w, ceil_div(y->w, COLUMNS));
     for (;; c.columns = (c.columns + 1) / 2) {
-        c.line = ((c.columns - 1) * u->stride_w + u->columns) * u->channels;
+        c.line = (((c.columns - 1) * u->stride_w + u->columns) * u->channels + 1) / 2 * 2;
         if (c.columns == 1 || (size_t)u->block * (size_t)c.line * value_bytes <= ROOM)
             break;
     }
@@ -144,29 +162,30 @@ static struct cut cut_of(const struct ls_cuda_unfold *u, const struct ls_cuda_ma
     c.by_channels = divider_of(u->channels);
     c.by_octets = divider_of(y->c / 8);
     c.by_columns = divider_of(c.columns);
-    c.by_row_values = divider_of((int64_t)u->columns * u->channels);
+    c.by_row = divider_of(u->row);
     return c;
 }
 
-template <typename T, form FORM, bool SHORT>
+template <typename T, form FORM, rows ROWS>
 static void launch_unfold(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
                           const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to)
 {
     const struct cut cut = cut_of(u, y, sizeof(T));
-    const size_t room = (size_t)cut.lines * (size_t)cut.line * sizeof(T);
+    const size_t beyond = 16; /* the last octet may end behind the last line */
+    const size_t room = (size_t)cut.lines * (size_t)cut.line * sizeof(T) + beyond;
     const unsigned grid = (unsigned)(y->n * cut.row_groups * cut.column_groups);
-    want_shared(unfold_kernel<T, FORM, SHORT>, room);
-    unfold_kernel<T, FORM, SHORT><<<grid, THREADS, room, s>>>(run, pixels, *u, cut, *y, to);
+    want_shared(unfold_kernel<T, FORM, ROWS>, room);
+    unfold_kernel<T, FORM, ROWS><<<grid, THREADS, room, s>>>(run, pixels, *u, cut, *y, to);
 }
 
 template <typename T, form FORM>
 static void choose_unfold(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
                           const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to)
 {
-    if (u->columns * u->channels < 8)
-        launch_unfold<T, FORM, true>(s, run, pixels, u, y, to);
-    else
-        launch_unfold<T, FORM, false>(s, run, pixels, u, y, to);
+    auto launch = rows_of(u) == WITHIN ? launch_unfold<T, FORM, WITHIN>
+                  : rows_of(u) == TWO  ? launch_unfold<T, FORM, TWO>
+                                       : launch_unfold<T, FORM, MANY>;
+    launch(s, run, pixels, u, y, to);
 }
 
 void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
@@ -180,20 +199,20 @@ void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run 
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    cut_kernel(float *weights, int64_t count, int kernel, int c, int row, int block, int shift, int rows)
+    cut_kernel(float *weights, int64_t count, int kernel, int c, int values, int row, int block, int shift, int rows)
 {
     int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
     if (i >= count)
         return;
     int in_block = (int)(i % c) / row, y = (int)(i / c % kernel) * block + in_block - shift;
-    if (in_block >= block || y < 0 || y >= rows)
+    if (in_block >= block || (int)(i % c) % row >= values || y < 0 || y >= rows)
         weights[i] = 0;
 }
 
-void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int row, int block, int shift,
-                        int rows)
+void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int values, int row, int block,
+                        int shift, int rows)
 {
     int64_t count = out * kernel * c;
-    cut_kernel<<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(w, count, kernel, (int)c, row, block, shift,
-                                                                      rows);
+    cut_kernel<<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(w, count, kernel, (int)c, values, row, block,
+                                                                      shift, rows);
 }
