@@ -104,6 +104,31 @@ static inline values random_values(enum ls_dtype t, size_t n, double centre, dou
     return v;
 }
 
+/* A sparse map's pixels, every stride-th of every stride-th row of m, among zeros. */
+static inline values spread(const struct ls_cuda_map &m, int stride, const values &sparse)
+{
+    values whole((size_t)(m.n * m.h * m.w * m.c));
+    size_t from = 0;
+    for (int64_t n = 0; n < m.n; n++)
+        for (int64_t y = 0; y < m.h; y += stride)
+            for (int64_t x = 0; x < m.w; x += stride)
+                for (int64_t c = 0; c < m.c; c++)
+                    whole[(size_t)(((n * m.h + y) * m.w + x) * m.c + c)] = sparse[from++];
+    return whole;
+}
+
+static inline size_t sparse_count(const struct ls_cuda_map &m, int stride)
+{
+    return (size_t)(m.n * ((m.h + stride - 1) / stride) * ((m.w + stride - 1) / stride) * m.c);
+}
+
+static inline std::vector<uint8_t> bytes_of(const buffer &b)
+{
+    std::vector<uint8_t> raw(b.count * size_of(b.t));
+    must(cudaMemcpy(raw.data(), b.at, raw.size(), cudaMemcpyDeviceToHost), "copy");
+    return raw;
+}
+
 /* --- comparing -------------------------------------------------------------------------------------------------- */
 
 static inline double worst_of(const values &got, const values &want)

@@ -312,6 +312,80 @@ static void check_bn(const bn_case &k)
     report("counters " + name, left, 0);
 }
 
+/* A sparse dy2 does what the whole map does, to the bit. */
+static void check_sparse(enum ls_dtype t, const struct ls_cuda_map &m, int64_t valid, enum ls_act act, int stride,
+                         bool in_place)
+{
+    char name[96];
+    snprintf(name, sizeof name, "sparse %d %s %ldx%ldx%ldx%ld valid %ld act %d%s", stride, type_name(t), (long)m.n,
+             (long)m.h, (long)m.w, (long)m.c, (long)valid, (int)act, in_place ? " in-place" : "");
+    const size_t C = (size_t)m.c, count = (size_t)(m.n * m.h * m.w * m.c), few = sparse_count(m, stride);
+    struct ls_cuda_bn b = {};
+    b.t = t;
+    b.x = b.y = m;
+    b.act = act;
+    b.eps = 1e-5f;
+    buffer scratch(LS_U8, ls_cuda_bn_scratch(&b)), run(LS_U8, sizeof(struct ls_cuda_run)), kept(LS_U8, count / 8);
+    struct ls_cuda_run host = {};
+    host.valid = valid;
+    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
+    b.scratch = scratch.f();
+    std::vector<uint8_t> bits(count / 8);
+    for (size_t i = 0; i < bits.size(); i++)
+        bits[i] = (uint8_t)(i * 2654435761u >> 13);
+    must(cudaMemcpy(kept.at, bits.data(), bits.size(), cudaMemcpyHostToDevice), "copy");
+    const values vdy = random_values(t, count, 0.1, 1), vdy2 = random_values(t, few, 0, 1);
+    buffer x(t, count), dy(t, count), sparse(t, few), whole(t, count), gamma(LS_F32, C), beta(LS_F32, C),
+        mean(LS_F32, C), rstd(LS_F32, C);
+    x.put(random_values(t, count, 0.3, 1));
+    sparse.put(vdy2);
+    whole.put(spread(m, stride, vdy2));
+    gamma.put(random_values(LS_F32, C, 0.5, 1));
+    beta.put(random_values(LS_F32, C, 0.2, 1));
+    mean.put(random_values(LS_F32, C, 0.3, 0.1));
+    rstd.put(random_values(LS_F32, C, 1.2, 0.1));
+    std::vector<uint8_t> results[2];
+    for (int i = 0; i < 2; i++) {
+        buffer dx(t, count), dz(t, count), dgamma(LS_F32, C), dbeta(LS_F32, C);
+        dy.put(vdy);
+        struct ls_cuda_bn_grad g = {};
+        g.dy = dy.at;
+        g.dy2 = i ? sparse.at : whole.at;
+        g.sparse = i ? stride : 0;
+        g.x = x.at;
+        g.kept = act == LS_ACT_NONE ? NULL : kept.at;
+        g.gamma = gamma.f();
+        g.beta = beta.f();
+        g.mean = mean.f();
+        g.rstd = rstd.f();
+        g.dx = in_place ? dy.at : dx.at;
+        g.dresidual = dz.at;
+        g.dgamma = dgamma.f();
+        g.dbeta = dbeta.f();
+        ls_cuda_bn_bwd(0, &b, (const struct ls_cuda_run *)run.at, &g);
+        must(cudaDeviceSynchronize(), name);
+        for (const buffer *of : {in_place ? &dy : &dx, &dz, &dgamma, &dbeta}) {
+            const std::vector<uint8_t> bytes = bytes_of(*of);
+            results[i].insert(results[i].end(), bytes.begin(), bytes.end());
+        }
+    }
+    report(name, ls_cuda_bn_takes_sparse(&b) && results[0] == results[1] ? 0 : 1, 0);
+}
+
+static void check_all_sparse(void)
+{
+    for (enum ls_dtype t : {LS_F32, LS_BF16, LS_F16})
+        for (int act = 0; act < 3; act++) {
+            check_sparse(t, {37, 12, 14, 24}, 37, (enum ls_act)act, 2, false);
+            check_sparse(t, {37, 13, 15, 64}, 35, (enum ls_act)act, 2, act == 1);
+            check_sparse(t, {41, 11, 13, 264}, 41, (enum ls_act)act, 3, true);
+            check_sparse(t, {600, 3, 5, 8}, 599, (enum ls_act)act, 4, false);
+            check_sparse(t, {7, 1, 611, 16}, 7, (enum ls_act)act, 2, false);
+            check_sparse(t, {7, 611, 1, 136}, 0, (enum ls_act)act, 2, false);
+        }
+}
+
 static void check_all_bn(void)
 {
     const enum ls_dtype types[] = {LS_F32, LS_BF16, LS_F16};
@@ -544,6 +618,11 @@ static void bench_shape(int64_t n, int64_t h, int64_t w, int64_t c, kernel pool)
     bench("bwd, bits, dresidual", 6.0625 * bytes, [&](cudaStream_t s) { ls_cuda_bn_bwd(s, &b, r, &g); });
     g.dy2 = dy2.at;
     bench("bwd, bits, dy2, dresidual", 7.0625 * bytes, [&](cudaStream_t s) { ls_cuda_bn_bwd(s, &b, r, &g); });
+    g.sparse = ls_cuda_bn_takes_sparse(&b) ? 2 : 0;
+    if (g.sparse)
+        bench("bwd, bits, sparse dy2, dresidual", 6.3125 * bytes,
+              [&](cudaStream_t s) { ls_cuda_bn_bwd(s, &b, r, &g); });
+    g.sparse = 0;
     struct ls_cuda_pool p = {};
     p.t = b.t;
     p.x = b.x;
@@ -611,6 +690,7 @@ int main(int argc, char **argv)
         return 0;
     }
     check_all_bn();
+    check_all_sparse();
     check_all_pools();
     printf("%d failures\n", failures);
     return failures ? 1 : 0;

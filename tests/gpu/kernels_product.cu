@@ -7,7 +7,8 @@
  *   kernels_product         as kernels_bn: ok|FAIL name error; exit 1 after a failure
  *   kernels_product bench   times at ResNet-50's shapes, bf16
  *
- * Products are compared with loops in double; sums with the kernels of bn.cu and bn_bwd.cu over the same product. */
+ * Products are compared with loops in double; sums with the kernels of bn.cu and bn_bwd.cu over the same product; those
+ * with a sparse dy2 with those with the whole map, to the bit. */
 #include "bn.h"
 
 struct product_case {
@@ -16,14 +17,16 @@ struct product_case {
     bool turned;
     enum ls_act act;
     bool dy2, kept;
+    int sparse = 0;   /* of dy2 */
+    int64_t high = 1; /* of the area */
 };
 
 static std::string name_of(const product_case &k)
 {
     char text[160];
-    snprintf(text, sizeof text, "%s %ldx%ldx%ld to %ld valid %ld%s act %d%s%s", type_name(k.t), (long)k.n, (long)k.area,
-             (long)k.k, (long)k.c, (long)k.valid, k.turned ? " turned" : "", (int)k.act, k.dy2 ? " dy2" : "",
-             k.kept ? " kept" : "");
+    snprintf(text, sizeof text, "%s %ldx%ldx%ld to %ld valid %ld%s act %d%s%s%s", type_name(k.t), (long)k.n,
+             (long)k.area, (long)k.k, (long)k.c, (long)k.valid, k.turned ? " turned" : "", (int)k.act,
+             k.dy2 ? " dy2" : "", k.kept ? " kept" : "", k.sparse ? " sparse" : "");
     return text;
 }
 
@@ -49,7 +52,7 @@ struct operands {
         x.put(vx);
         w.put(vw);
         b.t = t;
-        b.x = b.y = {k.n, 1, k.area, k.c};
+        b.x = b.y = {k.n, k.high, k.area / k.high, k.c};
         b.act = k.act;
         b.eps = 1e-5f;
         b.scratch = scratch.f();
@@ -117,7 +120,8 @@ static void check_backward(const product_case &k)
         bits[i] = (uint8_t)(i * 2654435761u >> 13);
     must(cudaMemcpy(kept.at, bits.data(), bits.size(), cudaMemcpyHostToDevice), "copy");
     x.put(random_values(k.t, count, 0.3, 1));
-    dy2.put(random_values(k.t, count, 0, 1));
+    values vdy2 = random_values(k.t, k.sparse ? sparse_count(o.b.x, k.sparse) : count, 0, 1);
+    dy2.put(k.sparse ? spread(o.b.x, k.sparse, vdy2) : vdy2);
     gamma.put(random_values(LS_F32, o.C, 0.5, 1));
     beta.put(random_values(LS_F32, o.C, 0.2, 1));
     mean.put(random_values(LS_F32, o.C, 0.3, 0.1));
@@ -135,6 +139,21 @@ static void check_backward(const product_case &k)
     g.dbeta = dbeta.f();
     ls_cuda_product_sums(0, &o.p, &o.b, o.r(), o.x.at, o.w.at, &g);
     must(cudaDeviceSynchronize(), "product with sums");
+    if (k.sparse) {
+        buffer sparse(k.t, vdy2.size());
+        sparse.put(vdy2);
+        const std::vector<uint8_t> whole[] = {bytes_of(dz), bytes_of(dgamma), bytes_of(dbeta)};
+        for (const buffer *b : {&dz, &dgamma, &dbeta})
+            must(cudaMemset(b->at, 0xff, b->count * size_of(b->t)), "memset");
+        g.dy2 = sparse.at;
+        g.sparse = k.sparse;
+        ls_cuda_product_sums(0, &o.p, &o.b, o.r(), o.x.at, o.w.at, &g);
+        must(cudaDeviceSynchronize(), "product with sums, sparse");
+        bool same = bytes_of(dz) == whole[0] && bytes_of(dgamma) == whole[1] && bytes_of(dbeta) == whole[2];
+        report("as the whole map " + name, same ? 0 : 1, 0);
+        g.dy2 = dy2.at;
+        g.sparse = 0;
+    }
     o.stats(); /* the product alone */
     report("product " + name, o.product_error(o.y.get()), tolerance(k.t));
     g.dy = o.y.at;
@@ -160,6 +179,12 @@ static void check_all(void)
                                     k % 64 == 0, false});
                     check_backward({t, 37, 149, k, c, 37, turned != 0, LS_ACT_RELU, true, true});
                 }
+        for (int64_t c : {64, 120, 256})
+            for (int turned = 0; turned < 2; turned++) {
+                check_backward({t, 37, 156, 64, c, 35, turned != 0, LS_ACT_RELU, true, true, 2, 12});
+                check_backward({t, 37, 143, 24, c, 37, turned != 0, LS_ACT_NONE, true, false, 2, 13});
+                check_backward({t, 600, 15, 128, c, 599, turned != 0, LS_ACT_RELU6, true, true, 4, 3});
+            }
         check_forward({t, 256, 784, 128, 512, 256, false, LS_ACT_NONE, false, false});
         check_backward({t, 256, 784, 128, 512, 250, true, LS_ACT_RELU, true, true});
         check_forward({t, 300, 3, 64, 64, 0, false, LS_ACT_NONE, false, false});
@@ -214,6 +239,11 @@ static void bench_shape(int64_t side, int64_t k, int64_t c)
           [&](cudaStream_t s) { ls_cuda_product_sums(s, &p, &b, r, x.at, w.at, &g); });
     buffer dy(LS_BF16, count);
     g.dy = dy.at;
+    g.sparse = 2;
+    bench("sums, sparse dy2, kept", in + 2.3125 * out,
+          [&](cudaStream_t s) { ls_cuda_product_sums(s, &p, &b, r, x.at, w.at, &g); });
+    bench("sums alone, sparse dy2, kept", 3.3125 * out, [&](cudaStream_t s) { ls_cuda_bn_bwd_sums(s, &b, r, &g); });
+    g.sparse = 0;
     bench("sums alone, dy2, kept", 4.0625 * out, [&](cudaStream_t s) { ls_cuda_bn_bwd_sums(s, &b, r, &g); });
     g.dy2 = g.kept = NULL;
     bench("sums", in + 2 * out, [&](cudaStream_t s) { ls_cuda_product_sums(s, &p, &b, r, x.at, w.at, &g); });

@@ -34,7 +34,8 @@ static int reader_forward(const struct ls_program *p, int node, int tensor)
     return LS_NONE;
 }
 
-/* F2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. */
+/* F2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. That one may be
+ * sparse (linear.c), the tensor itself not. */
 static int reader_backward(const struct ls_program *p, int node, int tensor)
 {
     if (ls_graph_readers(p->g, tensor) != 1)
@@ -44,7 +45,9 @@ static int reader_backward(const struct ls_program *p, int node, int tensor)
         if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || (n->in[DY] != tensor && n->in[DY2] != tensor))
             continue;
         int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
-        return p->steps[i].twin == LS_NONE && (other == LS_NONE || ls_graph_producer(p->g, other) < node) ? i : LS_NONE;
+        bool sparse = p->steps[i].sparse && n->in[DY2] == tensor,
+             there = other == LS_NONE || ls_graph_producer(p->g, other) < node;
+        return !sparse && p->steps[i].twin == LS_NONE && there ? i : LS_NONE;
     }
     return LS_NONE;
 }
@@ -70,6 +73,7 @@ struct rivals {
     struct ls_cuda_product product;
     struct ls_cuda_bn bn;
     bool dy2, kept, residual;
+    int sparse;
     /* while measuring */
     struct operands o;
     struct ls_cuda_run *run;
@@ -123,6 +127,7 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
     r->stat = next_place(memory, &used, 2 * c);
     r->g = (struct ls_cuda_bn_grad){.dy = r->o.x, .x = next_place(memory, &used, map)};
     r->g.dy2 = r->dy2 ? next_place(memory, &used, map) : NULL;
+    r->g.sparse = r->sparse;
     r->g.kept = r->kept ? next_place(memory, &used, map / (2 * LS_CUDA_LANE)) : NULL;
     r->g.dresidual = r->residual ? next_place(memory, &used, map) : NULL;
     r->g.gamma = next_place(memory, &used, c);
@@ -142,14 +147,18 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
 
 static enum ls_status compare(struct rivals *r, bool *worth)
 {
-    char with[64];
+    char with[80], dy2[32] = "";
     const struct tune_rivals both = {r, place_rivals, {run_apart, run_together}, {"apart", "together"}};
     int best;
+    if (r->sparse)
+        snprintf(dy2, sizeof dy2, ", dy2 sparse %d", r->sparse);
+    else if (r->dy2)
+        snprintf(dy2, sizeof dy2, ", dy2");
     if (r->l->pass == FORWARD)
         snprintf(with, sizeof with, " with statistics");
     else
-        snprintf(with, sizeof with, " with sums, act %s%s%s%s", ls_act_name(r->bn.act), r->dy2 ? ", dy2" : "",
-                 r->kept ? ", kept" : "", r->residual ? ", residual" : "");
+        snprintf(with, sizeof with, " with sums, act %s%s%s%s", ls_act_name(r->bn.act), dy2, r->kept ? ", kept" : "",
+                 r->residual ? ", residual" : "");
     LS_TRY(tune_between(r->p, r->l, with, &both, &best));
     *worth = best == 1;
     return LS_OK;
@@ -172,6 +181,7 @@ enum ls_status fused_prepare(struct ls_program *p, int node, const struct linear
     struct rivals r = {.p = p, .l = l, .way = way, .product = product_of(l), .bn = bn_of(p, reader, result, result)};
     r.residual = forward ? n->in[BN_RESIDUAL] != LS_NONE : n->out[DRESIDUAL] != LS_NONE;
     r.dy2 = !forward && n->in[DY2] != LS_NONE;
+    r.sparse = forward ? 0 : p->steps[reader].sparse;
     r.kept = !forward && r.residual && n->attr.act != LS_ACT_NONE;
     if (!ls_cuda_product_can(&r.product, &r.bn, r.residual))
         return LS_OK;

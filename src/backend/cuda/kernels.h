@@ -89,8 +89,12 @@ void ls_cuda_bn_forward(ls_cuda_stream s, const struct ls_cuda_bn *b, const stru
 void ls_cuda_bn_inference(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual,
                           const float *gamma, const float *beta, const float *running_mean, const float *running_var,
                           void *y);
+/* A sparse dy2 stands for a map that is 0 but at every sparse-th pixel of every sparse-th row, and has those pixels alone:
+ * (n, ceil(h / sparse), ceil(w / sparse), c). It is read by ls_cuda_bn_bwd, ls_cuda_bn_bwd_sums and ls_cuda_product_sums,
+ * where ls_cuda_bn_takes_sparse, with dresidual and with an activation kept. */
 struct ls_cuda_bn_grad {
     const void *dy, *dy2; /* y's shape; dy2 optional */
+    int sparse;           /* of dy2; 0 or 1: it is not */
     const void *x, *y;    /* y optional: the mask comes from it when given, else it is computed again from x */
     const uint8_t *index; /* with pool */
     void *kept;           /* by apply; optional; with pool it is overwritten */
@@ -98,6 +102,7 @@ struct ls_cuda_bn_grad {
     void *dx, *dresidual; /* dx may lie on dy; dresidual optional */
     float *dgamma, *dbeta;
 };
+bool ls_cuda_bn_takes_sparse(const struct ls_cuda_bn *b);
 void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                     const struct ls_cuda_bn_grad *g);
 

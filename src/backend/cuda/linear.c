@@ -1,5 +1,15 @@
-/* Convolutions and dense layers as nodes: their weights' layouts, and the way each direction is computed. */
+/* Convolutions and dense layers as nodes: their weights' layouts, and the way each direction is computed.
+ *
+ * A 1x1 convolution with a stride does not read most pixels, and by those its gradient is 0. Where a bn_bwd alone reads
+ * that gradient, beside another, only the pixels that the convolution read are stored:
+ *
+ *   S1  The gradient is a product of matrices over the output's map, and its tensor is placed with that map's size.
+ *   S2  It is the bn_bwd's dy2: where it was dy, the two change places, as what is added to what does not matter. So dx,
+ *       which may lie on dy, never lies on it.
+ *   S3  The bn_bwd has a dresidual, which is all that its second pass reads; only its first pass, or the product that is
+ *       computed together with it (F2), knows of the other pixels. */
 #include "backend/cuda/fused.h"
+#include "backend/cuda/norms.h"
 #include "backend/cuda/tune.h"
 #include "graph/ops.h"
 
@@ -126,11 +136,52 @@ static enum ls_status forward_run(struct ls_program *p, int node)
     return s->way.kind->run(p->device, &s->l, &s->way, &o);
 }
 
+/* S1 to S3: the bn_bwd that reads this node's gradient; LS_NONE: it is not to be sparse. */
+static int sparse_reader(const struct ls_program *p, int node, const struct linear *l)
+{
+    const struct ls_cuda_conv *c = &l->conv;
+    int gradient = p->g->nodes[node].out[0];
+    if (c->kernel_h != 1 || c->kernel_w != 1 || c->stride_h < 2 || c->stride_w != c->stride_h || c->groups != 1 ||
+        c->pad_t || c->pad_l || l->pad_b || l->pad_r || ls_graph_readers(p->g, gradient) != 1)
+        return LS_NONE;
+    for (int i = node + 1; i < p->g->n_nodes; i++) {
+        const struct ls_node *n = &p->g->nodes[i];
+        if (strcmp(n->op->name, "bn_bwd") != 0 || (n->in[DY] != gradient && n->in[DY2] != gradient))
+            continue;
+        struct ls_cuda_bn b = bn_of(p, i, n->in[B_X], n->in[DY]);
+        bool can = n->in[DY2] != LS_NONE && n->out[DRESIDUAL] != LS_NONE && p->steps[i].twin == LS_NONE &&
+                   !p->steps[i].sparse && ls_cuda_bn_takes_sparse(&b);
+        return can ? i : LS_NONE;
+    }
+    return LS_NONE;
+}
+
+static enum ls_status make_sparse(struct ls_program *p, int gradient, int reader, struct linear *l)
+{
+    struct ls_node *n = &p->g->nodes[reader];
+    struct ls_cuda_conv *c = &l->conv;
+    struct ls_shape shape = p->g->tensors[gradient].shape;
+    p->steps[reader].sparse = c->stride_h;
+    snprintf(p->steps[reader].note, sizeof p->steps[reader].note, "second gradient sparse");
+    if (n->in[DY] == gradient) {
+        n->in[DY] = n->in[DY2];
+        n->in[DY2] = gradient;
+    }
+    c->stride_h = c->stride_w = c->dilation_h = c->dilation_w = 1;
+    shape.dim[2] = c->x.h = c->y.h;
+    shape.dim[3] = c->x.w = c->y.w;
+    struct layout layout = layout_default(&shape);
+    return place_as(p, gradient, &layout, false);
+}
+
 static enum ls_status data_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
     struct linear l;
     describe_linear(p, node, BWD_DATA, n->out[0], n->in[0], &l);
+    int reader = sparse_reader(p, node, &l);
+    if (reader != LS_NONE)
+        LS_TRY(make_sparse(p, n->out[0], reader, &l));
     LS_TRY(place_outputs(p, node));
     return choose(p, node, &l);
 }

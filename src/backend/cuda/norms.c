@@ -170,6 +170,7 @@ struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
     return (struct ls_cuda_bn_grad){
         .dy = data_of(p, n->in[DY]),
         .dy2 = data_of(p, n->in[DY2]),
+        .sparse = p->steps[node].sparse,
         .x = data_of(p, n->in[B_X]),
         .y = data_of(p, n->in[B_Y]),
         .index = (const uint8_t *)data_of(p, n->in[B_INDEX]),

@@ -62,6 +62,7 @@ struct step {
     int twin;   /* norms.c: the node that it computes together with; LS_NONE: none */
     int early;  /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
     int early_from;
+    int sparse;    /* bn_bwd: its dy2 has every sparse-th pixel of every sparse-th row alone (linear.c); 0: all */
     bool aside;    /* C5: nobody reads its outputs before the updates, and it leaves the card half idle */
     int join;      /* the first node that waits for it; LS_NONE: it does not run aside */
     char note[96]; /* implementation, for people */

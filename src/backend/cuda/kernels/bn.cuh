@@ -158,8 +158,32 @@ __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, i
 
 enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* where the activation's mask comes from */
 
+/* How dy2 lies. */
+enum extra { EXTRA_NONE, EXTRA_DENSE, EXTRA_SPARSE };
+
+/* Which rows a sparse dy2 has. */
+struct picks {
+    divider by_width, by_height, by_stride;
+    int width, height; /* of dy2 as stored */
+};
+
+inline picks picks_of(const struct ls_cuda_map &m, int stride)
+{
+    return {divider_of(m.w), divider_of(m.h), divider_of(stride), (int)ceil_div(m.w, stride),
+            (int)ceil_div(m.h, stride)};
+}
+
+/* Where dy2 has a row of the map; -1: it is 0 there. */
+__device__ __forceinline__ int picked(const picks &k, int row)
+{
+    uint32_t x = (uint32_t)row, y = divide_rest(x, k.by_width);
+    const uint32_t n = divide_rest(y, k.by_height), up = divide_rest(y, k.by_stride),
+                   left = divide_rest(x, k.by_stride);
+    return x | y ? -1 : (int)((n * k.height + up) * k.width + left);
+}
+
 /* One row of an octet: what dz is made of, and x. */
-template <typename T, mask MASK, bool DY2> struct terms {
+template <typename T, mask MASK, extra DY2> struct terms {
     octet<T> dy, dy2, x, y;
     uint32_t bits;
 
@@ -173,12 +197,19 @@ template <typename T, mask MASK, bool DY2> struct terms {
     __device__ __forceinline__ void read_rest(const struct ls_cuda_bn_grad &g, int64_t at)
     {
         x = ALL ? load_once<T>(g.x, at) : load<T>(g.x, at);
-        if (DY2)
+        if (DY2 == EXTRA_DENSE)
             dy2 = ONCE ? load_once<T>(g.dy2, at) : load<T>(g.dy2, at);
         if (MASK == MASK_Y)
             y = ONCE ? load_once<T>(g.y, at) : load<T>(g.y, at);
         if (MASK == MASK_BITS)
             bits = ONCE ? __ldcs((const uint8_t *)g.kept + at) : __ldcg((const uint8_t *)g.kept + at);
+    }
+    /* A sparse dy2 of the row that `at` is in. */
+    __device__ __forceinline__ void read_sparse(const struct ls_cuda_bn_grad &g, const picks &k, int row, int64_t at,
+                                                int octets)
+    {
+        const int from = picked(k, row);
+        dy2 = from < 0 ? zero_octet<T>() : load_once<T>(g.dy2, at + (int64_t)(from - row) * octets);
     }
     __device__ __forceinline__ void clear()
     {
@@ -209,7 +240,7 @@ template <typename T, mask MASK, bool DY2> struct terms {
 
 /* Channels 2p and 2p + 1 of a row into the sums of dz and of dz * (x - mean); scale and beta for MASK_X. WRITES: dz takes
  * dy's place, and as the second pass will see it rounded, it counts rounded. */
-template <typename T, mask MASK, bool DY2, bool WRITES>
+template <typename T, mask MASK, extra DY2, bool WRITES>
 __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 mean, float2 scale, float2 beta,
                                        float top, float (&first)[8], float (&second)[8])
 {
@@ -229,7 +260,7 @@ __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 me
 }
 
 /* All channels of some rows. */
-template <typename T, mask MASK, bool DY2, bool WRITES, int ROWS>
+template <typename T, mask MASK, extra DY2, bool WRITES, int ROWS>
 __device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const parameters<P_FIRST> &params, int x,
                                          float top, float (&first)[8], float (&second)[8])
 {

@@ -15,15 +15,16 @@ namespace
 constexpr int BWD_THREADS = 384;
 
 /* Rows in flight in a thread: up to 8 words of 16 bytes. */
-template <typename T, mask MASK, bool DY2> constexpr int bwd_batch()
+template <typename T, mask MASK, extra DY2> constexpr int bwd_batch()
 {
-    int streams = 2 + (MASK == MASK_Y) + DY2, words = 8 / (streams * octet<T>::words);
+    int streams = 2 + (MASK == MASK_Y) + (DY2 != EXTRA_NONE), words = 8 / (streams * octet<T>::words);
     return words > 1 ? words : 1;
 }
 
-template <typename T, mask MASK, bool DY2, bool WRITES>
-__global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
-                                                       int64_t n, int64_t area, int octets, float top, float *scratch)
+template <typename T, mask MASK, extra DY2, bool WRITES>
+__global__ void __launch_bounds__(BWD_THREADS, 2)
+    sums(struct ls_cuda_bn_grad g, picks sparse, const struct ls_cuda_run *run, int64_t n, int64_t area, int octets,
+         float top, float *scratch)
 {
     extern __shared__ double room[];
     __shared__ parameters<P_FIRST> params;
@@ -45,10 +46,13 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g,
             terms<T, MASK, DY2> in[batch];
 #pragma unroll
             for (int u = 0; u < batch; u++)
-                if (row - u * step >= 0 && row - u * step < valid)
+                if (row - u * step >= 0 && row - u * step < valid) {
                     in[u].template read<WRITES, false>(g, at - u * back);
-                else
+                    if (DY2 == EXTRA_SPARSE)
+                        in[u].read_sparse(g, sparse, row - u * step, at - u * back, octets);
+                } else {
                     in[u].clear();
+                }
             add_rows<T, MASK, DY2, WRITES>(in, params, x, top, first, second);
             if (WRITES)
 #pragma unroll
@@ -63,7 +67,7 @@ __global__ void __launch_bounds__(BWD_THREADS, 2) sums(struct ls_cuda_bn_grad g,
     });
 }
 
-template <typename T, mask MASK, bool DY2>
+template <typename T, mask MASK, extra DY2>
 __global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
                                                            int64_t n, int64_t area, int octets, float top, int repeat)
 {
@@ -128,21 +132,22 @@ struct call {
     float top;
 };
 
-template <typename T, mask MASK, bool DY2, bool WRITES> void launch_sums(const call &c, const ls_cuda_bn_grad &g)
+template <typename T, mask MASK, extra DY2, bool WRITES> void launch_sums(const call &c, const ls_cuda_bn_grad &g)
 {
     layout l = lay_summing(c.b->x.c, c.rows, BWD_THREADS, 2);
     size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
+    const picks sparse = DY2 == EXTRA_SPARSE ? picks_of(c.b->x, g.sparse) : picks{};
     sums<T, MASK, DY2, WRITES>
-        <<<l.grid, l.block, room, c.s>>>(g, c.run, c.b->x.n, c.area, l.octets, c.top, c.b->scratch);
+        <<<l.grid, l.block, room, c.s>>>(g, sparse, c.run, c.b->x.n, c.area, l.octets, c.top, c.b->scratch);
 }
 
-template <typename T, mask MASK, bool DY2> void launch_gradient(const call &c, const ls_cuda_bn_grad &g)
+template <typename T, mask MASK, extra DY2> void launch_gradient(const call &c, const ls_cuda_bn_grad &g)
 {
     layout l = lay_mapping(c.b->x.c, c.rows, MAP_THREADS, bwd_batch<T, MASK, DY2>());
     gradient<T, MASK, DY2><<<l.grid, l.block, 0, c.s>>>(g, c.run, c.b->x.n, c.area, l.octets, c.top, l.repeat);
 }
 
-template <typename T, mask MASK, bool DY2> void launch_first(const call &c, const ls_cuda_bn_grad &g)
+template <typename T, mask MASK, extra DY2> void launch_first(const call &c, const ls_cuda_bn_grad &g)
 {
     if (g.dresidual)
         launch_sums<T, MASK, DY2, true>(c, g);
@@ -150,32 +155,47 @@ template <typename T, mask MASK, bool DY2> void launch_first(const call &c, cons
         launch_sums<T, MASK, DY2, false>(c, g);
 }
 
-template <typename T, mask MASK, bool DY2> void launch_both(const call &c, const ls_cuda_bn_grad &g)
+template <typename T> void launch_rest(const call &c, const ls_cuda_bn_grad &g)
+{
+    ls_cuda_bn_grad rest = g;
+    rest.dy = g.dresidual;
+    launch_gradient<T, MASK_NONE, EXTRA_NONE>(c, rest);
+}
+
+template <typename T, mask MASK, extra DY2> void launch_both(const call &c, const ls_cuda_bn_grad &g)
 {
     launch_first<T, MASK, DY2>(c, g);
     if (!g.dresidual) {
         launch_gradient<T, MASK, DY2>(c, g);
         return;
     }
-    ls_cuda_bn_grad rest = g;
-    rest.dy = g.dresidual;
-    launch_gradient<T, MASK_NONE, false>(c, rest);
+    launch_rest<T>(c, g);
 }
 
 template <typename T, mask MASK> void launch_pooled(const call &c, const ls_cuda_bn_grad &g)
 {
     if (g.dy2)
-        launch_sums<T, MASK, true, true>(c, g);
+        launch_sums<T, MASK, EXTRA_DENSE, true>(c, g);
     else
-        launch_sums<T, MASK, false, true>(c, g);
+        launch_sums<T, MASK, EXTRA_NONE, true>(c, g);
 }
 
 template <typename T, mask MASK> void launch_masked(const call &c, const ls_cuda_bn_grad &g, bool both)
 {
     if (g.dy2)
-        (both ? launch_both<T, MASK, true> : launch_first<T, MASK, true>)(c, g);
+        (both ? launch_both<T, MASK, EXTRA_DENSE> : launch_first<T, MASK, EXTRA_DENSE>)(c, g);
     else
-        (both ? launch_both<T, MASK, false> : launch_first<T, MASK, false>)(c, g);
+        (both ? launch_both<T, MASK, EXTRA_NONE> : launch_first<T, MASK, EXTRA_NONE>)(c, g);
+}
+
+template <typename T> void launch_sparse(const call &c, const ls_cuda_bn_grad &g, bool both)
+{
+    if (c.b->act == LS_ACT_NONE)
+        launch_sums<T, MASK_NONE, EXTRA_SPARSE, true>(c, g);
+    else
+        launch_sums<T, MASK_BITS, EXTRA_SPARSE, true>(c, g);
+    if (both)
+        launch_rest<T>(c, g);
 }
 
 call call_of(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run)
@@ -186,12 +206,18 @@ call call_of(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_
 
 void choose(const call &c, const struct ls_cuda_bn_grad *g, bool both)
 {
-    LS_CUDA_BY_TYPE(c.b->t, if (c.b->act == LS_ACT_NONE) launch_masked<T, MASK_NONE>(c, *g, both);
+    LS_CUDA_BY_TYPE(c.b->t, if (g->dy2 && g->sparse > 1) launch_sparse<T>(c, *g, both);
+                    else if (c.b->act == LS_ACT_NONE) launch_masked<T, MASK_NONE>(c, *g, both);
                     else if (g->kept) launch_masked<T, MASK_BITS>(c, *g, both);
                     else if (g->y) launch_masked<T, MASK_Y>(c, *g, both); else launch_masked<T, MASK_X>(c, *g, both));
 }
 
 } // namespace
+
+bool ls_cuda_bn_takes_sparse(const struct ls_cuda_bn *b)
+{
+    return !b->pool && !small_enough(b, true);
+}
 
 void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                     const struct ls_cuda_bn_grad *g)
@@ -216,7 +242,7 @@ void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const str
 void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g)
 {
-    LS_CUDA_BY_TYPE(b->t, launch_gradient<T, MASK_NONE, false>(call_of(s, b, run), *g));
+    LS_CUDA_BY_TYPE(b->t, launch_gradient<T, MASK_NONE, EXTRA_NONE>(call_of(s, b, run), *g));
 }
 
 void ls_bn::pooled_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,

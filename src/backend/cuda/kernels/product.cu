@@ -48,7 +48,7 @@ template <typename T> struct statistics {
                     second[c] = fmaf(v, v, second[c]);
                 }
     }
-    __device__ __forceinline__ void read(row &, int64_t) const
+    __device__ __forceinline__ void read(row &, int64_t, int, int) const
     {
     }
     __device__ __forceinline__ void add(row (&)[BATCH], octet<T> (&)[BATCH], const bool (&)[BATCH],
@@ -73,11 +73,12 @@ template <typename T> struct statistics {
 };
 
 /* Backward: it is dy; dz is stored, and summed as in bn_bwd.cu. */
-template <typename T, mask MASK, bool DY2> struct gradient_sums {
+template <typename T, mask MASK, extra DY2> struct gradient_sums {
     static constexpr bool BY_COLUMN = false;
     static constexpr int WIDEST = 64; /* what is read for a tile needs the registers */
     struct ls_cuda_bn_grad g;
     float top;
+    picks sparse;
 
     using row = terms<T, MASK, DY2>;
     template <int ROWS>
@@ -88,9 +89,12 @@ template <typename T, mask MASK, bool DY2> struct gradient_sums {
     {
         put_backward<false>(params, x, octet, g, 0);
     }
-    __device__ __forceinline__ void read(row &r, int64_t at) const
+    /* Row `number` of the map, whose octet is `at`. */
+    __device__ __forceinline__ void read(row &r, int64_t at, int number, int octets) const
     {
         r.template read_rest<true, false>(g, at);
+        if (DY2 == EXTRA_SPARSE)
+            r.read_sparse(g, sparse, number, at, octets);
     }
     __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
                                         const parameters<P_FIRST> &params, int x, float (&first)[8],
@@ -210,7 +214,7 @@ __global__ void __launch_bounds__(THREADS, 4)
                 for (int u = 0; u < BATCH; u++) {
                     counts[u] = first + row + u * ty < valid;
                     if (counts[u])
-                        end.read(in[u], at + (int64_t)(u * ty) * octets);
+                        end.read(in[u], at + (int64_t)(u * ty) * octets, first + row + u * ty, octets);
                 }
 #pragma unroll
                 for (int u = 0; u < BATCH; u++)
@@ -265,10 +269,17 @@ template <typename T, mask MASK>
 void choose_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
                  const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g)
 {
+    const float top = act_top(b->act);
+    if constexpr (MASK != MASK_X)
+        if (g->dy2 && g->sparse > 1) {
+            const picks sparse = picks_of(b->x, g->sparse);
+            choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_SPARSE>{*g, top, sparse});
+            return;
+        }
     if (g->dy2)
-        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, true>{*g, act_top(b->act)});
+        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_DENSE>{*g, top, {}});
     else
-        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, false>{*g, act_top(b->act)});
+        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_NONE>{*g, top, {}});
 }
 
 } // namespace
