@@ -130,7 +130,9 @@ static std::string name_of(const bn_case &k)
 static bool in_one(const bn_case &k)
 {
     bool whole = k.pool.size == 2 && k.pool.stride == 2 && k.pool.pad == 0 && k.h % 2 == 0 && k.w % 2 == 0;
-    return k.n * k.h * k.w <= (k.t == LS_F32 ? 2048 : 4096) &&
+    return k.n * k.h * k.w <= (k.c < 512       ? 1024
+                               : k.t == LS_F32 ? 2048
+                                               : 4096) &&
            (!k.pool.size || (whole && !k.residual && k.act != LS_ACT_RELU6));
 }
 
@@ -434,9 +436,10 @@ static void check_all_bn(void)
                       {2 + bits / 4, 2, bits / 4},
                       0.1});
         }
-        check_bn({t, 256, 4, 4, 16, 256, LS_ACT_RELU, false, true, false, false, {2, 2, 0}, 0});
-        check_bn({t, 256, 4, 4, 16, 250, LS_ACT_RELU, true, true, true, false, none, 0});
+        check_bn({t, 256, 4, 4, 512, 256, LS_ACT_RELU, false, true, false, false, {2, 2, 0}, 0});
+        check_bn({t, 256, 4, 4, 512, 250, LS_ACT_RELU, true, true, true, false, none, 0});
         check_bn({t, 256, 2, 2, 16, 256, LS_ACT_RELU, false, false, false, false, {2, 2, 0}, 0});
+        check_bn({t, 128, 4, 4, 520, 127, LS_ACT_RELU, true, true, false, false, none, 0});
         for (kernel p : pools)
             for (int bits = 0; bits < 8; bits++)
                 check_bn({t, 4, 13 + bits % 2, 11 + bits / 2 % 2, 40, 3, (enum ls_act)(bits % 3), bits == 5,

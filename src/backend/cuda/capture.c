@@ -51,10 +51,16 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
 {
     cudaGraph_t graph = NULL;
     CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
-    enum ls_status st = enqueue(p, c->first, c->last);
+    enum ls_status st = LS_OK;
+    if (p->small)
+        st = cuda_check(cudaMemsetAsync(p->small, 0, p->small_bytes, p->device->compute), "cudaMemsetAsync");
+    if (st == LS_OK)
+        st = enqueue(p, c->first, c->last);
     cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
     if (st == LS_OK)
         st = cuda_check(ended, "recording the step as a graph");
+    if (st == LS_OK && p->small)
+        st = drop_clears(graph, p->small, p->small_bytes);
     if (st == LS_OK)
         st = cuda_check(cudaGraphInstantiate(&c->graph, graph, 0), "cudaGraphInstantiate");
     if (graph)

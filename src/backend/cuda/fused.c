@@ -81,9 +81,10 @@ struct rivals {
     float *stat;
 };
 
-static enum ls_status run_apart(void *context)
+static enum ls_status run_apart(void *context, char *workspace)
 {
     struct rivals *r = context;
+    r->o.workspace = workspace;
     LS_TRY(r->way->kind->run(r->p->device, r->l, r->way, &r->o));
     if (r->l->pass == FORWARD)
         ls_cuda_bn_stats(stream_of(r->p), &r->bn, r->run, r->o.y, r->g.dgamma, r->g.dbeta, r->stat);
@@ -92,9 +93,10 @@ static enum ls_status run_apart(void *context)
     return LS_OK;
 }
 
-static enum ls_status run_together(void *context)
+static enum ls_status run_together(void *context, char *workspace)
 {
     struct rivals *r = context;
+    (void)workspace;
     if (r->l->pass == FORWARD) {
         ls_cuda_product_stats(stream_of(r->p), &r->product, &r->bn, r->run, r->o.x, r->o.w, r->o.y, r->g.dgamma,
                               r->g.dbeta, r->stat);
@@ -121,7 +123,6 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
     r->o = (struct operands){.x = next_place(memory, &used, (size_t)map_count(&r->l->conv.x) * 2)};
     r->o.y = next_place(memory, &used, (size_t)map_count(&r->l->conv.y) * 2);
     r->o.w = next_place(memory, &used, (size_t)weights_count(r->l) * 2);
-    r->o.workspace = next_place(memory, &used, r->way->workspace);
     r->run = next_place(memory, &used, sizeof *r->run);
     r->bn.scratch = next_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
     r->stat = next_place(memory, &used, 2 * c);
@@ -148,7 +149,8 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
 static enum ls_status compare(struct rivals *r, bool *worth)
 {
     char with[80], dy2[32] = "";
-    const struct tune_rivals both = {r, place_rivals, {run_apart, run_together}, {"apart", "together"}};
+    const struct tune_rivals both = {
+        r, place_rivals, {run_apart, run_together}, r->way->workspace, {"apart", "together"}};
     int best;
     if (r->sparse)
         snprintf(dy2, sizeof dy2, ", dy2 sparse %d", r->sparse);

@@ -191,9 +191,13 @@ static enum ls_status plan(struct ls_program *p)
         int in = may_lie_on_input(&g->nodes[n]) ? ls_plan_inplace(g, n, last) : LS_NONE;
         if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE)
             p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
-        if (p->steps[n].scratch_bytes)
+        if (is_small_scratch(p->steps[n].scratch_bytes)) {
+            p->steps[n].small_place = p->small_bytes;
+            p->small_bytes += aligned(p->steps[n].scratch_bytes);
+        } else {
             add_span(p, &p->steps[n].span, p->steps[n].scratch_bytes, n,
                      p->steps[n].join == LS_NONE ? n : p->steps[n].join - 1);
+        }
         if (p->steps[n].keep_bytes)
             add_span(p, &p->steps[n].keep_span, p->steps[n].keep_bytes, n, p->steps[n].keep_until);
     }
@@ -229,6 +233,7 @@ static void release(struct ls_program *p)
         ls_free(p->steps[n].state);
     }
     program_close_queue(p);
+    device_give(p->small);
     device_give(p->sums);
     device_give(p->updates);
     device_give(p->running);
@@ -305,8 +310,11 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
             p->places[t].data = (char *)grads + p->places[t].offset;
         else if (p->places[t].span != LS_NONE)
             p->places[t].data = (char *)arena + p->spans[p->places[t].span].offset;
+    if (p->small_bytes && !p->small)
+        LS_TRY(device_take(p->small_bytes, "scratch", (void **)&p->small));
     for (int n = 0; n < p->g->n_nodes; n++) {
         struct step *step = &p->steps[n];
+        step->scratch = p->small ? p->small + step->small_place : NULL;
         if (step->span != LS_NONE)
             step->scratch = (char *)arena + p->spans[step->span].offset;
         if (step->keep_span != LS_NONE)

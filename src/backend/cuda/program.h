@@ -9,7 +9,11 @@
  *       differs between passes is read by the kernels from `run` in device memory.
  *   C5  Gradients of weights are read by nobody before the updates. The short ones, which leave much of the card idle, are
  *       computed aside: beside what follows them, up to the next of them. What they read, write and scratch on lives as
- *       long. Long ones gain nothing by it, as their blocks leave no room beside them. */
+ *       long. Long ones gain nothing by it, as their blocks leave no room beside them.
+ *   C6  Kernels whose blocks take one tile after the other count the tiles in a word of their scratch, which cuDNN and
+ *       cuBLASLt clear before each: for 4 us, as the card waits for the one before, for the clearing, and for the
+ *       kernel. So small scratches are not shared, but lie side by side; a graph clears them all at its beginning, and
+ *       each one's clearing is taken out of it. */
 #ifndef LS_BACKEND_CUDA_PROGRAM_H
 #define LS_BACKEND_CUDA_PROGRAM_H
 
@@ -54,8 +58,9 @@ struct step {
     void *state; /* owned; the kernel's */
     size_t scratch_bytes;
     char *scratch;
-    int span;
-    size_t keep_bytes; /* memory from this node to node keep_until, whose step has the same `keep` */
+    int span;           /* of the scratch; LS_NONE: it is one of the small ones (C6), or none */
+    size_t small_place; /* among them */
+    size_t keep_bytes;  /* memory from this node to node keep_until, whose step has the same `keep` */
     int keep_until;
     int keep_span;
     char *keep; /* NULL: none */
@@ -105,9 +110,11 @@ struct ls_program {
 
     struct stem stem;
 
-    struct ls_cuda_run *run;        /* device; owned */
-    struct ls_cuda_scale *scale;    /* device; owned; NULL: no f16 */
-    uint64_t scaled_step;           /* the step that it is for */
+    struct ls_cuda_run *run;     /* device; owned */
+    struct ls_cuda_scale *scale; /* device; owned; NULL: no f16 */
+    uint64_t scaled_step;        /* the step that it is for */
+    char *small;                 /* device; owned; scratches (C6) */
+    size_t small_bytes;
     char *sums;                     /* device; owned; scratch for sums over rows, which begins with zeros */
     struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
     struct ls_cuda_update *host_updates;
@@ -210,6 +217,14 @@ void program_forget(struct ls_program *p);
 enum ls_status program_await(const struct ls_program *p, cudaEvent_t event);
 /* All nodes, with sums over processes between them. */
 enum ls_status program_enqueue_shared(struct ls_program *p);
+
+/* C6: is a scratch of so many bytes a small one? clears.c: of a graph that begins by clearing those bytes, drop all later
+ * nodes that clear some of them. */
+static inline bool is_small_scratch(size_t bytes)
+{
+    return bytes <= (size_t)64 << 10;
+}
+enum ls_status drop_clears(cudaGraph_t graph, const char *from, size_t bytes);
 
 /* capture.c: nodes as they are; ls_backend's run and profile. */
 enum ls_status program_enqueue(struct ls_program *p, int first, int last);

@@ -77,6 +77,17 @@ static enum ls_status make_room(struct ls_program *p, size_t bytes)
     return LS_OK;
 }
 
+/* As in a step (C6), every one of the runs of a graph has its own scratch, if that is small. */
+enum { MANY = 16 };
+
+static size_t turns_of(size_t workspace)
+{
+    size_t used = 0;
+    for (int i = 0; i < (is_small_scratch(workspace) ? MANY : 1); i++)
+        tune_lay_out(&used, workspace);
+    return used;
+}
+
 static enum ls_status point(struct ls_program *p, const struct linear *l, size_t workspace, struct operands *o)
 {
     size_t used = 0, element = ls_dtype_size(l->conv.t), weights = (size_t)weights_count(l);
@@ -84,28 +95,42 @@ static enum ls_status point(struct ls_program *p, const struct linear *l, size_t
     size_t y = tune_lay_out(&used, (size_t)map_count(&l->conv.y) * element);
     size_t w = tune_lay_out(&used, weights * (l->pass == BWD_WEIGHTS ? sizeof(float) : element));
     size_t bias = tune_lay_out(&used, (size_t)l->conv.y.c * sizeof(float));
-    size_t work = tune_lay_out(&used, workspace);
+    size_t work = tune_lay_out(&used, turns_of(workspace));
     LS_TRY(make_room(p, used));
     char *r = p->tuner->region;
     *o = (struct operands){r + x, r + w, r + y, l->bias ? r + bias : NULL, l->bias ? r + bias : NULL, r + work};
     return LS_OK;
 }
 
-/* So many calls, one after the other, as a graph; NULL where they cannot be one, which no step could use then. */
-static enum ls_status repeat(struct ls_program *p, enum ls_status (*call)(void *context), void *context, int runs,
-                             cudaGraphExec_t *exec)
+/* What is measured. */
+struct work {
+    enum ls_status (*run)(void *context, char *workspace);
+    void *context;
+    char *workspace;
+    size_t bytes;
+};
+
+/* So many runs, one after the other, as a graph; NULL where they cannot be one, which no step could use then. */
+static enum ls_status repeat(struct ls_program *p, const struct work *w, int runs, cudaGraphExec_t *exec)
 {
+    enum ls_status st = LS_OK;
     cudaGraph_t graph = NULL;
+    bool small = w->bytes > 0 && is_small_scratch(w->bytes);
+    size_t all = turns_of(w->bytes), turn = small ? all / MANY : 0;
     *exec = NULL;
     CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
-    enum ls_status st = LS_OK;
+    if (small)
+        cudaMemsetAsync(w->workspace, 0, all, p->device->compute);
     for (int i = 0; i < runs && st == LS_OK; i++)
-        st = call(context);
+        st = w->run(w->context, w->workspace + (size_t)i * turn);
     cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
-    if (ended == cudaSuccess && st == LS_OK)
-        st = cuda_check(cudaGraphInstantiate(exec, graph, 0), "cudaGraphInstantiate");
-    else if (ended != cudaSuccess)
+    if (ended == cudaSuccess && st == LS_OK) {
+        st = small ? drop_clears(graph, w->workspace, all) : LS_OK;
+        if (st == LS_OK)
+            st = cuda_check(cudaGraphInstantiate(exec, graph, 0), "cudaGraphInstantiate");
+    } else if (ended != cudaSuccess) {
         st = LS_OK;
+    }
     if (graph)
         cudaGraphDestroy(graph);
     cudaGetLastError();
@@ -125,22 +150,22 @@ static enum ls_status time_once(struct ls_program *p, cudaGraphExec_t exec, floa
 
 /* The best of a few rounds, in ms. In a graph, as in a step: launched by the host, one after the other, most kernels of
  * less than 10 us would seem to take the same time, which is the host's. */
-static enum ls_status time_of(struct ls_program *p, enum ls_status (*call)(void *context), void *context, double *best)
+static enum ls_status time_of(struct ls_program *p, const struct work *w, double *best)
 {
-    enum { ROUNDS = 4, FEW = 3, MANY = 16 };
+    enum { ROUNDS = 4, FEW = 3 };
     static const float SHORT = 0.05F; /* ms */
     cudaGraphExec_t exec = NULL;
     *best = HUGE_VAL;
-    LS_TRY(call(context));
+    LS_TRY(w->run(w->context, w->workspace));
     LS_TRY(cuda_check(cudaGetLastError(), "measuring a kernel"));
-    LS_TRY(repeat(p, call, context, FEW, &exec));
+    LS_TRY(repeat(p, w, FEW, &exec));
     enum ls_status st = LS_OK;
     for (int runs = FEW, round = 0; exec && round < ROUNDS && st == LS_OK; round++) {
         float ms = 0;
         st = time_once(p, exec, &ms);
         if (st == LS_OK && round == 0 && ms < FEW * SHORT) { /* the launch counts: let it be one of many */
             cudaGraphExecDestroy(exec);
-            st = repeat(p, call, context, runs = MANY, &exec);
+            st = repeat(p, w, runs = MANY, &exec);
         } else if (st == LS_OK && ms / (float)runs < *best) {
             *best = (double)ms / runs;
         }
@@ -157,9 +182,10 @@ struct trial {
     struct operands o;
 };
 
-static enum ls_status run_trial(void *context)
+static enum ls_status run_trial(void *context, char *workspace)
 {
-    const struct trial *t = context;
+    struct trial *t = context;
+    t->o.workspace = workspace;
     return t->way->kind->run(t->p->device, t->l, t->way, &t->o);
 }
 
@@ -167,7 +193,7 @@ static enum ls_status measure(struct ls_program *p, const struct linear *l, stru
 {
     struct trial t = {.p = p, .l = l, .way = way};
     LS_TRY(point(p, l, way->workspace, &t.o));
-    return time_of(p, run_trial, &t, &way->ms);
+    return time_of(p, &(struct work){run_trial, &t, t.o.workspace, way->workspace}, &way->ms);
 }
 
 /* --- distrust --------------------------------------------------------------------------------------------------- */
@@ -326,11 +352,13 @@ enum ls_status tune_between(struct ls_program *p, const struct linear *l, const 
         return LS_OK;
     say_measuring(p);
     LS_TRY(rivals->place(rivals->context, NULL, &bytes));
-    LS_TRY(make_room(p, bytes));
+    LS_TRY(make_room(p, bytes + turns_of(rivals->workspace)));
     fill(p);
     LS_TRY(rivals->place(rivals->context, p->tuner->region, &bytes));
-    for (int i = 0; i < 2; i++)
-        LS_TRY(time_of(p, rivals->run[i], rivals->context, &ms[i]));
+    for (int i = 0; i < 2; i++) {
+        struct work w = {rivals->run[i], rivals->context, p->tuner->region + bytes, rivals->workspace};
+        LS_TRY(time_of(p, &w, &ms[i]));
+    }
     *best = ms[1] < ms[0];
     return ls_answers_add(known, question, rivals->names[*best], ms[*best]);
 }

@@ -13,7 +13,8 @@ struct tune_rivals {
     void *context;
     /* Lay out what both compute with in `memory`, NULL at first; *bytes: how much that is. */
     enum ls_status (*place)(void *context, char *memory, size_t *bytes);
-    enum ls_status (*run[2])(void *context);
+    enum ls_status (*run[2])(void *context, char *workspace);
+    size_t workspace; /* bytes */
     const char *names[2];
 };
 enum ls_status tune_between(struct ls_program *p, const struct linear *l, const char *with,

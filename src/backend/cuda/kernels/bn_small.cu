@@ -14,6 +14,9 @@ namespace
 
 constexpr int SMALL_THREADS = 512; /* a warp for each of the 16 sums */
 
+/* With more rows and fewer channels, so few blocks take longer than two launches of many. */
+constexpr int FEW_ROWS = 1024, MANY_CHANNELS = 512;
+
 /* Octets that a thread holds. */
 template <typename T> constexpr int HELD = sizeof(T) == 4 ? 4 : 8;
 
@@ -325,6 +328,8 @@ bool ls_bn::small_enough(const struct ls_cuda_bn *b, bool residual)
 {
     const int64_t rows = b->x.n * b->x.h * b->x.w;
     if (rows > SMALL_THREADS * (b->t == LS_F32 ? HELD<float> : HELD<__half>))
+        return false;
+    if (rows > FEW_ROWS && b->x.c < MANY_CHANNELS)
         return false;
     return !b->pool || (fast_pool(b, residual) == 2 && b->x.h == 2 * b->y.h && b->x.w == 2 * b->y.w && b->pad_t == 0 &&
                         b->pad_l == 0);
