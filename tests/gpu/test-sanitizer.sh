@@ -1,6 +1,6 @@
 #!/bin/sh
 # compute-sanitizer over what computes on the card: memory errors everywhere, races in the kernels' shared memory.
-# Slow; run by ./test --gpu --sanitize.
+# Slow; run by ./test --gpu --sanitize. SANITIZE=TEXT: only the cases with that in their names.
 . tests/cli/harness.sh
 tests=$(dirname "$program")/tests
 LOCKSTEP_MODULES=${LOCKSTEP_MODULES:-$(dirname "$program")} # the test programs lie elsewhere
@@ -34,27 +34,39 @@ under() {
     grep -Eq 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' out err || miss "$tool did not come to its end"
 }
 
+# A case of that name begins, if it is asked for.
+wanted() {
+    case $1 in
+    *"${SANITIZE:-}"*) it "$1" ;;
+    *) false ;;
+    esac
+}
+
 for kernels in "$tests"/kernels_*; do
     [ -x "$kernels" ] || continue
     for tool in memcheck racecheck; do
-        it "finds nothing with $tool in $(basename "$kernels")"
-        under $tool "$kernels"
+        if wanted "finds nothing with $tool in $(basename "$kernels")"; then
+            under $tool "$kernels"
+        fi
     done
 done
 
 for test in ops updates decoder; do
-    it "finds nothing with memcheck in test_$test on the card"
-    LOCKSTEP_TEST_BACKEND=cuda under memcheck "$tests/test_$test"
+    if wanted "finds nothing with memcheck in test_$test on the card"; then
+        LOCKSTEP_TEST_BACKEND=cuda under memcheck "$tests/test_$test"
+    fi
 done
 
 for dtype in f32 bf16 fp16; do
-    it "finds nothing with memcheck in training on MNIST in $dtype"
-    under memcheck "$program" train --backend cuda --model lenet --data mnist --steps 12 --epoch-size 640 --dtype $dtype \
-        --run "mnist-$dtype"
+    if wanted "finds nothing with memcheck in training on MNIST in $dtype"; then
+        under memcheck "$program" train --backend cuda --model lenet --data mnist --steps 12 --epoch-size 640 \
+            --dtype $dtype --run "mnist-$dtype"
+    fi
 done
 
-it "finds nothing with memcheck in training a small ResNet"
-under memcheck "$program" train --backend cuda --model resnet18 --data synthetic:3x64x64:10:96 --batch 16 --steps 6 --dtype bf16 \
-    --run resnet
+if wanted "finds nothing with memcheck in training a small ResNet"; then
+    under memcheck "$program" train --backend cuda --model resnet18 --data synthetic:3x64x64:10:96 --batch 16 --steps 6 \
+        --dtype bf16 --run resnet
+fi
 
 finish
