@@ -224,6 +224,16 @@ static enum ls_status deliver_failure(struct ls_loader *l, const struct place *p
     return ls_fail(p->status, "%s: %s (`lockstep data` lists every broken file)", where, p->why);
 }
 
+/* A place is free: wake no more threads than its slot has chunks for. To wake one can take as long as to pick a batch. */
+static void wake(struct ls_loader *l)
+{
+    int64_t chunks = (l->o.batch + l->chunk - 1) / l->chunk;
+    if (chunks >= l->workers)
+        pthread_cond_broadcast(&l->work);
+    for (int64_t i = 0; i < chunks && chunks < l->workers; i++)
+        pthread_cond_signal(&l->work);
+}
+
 enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
 {
     if (l->failed != LS_OK)
@@ -231,7 +241,7 @@ enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
     pthread_mutex_lock(&l->lock);
     if (l->taken - l->released > (uint64_t)l->o.held) {
         l->released++;
-        pthread_cond_broadcast(&l->work);
+        wake(l);
     }
     if (l->ended && l->taken == l->opened) {
         pthread_mutex_unlock(&l->lock);
