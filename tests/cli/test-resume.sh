@@ -84,6 +84,16 @@ train --steps 3000 --run whole
 expect_code 0
 expect_same "$(weights whole 3000)" "$(weights stopped 3000)"
 
+# A signal that comes in the midst of one of oneDNN's products of matrices once overwrote the heap.
+it "is not hurt by many signals at once"
+hold train --model mlp --data synthetic:1x28x28:10:8192 --batch 8192 --epochs 100000 --no-evaluate --log-every 1 --run flooded
+within 60 test -s flooded/metrics.jsonl || miss "no step is made"
+for _ in $(seq 4000); do
+    kill -USR1 "$child" 2>/dev/null || break
+done
+let_go
+expect_code 75
+
 it "goes on from its last checkpoint to the same bits when it is killed"
 signal KILL killed
 expect_code 137
