@@ -49,6 +49,12 @@ struct ls_backend_card {
     bool mine;                         /* this process computes on it */
 };
 
+/* What fp16 multiplies gradients by, where that moves as training goes. */
+struct ls_loss_scale {
+    float scale; /* 0: it does not */
+    int steady;  /* steps since it last moved */
+};
+
 /* A backend with memory of its own, whose work is only enqueued by run. NULL where memory is the host's, and run returns
  * when all is done. Everything here and run go by one queue, in the order of the calls, unless a comment says otherwise;
  * read and write wait for what was enqueued before. */
@@ -88,6 +94,9 @@ struct ls_backend_queue {
     /* Instead of input, for the images of a batch: one pick a sample, and bytes where nothing is held (else NULL). They are
      * copied by the next run, and must stay until the pass's results. */
     enum ls_status (*picks)(struct ls_program *p, const struct ls_pick *picks, const uint8_t *bytes);
+    /* What the next step begins with; between steps only. Both are there, or none. */
+    enum ls_status (*get_scale)(struct ls_program *p, struct ls_loss_scale *scale);
+    enum ls_status (*set_scale)(struct ls_program *p, const struct ls_loss_scale *scale);
 };
 #define LS_QUEUE_MARKS 256
 

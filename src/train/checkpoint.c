@@ -187,6 +187,9 @@ static enum ls_status write_files(const char *folder, const struct ls_engine *e,
     if (st == LS_OK)
         st = ls_weights_save(e, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, s->step,
                              &s->tensor_sum);
+    s->scale = (struct ls_loss_scale){0};
+    if (st == LS_OK && e->backend->queue && e->backend->queue->get_scale)
+        st = e->backend->queue->get_scale(e->train.program, &s->scale);
     if (st == LS_OK)
         st = ls_state_write(join(path, folder, "state.json"), s);
     ls_arena_release(&strings);

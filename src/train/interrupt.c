@@ -6,14 +6,17 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <time.h>
+#include <unistd.h>
 
 static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
 /* A signal handler reaches nothing but globals. */
-static volatile sig_atomic_t caught;
-static struct timespec caught_at; /* written once, before caught */
+static _Atomic int caught;
+static _Atomic int64_t caught_at; /* ns; 0: none */
 
 static struct {
     bool on;
@@ -41,18 +44,17 @@ static void set_all(void (*handler)(int))
 
 static void remember(int number)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    if (!caught) {
-        caught_at = now;
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    int64_t now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec, first = 0;
+    if (atomic_compare_exchange_strong(&caught_at, &first, now)) {
         caught = number;
         return;
     }
-    double since = (double)(now.tv_sec - caught_at.tv_sec) + 1e-9 * (double)(now.tv_nsec - caught_at.tv_nsec);
-    if (since < LS_INTERRUPT_ECHO)
+    if ((double)(now - first) * 1e-9 < LS_INTERRUPT_ECHO)
         return;
     set_all(SIG_DFL);
-    raise(number); /* once this handler is left */
+    kill(getpid(), number);
 }
 
 static void *listen(void *nothing)
@@ -75,6 +77,7 @@ void ls_interrupt_watch(void)
 {
     sigset_t none;
     caught = 0;
+    caught_at = 0;
     set_all(remember);
     if (listener.on || sem_init(&listener.end, 0, 0) != 0)
         return;
@@ -107,5 +110,11 @@ void ls_interrupt_release(void)
 
 int ls_interrupted(void)
 {
+    /* One that was sent to this very thread. */
+    const sigset_t set = all_signals();
+    const struct timespec no_time = {0};
+    int number = listener.on ? sigtimedwait(&set, NULL, &no_time) : -1;
+    if (number > 0)
+        remember(number);
     return caught;
 }

@@ -33,6 +33,12 @@ enum ls_status ls_state_write(const char *path, const struct ls_state *s)
                              (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
                              "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "checksums",
                              "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum));
+    if (json && s->scale.scale > 0 &&
+        json_object_set_new(json, "loss_scale",
+                            json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "%s: out of memory", path);
     free(text);
@@ -80,6 +86,20 @@ static bool read_report(const json_t *o, struct ls_report *r)
            read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds);
 }
 
+/* Only runs in fp16 have one. */
+static bool read_scale(const json_t *o, struct ls_loss_scale *s)
+{
+    double scale;
+    int64_t steady;
+    if (!o)
+        return true;
+    if (!read_real(o, "scale", &scale) || !(scale >= 1 && scale <= 0x1p24) || !read_count(o, "steady", &steady) ||
+        steady > INT32_MAX)
+        return false;
+    *s = (struct ls_loss_scale){(float)scale, (int)steady};
+    return true;
+}
+
 static bool read_fields(const json_t *o, struct ls_state *s)
 {
     const json_t *sums = json_object_get(o, "checksums");
@@ -91,7 +111,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_count(o, "accumulate", &s->accumulate) && read_count(o, "threads", &s->threads) &&
            read_hex(o, "config", &s->config) && read_real(o, "best_top1", &s->best_top1) &&
            read_step(o, "best_step", &s->best_step) && read_hex(sums, "model.safetensors", &s->model_sum) &&
-           read_hex(sums, "state.safetensors", &s->tensor_sum);
+           read_hex(sums, "state.safetensors", &s->tensor_sum) &&
+           read_scale(json_object_get(o, "loss_scale"), &s->scale);
 }
 
 bool ls_state_parse(const char *text, size_t size, struct ls_state *s, char *reason, size_t room)

@@ -2,6 +2,7 @@
 #ifndef LS_TRAIN_STATE_H
 #define LS_TRAIN_STATE_H
 
+#include "backend/backend.h"
 #include "base/status.h"
 #include "report/report.h"
 #include <stdbool.h>
@@ -19,6 +20,7 @@ struct ls_state {
     uint64_t config;                /* checksum of all options that decide the result */
     double best_top1;               /* < 0: none yet */
     uint64_t best_step;             /* 0: none yet */
+    struct ls_loss_scale scale;     /* what the next step begins with */
     uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
 };
 

@@ -94,6 +94,9 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
                 t->state.threads);
     t->state.config = config;
     t->state.threads = t->engine.threads;
+    const struct ls_backend_queue *queue = t->engine.backend->queue;
+    if (t->state.scale.scale > 0 && queue && queue->set_scale)
+        LS_TRY(queue->set_scale(t->engine.train.program, &t->state.scale));
     return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
 }
 

@@ -43,6 +43,12 @@ train() {
     lockstep train $small --schedule constant "$@"
 }
 
+# scale RUN STEP: the loss scale that the checkpoint has, and for how many steps it has been that.
+scale() {
+    tr -d ' \n' <"$1/checkpoints/step-$(printf %08d "$2")/state.json" |
+        sed -n 's/.*"loss_scale":{"scale":\([0-9.]*\),"steady":\([0-9]*\)}.*/\1 \2/p'
+}
+
 for dtype in $types; do
     it "goes on in the middle of an epoch to the bits of the uninterrupted run, in $dtype"
     train --dtype "$dtype" --steps 20 --run "straight-$dtype"
@@ -53,6 +59,19 @@ for dtype in $types; do
     expect_code 0
     expect_bits "straight-$dtype" "halves-$dtype" 20
 done
+
+it "goes on with the loss scale, too"
+if [ "$backend" != cuda ]; then
+    skip "fp16 is for cards"
+else
+    expect "$(scale straight-fp16 20)" = "65536.0 20"
+    expect "$(scale halves-fp16 20)" = "65536.0 20"
+    train --dtype fp16 --steps 10 --run scaled
+    sed -i 's/65536\.0/1024.0/' scaled/checkpoints/step-00000010/state.json
+    train --dtype fp16 --steps 20 --run scaled --resume
+    expect_code 0
+    expect "$(scale scaled 20)" = "1024.0 20"
+fi
 
 it "computes the same bits again"
 train --dtype f32 --steps 20 --run again

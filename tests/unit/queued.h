@@ -80,6 +80,7 @@ static struct {
     bool peers;          /* processes may sum among themselves; at first not */
     uint64_t sums;       /* of cuts, so far */
     enum ls_status lost; /* how a sum failed: nothing more is done */
+    struct ls_loss_scale scale;
 } queued;
 
 /* Says why and ends the process: the backend was used against its contract. */
@@ -383,6 +384,20 @@ static enum ls_status queued_picks(struct ls_program *p, const struct ls_pick *p
     return LS_OK;
 }
 
+static enum ls_status queued_get_scale(struct ls_program *p, struct ls_loss_scale *scale)
+{
+    (void)p;
+    *scale = queued.scale;
+    return LS_OK;
+}
+
+static enum ls_status queued_set_scale(struct ls_program *p, const struct ls_loss_scale *scale)
+{
+    (void)p;
+    queued.scale = *scale;
+    return LS_OK;
+}
+
 /* --- the backend -------------------------------------------------------------------------------------------- */
 
 static const char *queued_refuses(enum ls_dtype dtype)
@@ -593,12 +608,26 @@ static const struct ls_backend_peers queued_peers = {
 };
 
 static struct ls_backend_queue queued_queue = {
-    /* a test may leave the last four out */
-    .take = queued_take,       .give = queued_give,       .taken = queued_taken, .pin = queued_pin,
-    .unpin = queued_unpin,     .copy = queued_copy,       .add = queued_add,     .clear = queued_clear,
-    .fetch = queued_fetch,     .arrived = queued_arrived, .send = queued_send,   .ask = queued_ask,
-    .results = queued_results, .hold = queued_hold,       .put = queued_put,     .source = queued_source,
+    /* a test may leave the four before the scale out */
+    .take = queued_take,
+    .give = queued_give,
+    .taken = queued_taken,
+    .pin = queued_pin,
+    .unpin = queued_unpin,
+    .copy = queued_copy,
+    .add = queued_add,
+    .clear = queued_clear,
+    .fetch = queued_fetch,
+    .arrived = queued_arrived,
+    .send = queued_send,
+    .ask = queued_ask,
+    .results = queued_results,
+    .hold = queued_hold,
+    .put = queued_put,
+    .source = queued_source,
     .picks = queued_picks,
+    .get_scale = queued_get_scale,
+    .set_scale = queued_set_scale,
 };
 
 static const struct ls_backend queued_backend = {

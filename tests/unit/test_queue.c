@@ -167,6 +167,21 @@ static void test_resume(void **state)
     forget("whole");
 }
 
+static void test_scale_goes_on(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("stopped", true);
+    queued.scale = (struct ls_loss_scale){512, 7};
+    assert_int_equal(train_until(&o, 7), LS_INTERRUPTED);
+    queued.scale = (struct ls_loss_scale){65536, 0};
+    tiny_set(&o.resume, "auto");
+    assert_int_equal(tiny_train(&o), LS_OK);
+    assert_true(queued.scale.scale == 512 && queued.scale.steady == 7);
+    queued.scale = (struct ls_loss_scale){0};
+    ls_options_release(&o);
+    forget("stopped");
+}
+
 /* The step that is named, and what is told of the steps before it, are those of a run without a queue; whether the next
  * step is already under way or the state is about to be saved. */
 static void test_diverged(void **state)
@@ -370,9 +385,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_pass),    cmocka_unit_test(test_several_passes), cmocka_unit_test(test_nothing_waits),
-        cmocka_unit_test(test_gpu_figures), cmocka_unit_test(test_resume),         cmocka_unit_test(test_diverged),
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_together),       cmocka_unit_test(test_sessions),
-        cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_gpu_figures), cmocka_unit_test(test_resume),         cmocka_unit_test(test_scale_goes_on),
+        cmocka_unit_test(test_diverged),    cmocka_unit_test(test_types),          cmocka_unit_test(test_together),
+        cmocka_unit_test(test_sessions),    cmocka_unit_test(test_bench),
     };
     return cmocka_run_group_tests_name("queue", tests, tiny_begin, tiny_end);
 }

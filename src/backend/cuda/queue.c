@@ -164,6 +164,38 @@ static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, co
     return LS_OK;
 }
 
+/* The step that was begun last is over. */
+static void end_scaled_step(struct ls_program *p)
+{
+    enum { GROWTH = 2000 };
+    if (p->scaled_step != UINT64_MAX && p->options.loss_scale <= 0)
+        ls_cuda_scale_end(p->device->compute, p->scale, GROWTH);
+    p->scaled_step = UINT64_MAX;
+}
+
+static enum ls_status get_scale(struct ls_program *p, struct ls_loss_scale *scale)
+{
+    struct ls_cuda_scale now;
+    *scale = (struct ls_loss_scale){0};
+    if (!p->scale || p->options.loss_scale > 0)
+        return LS_OK;
+    end_scaled_step(p);
+    CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
+    LS_TRY(program_await(p, p->here));
+    CUDA_TRY(cudaMemcpy(&now, p->scale, sizeof now, cudaMemcpyDeviceToHost));
+    *scale = (struct ls_loss_scale){now.scale, now.good};
+    return LS_OK;
+}
+
+static enum ls_status set_scale(struct ls_program *p, const struct ls_loss_scale *scale)
+{
+    const struct ls_cuda_scale start = {.scale = scale->scale, .good = scale->steady};
+    if (!p->scale || p->options.loss_scale > 0)
+        return LS_OK;
+    p->scaled_step = UINT64_MAX;
+    return device_put(p->scale, &start, sizeof start);
+}
+
 const struct ls_backend_queue ls_cuda_queue = {
     .take = take,
     .give = device_give,
@@ -182,6 +214,8 @@ const struct ls_backend_queue ls_cuda_queue = {
     .put = put,
     .source = source,
     .picks = picks,
+    .get_scale = get_scale,
+    .set_scale = set_scale,
 };
 
 /* --- the pass under way ----------------------------------------------------------------------------------------- */
@@ -266,11 +300,9 @@ static enum ls_status feed_batch(struct ls_program *p)
  * that is run in it: its updates, where this process has no samples. */
 static void settle_scale(struct ls_program *p, uint64_t step)
 {
-    enum { GROWTH = 2000 };
     if (!p->scale || step == p->scaled_step)
         return;
-    if (p->scaled_step != UINT64_MAX && p->options.loss_scale <= 0)
-        ls_cuda_scale_end(p->device->compute, p->scale, GROWTH);
+    end_scaled_step(p);
     ls_cuda_scale_begin(p->device->compute, p->scale);
     p->scaled_step = step;
 }
