@@ -2,6 +2,12 @@
 #include "backend/cuda/tune.h"
 #include "base/log.h"
 
+static enum ls_status run_node(struct ls_program *p, int node)
+{
+    LS_TRY(fronts_add(&p->fronts, p->device->compute));
+    return p->steps[node].kernel->run(p, node);
+}
+
 /* C5. */
 static enum ls_status run_aside(struct ls_program *p, int node)
 {
@@ -9,7 +15,7 @@ static enum ls_status run_aside(struct ls_program *p, int node)
     CUDA_TRY(cudaEventRecord(p->fork, d->compute));
     CUDA_TRY(cudaStreamWaitEvent(d->aside, p->fork, 0));
     LS_TRY(device_turn(d));
-    enum ls_status st = p->steps[node].kernel->run(p, node), turned = device_turn(d);
+    enum ls_status st = run_node(p, node), turned = device_turn(d);
     LS_TRY(st);
     LS_TRY(turned);
     CUDA_TRY(cudaEventRecord(p->joined, d->aside));
@@ -31,7 +37,7 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last)
             LS_TRY(run_aside(p, n));
             aside = n;
         } else {
-            LS_TRY(p->steps[n].kernel->run(p, n));
+            LS_TRY(run_node(p, n));
         }
         n = end > n ? end : n + 1;
     }
@@ -52,6 +58,7 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
     cudaGraph_t graph = NULL;
     CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
     enum ls_status st = LS_OK;
+    p->fronts.n = 0;
     if (p->small)
         st = cuda_check(cudaMemsetAsync(p->small, 0, p->small_bytes, p->device->compute), "cudaMemsetAsync");
     if (st == LS_OK)
@@ -60,7 +67,7 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
     if (st == LS_OK)
         st = cuda_check(ended, "recording the step as a graph");
     if (st == LS_OK && p->small)
-        st = drop_clears(graph, p->small, p->small_bytes);
+        st = drop_clears(graph, p->small, p->small_bytes, &p->fronts);
     if (st == LS_OK)
         st = cuda_check(cudaGraphInstantiate(&c->graph, graph, 0), "cudaGraphInstantiate");
     if (graph)

@@ -13,7 +13,7 @@
  *   C6  Kernels whose blocks take one tile after the other count the tiles in a word of their scratch, which cuDNN and
  *       cuBLASLt clear before each: for 4 us, as the card waits for the one before, for the clearing, and for the
  *       kernel. So small scratches are not shared, but lie side by side; a graph clears them all at its beginning, and
- *       each one's clearing is taken out of it. */
+ *       the clearings that a node begins with are taken out of it. */
 #ifndef LS_BACKEND_CUDA_PROGRAM_H
 #define LS_BACKEND_CUDA_PROGRAM_H
 
@@ -88,6 +88,11 @@ struct stem {
     int64_t shift;  /* of them, rows before the window's first */
 };
 
+struct fronts {
+    cudaGraphNode_t *nodes; /* owned */
+    size_t n, room;
+};
+
 struct captured {
     int first, last;
     cudaGraphExec_t graph;
@@ -115,6 +120,7 @@ struct ls_program {
     uint64_t scaled_step;        /* the step that it is for */
     char *small;                 /* device; owned; scratches (C6) */
     size_t small_bytes;
+    struct fronts fronts;           /* of the graph that is being captured */
     char *sums;                     /* device; owned; scratch for sums over rows, which begins with zeros */
     struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
     struct ls_cuda_update *host_updates;
@@ -218,13 +224,16 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event);
 /* All nodes, with sums over processes between them. */
 enum ls_status program_enqueue_shared(struct ls_program *p);
 
-/* C6: is a scratch of so many bytes a small one? clears.c: of a graph that begins by clearing those bytes, drop all later
- * nodes that clear some of them. */
+/* C6: is a scratch of so many bytes a small one? */
 static inline bool is_small_scratch(size_t bytes)
 {
     return bytes <= (size_t)64 << 10;
 }
-enum ls_status drop_clears(cudaGraph_t graph, const char *from, size_t bytes);
+/* clears.c: what a stream that is being captured stands at, where a node of the program is about to begin. */
+enum ls_status fronts_add(struct fronts *f, cudaStream_t stream);
+/* Of a graph that begins by clearing those bytes, drop later nodes that clear some of them: each but once, and before
+ * anything else of their node (fronts NULL: anywhere). */
+enum ls_status drop_clears(cudaGraph_t graph, const char *from, size_t bytes, const struct fronts *fronts);
 
 /* capture.c: nodes as they are; ls_backend's run and profile. */
 enum ls_status program_enqueue(struct ls_program *p, int first, int last);

@@ -125,7 +125,7 @@ static enum ls_status repeat(struct ls_program *p, const struct work *w, int run
         st = w->run(w->context, w->workspace + (size_t)i * turn);
     cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
     if (ended == cudaSuccess && st == LS_OK) {
-        st = small ? drop_clears(graph, w->workspace, all) : LS_OK;
+        st = small ? drop_clears(graph, w->workspace, all, NULL) : LS_OK;
         if (st == LS_OK)
             st = cuda_check(cudaGraphInstantiate(exec, graph, 0), "cudaGraphInstantiate");
     } else if (ended != cudaSuccess) {
