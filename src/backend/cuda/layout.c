@@ -104,10 +104,12 @@ static int64_t place_in(const struct layout *l, int64_t a, int64_t b, int64_t c,
 /* Over the logical elements. */
 static void walk(const struct layout *l, const char *from, char *to, bool scatter, enum ls_dtype t)
 {
-    int64_t n[LS_MAX_DIMS] = {1, 1, 1, 1}, at = 0;
+    int64_t n[LS_MAX_DIMS] = {1, 1, 1, 1};
     for (int i = 0; i < l->rank; i++)
         n[i] = l->dim[i];
-    for (int64_t a = 0; a < n[0]; a++)
+#pragma omp parallel for
+    for (int64_t a = 0; a < n[0]; a++) {
+        int64_t at = a * n[1] * n[2] * n[3];
         for (int64_t b = 0; b < n[1]; b++)
             for (int64_t c = 0; c < n[2]; c++)
                 for (int64_t d = 0; d < n[3]; d++, at++) {
@@ -138,6 +140,7 @@ static void walk(const struct layout *l, const char *from, char *to, bool scatte
                         break;
                     }
                 }
+    }
 }
 
 void layout_gather(const struct layout *l, enum ls_dtype t, const void *stored, void *plain)
