@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,25 +174,29 @@ enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_stat
 
 /* --- saving ------------------------------------------------------------------------------------------- */
 
-static enum ls_status write_files(const char *folder, const struct ls_engine *e, const struct ls_card *card,
-                                  struct ls_state *s)
+static enum ls_status write_weights(const struct ls_checkpoint_writer *w, enum ls_weights which, const char *path,
+                                    const struct ls_st_pair *pairs, int n_pairs, uint64_t *sum)
+{
+    struct ls_weights_copy *copy = which == LS_WEIGHTS_MODEL ? w->model : w->momentum;
+    return copy ? ls_weights_write(copy, path, pairs, n_pairs, sum)
+                : ls_weights_save(w->e, which, path, pairs, n_pairs, w->state.step, sum);
+}
+
+static enum ls_status write_files(const char *folder, struct ls_checkpoint_writer *w)
 {
     char path[PATH_ROOM];
     struct ls_arena strings = {0};
     struct ls_st_pair pairs[LS_CARD_PAIRS];
     int n_pairs;
-    enum ls_status st = ls_card_write(card, &strings, pairs, &n_pairs);
+    enum ls_status st = ls_card_write(w->card, &strings, pairs, &n_pairs);
     if (st == LS_OK)
-        st = ls_weights_save(e, LS_WEIGHTS_MODEL, join(path, folder, "model.safetensors"), pairs, n_pairs, s->step,
-                             &s->model_sum);
+        st = write_weights(w, LS_WEIGHTS_MODEL, join(path, folder, "model.safetensors"), pairs, n_pairs,
+                           &w->state.model_sum);
     if (st == LS_OK)
-        st = ls_weights_save(e, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, s->step,
-                             &s->tensor_sum);
-    s->scale = (struct ls_loss_scale){0};
-    if (st == LS_OK && e->backend->queue && e->backend->queue->get_scale)
-        st = e->backend->queue->get_scale(e->train.program, &s->scale);
+        st =
+            write_weights(w, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, &w->state.tensor_sum);
     if (st == LS_OK)
-        st = ls_state_write(join(path, folder, "state.json"), s);
+        st = ls_state_write(join(path, folder, "state.json"), &w->state);
     ls_arena_release(&strings);
     return st;
 }
@@ -256,25 +261,93 @@ static void remove_leftovers(const char *all)
         closedir(dir);
 }
 
-enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_card *card,
-                                  struct ls_state *state, int64_t keep)
+static enum ls_status write_all(struct ls_checkpoint_writer *w)
 {
     enum ls_status st;
+    const struct ls_state *state = &w->state;
     char all[PATH_ROOM - 128], temporary[PATH_ROOM], final[PATH_ROOM], name[64];
-    if (snprintf(all, sizeof all, "%s/checkpoints", run) >= (int)sizeof all)
-        return ls_fail(LS_USAGE, "%s: the path is too long", run);
+    if (snprintf(all, sizeof all, "%s/checkpoints", w->run) >= (int)sizeof all)
+        return ls_fail(LS_USAGE, "%s: the path is too long", w->run);
     join(temporary, all, step_name(name, state->step, ".tmp"));
     join(final, all, step_name(name, state->step, ""));
     remove_leftovers(all);
     LS_TRY(ls_dir_make(temporary));
-    LS_TRY_GOTO(failed, write_files(temporary, e, card, state));
+    LS_TRY_GOTO(failed, write_files(temporary, w));
     LS_TRY_GOTO(failed, ls_dir_sync(temporary));
     LS_TRY_GOTO(failed, put_in_place(temporary, final));
     LS_TRY(ls_dir_sync(all));
     if (state->best_step > 0)
         LS_TRY(mark_best(all, state->best_step));
-    return remove_others(all, state, keep);
+    return remove_others(all, state, w->keep);
 failed:
     ls_dir_remove(temporary);
+    return st;
+}
+
+static void *write_aside(void *context)
+{
+    struct ls_checkpoint_writer *w = context;
+    w->status = write_all(w);
+    return NULL;
+}
+
+/* What the engine alone knows. The host has the weights already where there is no queue. */
+static enum ls_status take(struct ls_checkpoint_writer *w)
+{
+    const struct ls_backend_queue *queue = w->e->backend->queue;
+    w->state.scale = (struct ls_loss_scale){0};
+    if (!queue)
+        return LS_OK;
+    if (queue->get_scale)
+        LS_TRY(queue->get_scale(w->e->train.program, &w->state.scale));
+    LS_TRY(ls_weights_copy(w->e, LS_WEIGHTS_MODEL, w->state.step, &w->model));
+    return ls_weights_copy(w->e, LS_WEIGHTS_STATE, w->state.step, &w->momentum);
+}
+
+static void drop(struct ls_checkpoint_writer *w)
+{
+    ls_weights_drop(w->model);
+    ls_weights_drop(w->momentum);
+    w->model = w->momentum = NULL;
+    w->on = false;
+}
+
+enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
+                                   const struct ls_card *card, const struct ls_state *state, int64_t keep)
+{
+    sigset_t all, before;
+    *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .state = *state, .keep = keep};
+    enum ls_status st = take(w);
+    if (st != LS_OK) {
+        drop(w);
+        return st;
+    }
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread takes none */
+    w->on = e->backend->queue && pthread_create(&w->thread, NULL, write_aside, w) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!w->on)
+        w->status = write_all(w);
+    return LS_OK;
+}
+
+enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w)
+{
+    enum ls_status st;
+    if (w->on)
+        pthread_join(w->thread, NULL);
+    drop(w);
+    st = w->status;
+    w->status = LS_OK;
+    return st;
+}
+
+enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_card *card,
+                                  struct ls_state *state, int64_t keep)
+{
+    struct ls_checkpoint_writer w = {0};
+    LS_TRY(ls_checkpoint_begin(&w, run, e, card, state, keep));
+    enum ls_status st = ls_checkpoint_finish(&w);
+    *state = w.state;
     return st;
 }

@@ -17,11 +17,30 @@
 #include "train/card.h"
 #include "train/engine.h"
 #include "train/state.h"
+#include <pthread.h>
 
 /* Save into run/checkpoints; state->best_step == state->step makes it the best. Keeps the newest `keep` and
  * the best. A failure leaves the checkpoints that were there. The state's checksums are set here. */
 enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_card *card,
                                   struct ls_state *state, int64_t keep);
+
+/* As save, but where weights come from a device, returns when they are on the host: a thread writes. `run`, `e` and `card`
+ * must stay until finish. A writer is zeroed at first, and begins one at a time. */
+struct ls_checkpoint_writer {
+    bool on;
+    pthread_t thread;
+    const char *run;
+    const struct ls_engine *e;
+    const struct ls_card *card;
+    struct ls_state state; /* with its checksums, when it is finished */
+    int64_t keep;
+    struct ls_weights_copy *model, *momentum; /* owned */
+    enum ls_status status;
+};
+enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
+                                   const struct ls_card *card, const struct ls_state *state, int64_t keep);
+/* Wait for what was begun; what became of it, LS_OK where nothing was. */
+enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w);
 
 /* The newest valid checkpoint of the run directory; newer damaged ones are named in a warning. LS_BAD_INPUT
  * when there is none. *folder is freed by ls_free. */

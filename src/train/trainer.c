@@ -34,6 +34,31 @@ static void name_good_checkpoint(const struct ls_trainer *t)
         ls_trainer_say(t, "No checkpoint was saved yet.");
 }
 
+/* Until the last checkpoint is good. */
+static enum ls_status await_saved(struct ls_trainer *t)
+{
+    if (!t->writing)
+        return LS_OK;
+    t->writing = false;
+    LS_TRY(ls_checkpoint_finish(&t->writer));
+    char *folder = ls_format("%s/checkpoints/step-%08" PRIu64, t->run, t->writer.state.step);
+    if (!folder)
+        return LS_FAILED;
+    ls_free(t->checkpoint);
+    t->checkpoint = folder;
+    ls_note("Saved %s.", folder);
+    return LS_OK;
+}
+
+/* Begin to; known to be good once it is waited for. */
+static enum ls_status begin_saving(struct ls_trainer *t)
+{
+    LS_TRY(await_saved(t));
+    LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, &t->state, t->o->keep));
+    t->writing = true;
+    return t->engine.backend->queue ? LS_OK : await_saved(t);
+}
+
 static enum ls_status save(struct ls_trainer *t)
 {
     double start = ls_now();
@@ -41,19 +66,21 @@ static enum ls_status save(struct ls_trainer *t)
     if (!t->root)
         return LS_OK;
     say_position(t, LS_STAGE_SAVE);
-    enum ls_status st = ls_checkpoint_save(t->run, &t->engine, &t->card, &t->state, t->o->keep);
+    enum ls_status st = begin_saving(t);
     t->saving += ls_now() - start;
-    if (st != LS_OK) {
+    if (st != LS_OK)
         name_good_checkpoint(t);
-        return st;
-    }
-    char *folder = ls_format("%s/checkpoints/step-%08" PRIu64, t->run, t->state.step);
-    if (!folder)
-        return LS_FAILED;
-    ls_free(t->checkpoint);
-    t->checkpoint = folder;
-    ls_note("Saved %s.", folder);
-    return LS_OK;
+    return st;
+}
+
+static enum ls_status finish_saving(struct ls_trainer *t)
+{
+    double start = ls_now();
+    enum ls_status st = await_saved(t);
+    t->saving += ls_now() - start;
+    if (st != LS_OK)
+        name_good_checkpoint(t);
+    return st;
 }
 
 static bool save_due(const struct ls_trainer *t)
@@ -94,6 +121,7 @@ static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
     enum ls_status st = ls_fail(
         LS_DIVERGED, "step %" PRId64 ": the loss is %f: training diverged; try a lower --lr (now %g) or a --warmup",
         r->step, r->loss, r->lr);
+    await_saved(t);
     name_good_checkpoint(t);
     return st;
 }
@@ -230,7 +258,9 @@ static enum ls_status finish_run(struct ls_trainer *t)
         if (mid_epoch)
             LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     }
-    return mid_epoch ? save(t) : LS_OK;
+    if (mid_epoch)
+        LS_TRY(save(t));
+    return finish_saving(t);
 }
 
 /* Where the time went. */
@@ -325,6 +355,7 @@ static enum ls_status interrupted(struct ls_trainer *t, int number)
 {
     ls_console_end(&t->console);
     LS_TRY(save(t));
+    LS_TRY(finish_saving(t));
     ls_trainer_say(t, "Stopped by %s after step %" PRIu64 " of %" PRId64 "; saved %s.", strsignal(number),
                    t->state.step, t->total_steps, t->checkpoint);
     say_tallies(t);

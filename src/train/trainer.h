@@ -30,6 +30,8 @@ struct ls_trainer {
     struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
     char *run;                     /* owned: the run directory; a new one is known to the root alone */
     char *checkpoint;              /* owned: the newest good one, or NULL */
+    struct ls_checkpoint_writer writer;
+    bool writing; /* a checkpoint that is not known to be good yet */
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;
     bool all_know; /* a failure that every process has come to by itself: nobody need be told */

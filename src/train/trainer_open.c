@@ -257,6 +257,8 @@ void ls_trainer_close(struct ls_trainer *t)
     ls_feed_unpin(&t->engine, t->loader);
     ls_loader_free(t->loader);
     ls_stepper_release(&t->stepper);
+    if (t->writing)
+        ls_checkpoint_finish(&t->writer);
     ls_engine_close(&t->engine);
     ls_task_close(&t->task);
     ls_free(t->run);

@@ -22,7 +22,7 @@ static bool ends_with(const char *text, const char *tail)
 
 /* --- saving ------------------------------------------------------------------------------------------- */
 
-struct saving {
+struct ls_weights_copy {
     const struct ls_engine *e;
     const struct ls_net *net;
     struct ls_st_tensor *tensors; /* owned */
@@ -30,11 +30,12 @@ struct saving {
     int n;
     struct ls_arena names;
     int64_t steps;
+    char *values; /* owned; of all tensors, or NULL: they are asked of the engine one by one */
 };
 
 static enum ls_status fill(void *context, int i, void *values)
 {
-    const struct saving *s = context;
+    const struct ls_weights_copy *s = context;
     const struct ls_tensor *t = &s->net->graph.tensors[s->source[i]];
     const float *v = values;
     LS_TRY(s->e->backend->read(s->net->program, s->source[i], values));
@@ -46,7 +47,7 @@ static enum ls_status fill(void *context, int i, void *values)
 }
 
 /* torchvision keeps a count beside every BN's running_var. */
-static enum ls_status list_tracked(struct saving *s, const char *running_var)
+static enum ls_status list_tracked(struct ls_weights_copy *s, const char *running_var)
 {
     int stem = (int)(strlen(running_var) - strlen("running_var"));
     const char *name = ls_arena_format(&s->names, "%.*s%s", stem, running_var, tracked);
@@ -55,7 +56,7 @@ static enum ls_status list_tracked(struct saving *s, const char *running_var)
     return name ? LS_OK : LS_FAILED;
 }
 
-static enum ls_status list_tensors(struct saving *s, enum ls_weights which)
+static enum ls_status list_tensors(struct ls_weights_copy *s, enum ls_weights which)
 {
     const struct ls_graph *g = &s->net->graph;
     s->tensors = ls_alloc(2 * (size_t)g->n_tensors, sizeof *s->tensors);
@@ -75,17 +76,68 @@ static enum ls_status list_tensors(struct saving *s, enum ls_weights which)
     return LS_OK;
 }
 
+static void release(struct ls_weights_copy *c)
+{
+    ls_free(c->tensors);
+    ls_free(c->source);
+    ls_free(c->values);
+    ls_arena_release(&c->names);
+}
+
+enum ls_status ls_weights_write(struct ls_weights_copy *c, const char *path, const struct ls_st_pair *metadata,
+                                int n_metadata, uint64_t *checksum)
+{
+    return ls_safetensors_write(path, metadata, n_metadata, c->tensors, c->n, fill, c, checksum);
+}
+
 enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which, const char *path,
                                const struct ls_st_pair *metadata, int n_metadata, uint64_t steps, uint64_t *checksum)
 {
-    struct saving s = {.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
+    struct ls_weights_copy s = {.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
     enum ls_status st = list_tensors(&s, which);
     if (st == LS_OK)
-        st = ls_safetensors_write(path, metadata, n_metadata, s.tensors, s.n, fill, &s, checksum);
-    ls_free(s.tensors);
-    ls_free(s.source);
-    ls_arena_release(&s.names);
+        st = ls_weights_write(&s, path, metadata, n_metadata, checksum);
+    release(&s);
     return st;
+}
+
+/* The values of all tensors, and where each one's are. */
+static enum ls_status copy_values(struct ls_weights_copy *c)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < c->n; i++)
+        if (c->source[i] != LS_NONE)
+            bytes += (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape) * sizeof(float);
+    c->values = ls_alloc(bytes, 1);
+    if (!c->values)
+        return LS_FAILED;
+    char *at = c->values;
+    for (int i = 0; i < c->n; i++) {
+        if (c->source[i] == LS_NONE)
+            continue;
+        LS_TRY(fill(c, i, at));
+        c->tensors[i].data = at;
+        at += (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape) * sizeof(float);
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which, uint64_t steps,
+                               struct ls_weights_copy **copy)
+{
+    struct ls_weights_copy *c = *copy = ls_alloc(1, sizeof *c);
+    if (!c)
+        return LS_FAILED;
+    *c = (struct ls_weights_copy){.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
+    LS_TRY(list_tensors(c, which));
+    return copy_values(c);
+}
+
+void ls_weights_drop(struct ls_weights_copy *c)
+{
+    if (c)
+        release(c);
+    ls_free(c);
 }
 
 /* --- loading ------------------------------------------------------------------------------------------ */

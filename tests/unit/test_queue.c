@@ -167,6 +167,34 @@ static void test_resume(void **state)
     forget("whole");
 }
 
+/* The folder of checkpoints becomes a file, in which nothing can be made. */
+static void spoil(void *context, uint64_t step)
+{
+    char folder[256];
+    (void)context;
+    if (step != 2)
+        return;
+    snprintf(folder, sizeof folder, "%s", tiny_path("spoilt/checkpoints"));
+    assert_int_equal(ls_dir_remove(folder), LS_OK);
+    assert_int_equal(ls_file_write(folder, "", 0), LS_OK);
+}
+
+/* A thread writes; what became of it is known before the run ends. */
+static void test_cannot_save(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("spoilt", true);
+    struct ls_trainer t;
+    assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
+    t.on_step = spoil;
+    assert_int_equal(ls_trainer_run(&t), LS_FAILED);
+    assert_null(t.checkpoint);
+    ls_trainer_close(&t);
+    assert_true(queued_empty());
+    forget("spoilt");
+    ls_options_release(&o);
+}
+
 static void test_scale_goes_on(void **state)
 {
     (void)state;
@@ -386,8 +414,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_pass),    cmocka_unit_test(test_several_passes), cmocka_unit_test(test_nothing_waits),
         cmocka_unit_test(test_gpu_figures), cmocka_unit_test(test_resume),         cmocka_unit_test(test_scale_goes_on),
-        cmocka_unit_test(test_diverged),    cmocka_unit_test(test_types),          cmocka_unit_test(test_together),
-        cmocka_unit_test(test_sessions),    cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_cannot_save), cmocka_unit_test(test_diverged),       cmocka_unit_test(test_types),
+        cmocka_unit_test(test_together),    cmocka_unit_test(test_sessions),       cmocka_unit_test(test_bench),
     };
     return cmocka_run_group_tests_name("queue", tests, tiny_begin, tiny_end);
 }
