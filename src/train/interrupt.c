@@ -97,7 +97,7 @@ void ls_interrupt_watch(void)
 
 void ls_interrupt_release(void)
 {
-    if (!caught)
+    if (!ls_interrupted())
         set_all(SIG_DFL);
     if (!listener.on)
         return;
