@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "comm/group.h"
 
-#include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -239,14 +239,9 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/* Signals are for the threads of the program. */
 enum ls_status ls_thread_start(struct ls_comm *c)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&c->thread, NULL, thread_main, c);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int code = ls_quiet_thread(&c->thread, thread_main, c);
     if (code != 0)
         return ls_fail(LS_FAILED, "the communication thread cannot be started: %s", strerror(code));
     c->running = true;

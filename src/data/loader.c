@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -345,10 +345,8 @@ static enum ls_status reserve_scratch(struct ls_image *image)
     return ls_image_reserve_side(image, SCRATCH_BYTES);
 }
 
-/* The threads leave signals to the caller's. */
 static enum ls_status start_workers(struct ls_loader *l)
 {
-    sigset_t all, before;
     enum ls_status st = LS_OK;
     l->worker = ls_alloc((size_t)l->o.threads, sizeof *l->worker);
     if (!l->worker)
@@ -358,10 +356,8 @@ static enum ls_status start_workers(struct ls_loader *l)
         LS_TRY(reserve_scratch(&l->worker[i].image));
         LS_TRY(reserve_scratch(&l->worker[i].scratch));
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     for (int i = 0; i < l->o.threads && st == LS_OK; i++) {
-        int code = pthread_create(&l->worker[i].thread, NULL, work, &l->worker[i]);
+        int code = ls_quiet_thread(&l->worker[i].thread, work, &l->worker[i]);
         if (code == 0)
             l->workers++;
         else if (i == 0)
@@ -369,7 +365,6 @@ static enum ls_status start_workers(struct ls_loader *l)
         else
             break; /* fewer threads do the same work */
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return st;
 }
 

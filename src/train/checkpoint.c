@@ -2,6 +2,7 @@
 #include "train/checkpoint.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "train/checksum.h"
 #include "train/weights.h"
 
@@ -9,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -315,17 +315,13 @@ static void drop(struct ls_checkpoint_writer *w)
 enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
                                    const struct ls_card *card, const struct ls_state *state, int64_t keep)
 {
-    sigset_t all, before;
     *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .state = *state, .keep = keep};
     enum ls_status st = take(w);
     if (st != LS_OK) {
         drop(w);
         return st;
     }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before); /* the thread takes none */
-    w->on = e->backend->queue && pthread_create(&w->thread, NULL, write_aside, w) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    w->on = e->backend->queue && ls_quiet_thread(&w->thread, write_aside, w) == 0;
     if (!w->on)
         w->status = write_all(w);
     return LS_OK;

@@ -2,8 +2,8 @@
  * signal that comes to such a thread overwrites what lies before that buffer. So while signals are watched, those who
  * compute take none; a thread that does nothing else does. */
 #include "train/interrupt.h"
+#include "base/thread.h"
 
-#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -25,12 +25,17 @@ static struct {
     sigset_t before; /* what the calling thread did not take */
 } listener;
 
+static void add_signals(sigset_t *set)
+{
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(set, signals[i]);
+}
+
 static sigset_t all_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaddset(&set, signals[i]);
+    add_signals(&set);
     return set;
 }
 
@@ -75,23 +80,19 @@ static void set_masks(const sigset_t *set)
 
 void ls_interrupt_watch(void)
 {
-    sigset_t none;
     caught = 0;
     caught_at = 0;
     set_all(remember);
     if (listener.on || sem_init(&listener.end, 0, 0) != 0)
         return;
-    sigfillset(&none);
-    pthread_sigmask(SIG_SETMASK, &none, &listener.before);
-    listener.on = pthread_create(&listener.thread, NULL, listen, NULL) == 0;
+    listener.on = ls_quiet_thread(&listener.thread, listen, NULL) == 0;
     if (!listener.on) { /* they come to whom they come */
         sem_destroy(&listener.end);
-        pthread_sigmask(SIG_SETMASK, &listener.before, NULL);
         return;
     }
+    pthread_sigmask(SIG_BLOCK, NULL, &listener.before);
     sigset_t quiet = listener.before;
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaddset(&quiet, signals[i]);
+    add_signals(&quiet);
     set_masks(&quiet);
 }
 

@@ -59,6 +59,15 @@ static enum ls_status begin_saving(struct ls_trainer *t)
     return t->engine.backend->queue ? LS_OK : await_saved(t);
 }
 
+/* What came of it, and how long the run stood still for it. */
+static enum ls_status saved_since(struct ls_trainer *t, double start, enum ls_status st)
+{
+    t->saving += ls_now() - start;
+    if (st != LS_OK)
+        name_good_checkpoint(t);
+    return st;
+}
+
 static enum ls_status save(struct ls_trainer *t)
 {
     double start = ls_now();
@@ -66,21 +75,13 @@ static enum ls_status save(struct ls_trainer *t)
     if (!t->root)
         return LS_OK;
     say_position(t, LS_STAGE_SAVE);
-    enum ls_status st = begin_saving(t);
-    t->saving += ls_now() - start;
-    if (st != LS_OK)
-        name_good_checkpoint(t);
-    return st;
+    return saved_since(t, start, begin_saving(t));
 }
 
 static enum ls_status finish_saving(struct ls_trainer *t)
 {
     double start = ls_now();
-    enum ls_status st = await_saved(t);
-    t->saving += ls_now() - start;
-    if (st != LS_OK)
-        name_good_checkpoint(t);
-    return st;
+    return saved_since(t, start, await_saved(t));
 }
 
 static bool save_due(const struct ls_trainer *t)

@@ -30,7 +30,7 @@ struct ls_weights_copy {
     int n;
     struct ls_arena names;
     int64_t steps;
-    char *values; /* owned; of all tensors, or NULL: they are asked of the engine one by one */
+    float *values; /* owned; of all tensors, or NULL: they are asked of the engine one by one */
 };
 
 static enum ls_status fill(void *context, int i, void *values)
@@ -101,23 +101,26 @@ enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which,
     return st;
 }
 
+/* How many of the tensor's values are the engine's. */
+static size_t count_of(const struct ls_weights_copy *c, int i)
+{
+    return c->source[i] == LS_NONE ? 0 : (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape);
+}
+
 /* The values of all tensors, and where each one's are. */
 static enum ls_status copy_values(struct ls_weights_copy *c)
 {
-    size_t bytes = 0;
+    size_t count = 0;
     for (int i = 0; i < c->n; i++)
-        if (c->source[i] != LS_NONE)
-            bytes += (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape) * sizeof(float);
-    c->values = ls_alloc(bytes, 1);
-    if (!c->values)
+        count += count_of(c, i);
+    float *at = c->values = ls_alloc(count, sizeof *at);
+    if (!at)
         return LS_FAILED;
-    char *at = c->values;
-    for (int i = 0; i < c->n; i++) {
+    for (int i = 0; i < c->n; at += count_of(c, i++)) {
         if (c->source[i] == LS_NONE)
             continue;
         LS_TRY(fill(c, i, at));
         c->tensors[i].data = at;
-        at += (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape) * sizeof(float);
     }
     return LS_OK;
 }

@@ -216,4 +216,21 @@ template <typename F> static inline void bench(const char *what, double bytes, F
     printf("  %-34s %8.1f us %8.0f GB/s\n", what, us, bytes / us / 1000);
 }
 
+/* The program, run with `bench` or without. */
+static inline int test_main(int argc, char **argv, void (*bench_all)(void), void (*check_all)(void))
+{
+    int devices = 0;
+    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
+        printf("FAIL no GPU here\n");
+        return 1;
+    }
+    if (argc > 1 && !strcmp(argv[1], "bench")) {
+        bench_all();
+        return 0;
+    }
+    check_all();
+    printf("%d failures\n", failures);
+    return failures ? 1 : 0;
+}
+
 #endif

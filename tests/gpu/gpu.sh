@@ -5,6 +5,7 @@
 #   expect_near A B X       two runs' losses differ by no more than the share X
 #   expect_bits A B STEP    two runs have the same weights and state after a step
 #   share_apart A B         |A - B| / |A|, in millionths
+#   kill_one                of a run that tests/cli/workers.sh began, worker 1, $victim: it is named, and all end
 # LOCKSTEP_TEST_BACKEND: another backend than cuda, to try these tests without a card.
 backend=${LOCKSTEP_TEST_BACKEND:-cuda}
 unset LOCKSTEP_TEST_BACKEND # the program takes it for an option
@@ -36,6 +37,15 @@ record() {
 expect_bits() {
     expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
     [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
+}
+
+kill_one() {
+    victim=$(worker 1)
+    kill -9 "$victim"
+    end
+    expect_code 4
+    expect_err "worker 1 \(pid $victim\) was killed by signal 9 \(Killed\)"
+    expect "$took" -le 15
 }
 
 share_apart() {

@@ -681,20 +681,14 @@ static void bench_all(void)
         bench_shape(256, s[0], s[0], s[1], {2, 2, 0});
 }
 
-int main(int argc, char **argv)
+static void check_all(void)
 {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
-        printf("FAIL no GPU here\n");
-        return 1;
-    }
-    if (argc > 1 && !strcmp(argv[1], "bench")) {
-        bench_all();
-        return 0;
-    }
     check_all_bn();
     check_all_sparse();
     check_all_pools();
-    printf("%d failures\n", failures);
-    return failures ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    return test_main(argc, argv, bench_all, check_all);
 }

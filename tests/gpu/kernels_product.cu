@@ -249,20 +249,14 @@ static void bench_shape(int64_t side, int64_t k, int64_t c)
     bench("sums", in + 2 * out, [&](cudaStream_t s) { ls_cuda_product_sums(s, &p, &b, r, x.at, w.at, &g); });
 }
 
+static void bench_all(void)
+{
+    const int64_t shapes[][3] = {{56, 64, 256}, {56, 64, 64}, {56, 256, 64}, {56, 128, 256}, {28, 128, 512}};
+    for (const int64_t *s : shapes)
+        bench_shape(s[0], s[1], s[2]);
+}
+
 int main(int argc, char **argv)
 {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
-        printf("FAIL no GPU here\n");
-        return 1;
-    }
-    if (argc > 1 && !strcmp(argv[1], "bench")) {
-        const int64_t shapes[][3] = {{56, 64, 256}, {56, 64, 64}, {56, 256, 64}, {56, 128, 256}, {28, 128, 512}};
-        for (const int64_t *s : shapes)
-            bench_shape(s[0], s[1], s[2]);
-        return 0;
-    }
-    check_all();
-    printf("%d failures\n", failures);
-    return failures ? 1 : 0;
+    return test_main(argc, argv, bench_all, check_all);
 }

@@ -260,20 +260,14 @@ static void bench_shape(int64_t n, int64_t side_length, int64_t c)
     bench("bwd, dy2, together", 10.0625 * bytes, [&](cudaStream_t s) { ls_cuda_bn_twin_bwd(s, &b, r, &g, &h); });
 }
 
+static void bench_all(void)
+{
+    const int64_t shapes[][2] = {{56, 256}, {28, 512}, {14, 1024}, {7, 2048}};
+    for (const int64_t *s : shapes)
+        bench_shape(256, s[0], s[1]);
+}
+
 int main(int argc, char **argv)
 {
-    int devices = 0;
-    if (cudaGetDeviceCount(&devices) != cudaSuccess || devices < 1) {
-        printf("FAIL no GPU here\n");
-        return 1;
-    }
-    if (argc > 1 && !strcmp(argv[1], "bench")) {
-        const int64_t shapes[][2] = {{56, 256}, {28, 512}, {14, 1024}, {7, 2048}};
-        for (const int64_t *s : shapes)
-            bench_shape(256, s[0], s[1]);
-        return 0;
-    }
-    check_all();
-    printf("%d failures\n", failures);
-    return failures ? 1 : 0;
+    return test_main(argc, argv, bench_all, check_all);
 }

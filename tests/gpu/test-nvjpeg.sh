@@ -71,12 +71,7 @@ for decoder in gpu hardware; do
     it "names a worker that was killed and ends the others, with --decode $decoder"
     begin 3 --backend "$backend" --model lenet --data set --input 3x28x28 --batch 6 --lr 0.001 --schedule constant \
         --augment rrc,flip --epochs 1000000 --deadline 5 --decode $decoder --run killed-$decoder
-    victim=$(worker 1)
-    kill -9 "$victim"
-    end
-    expect_code 4
-    expect_err "worker 1 \(pid $victim\) was killed by signal 9 \(Killed\)"
-    expect "$took" -le 15
+    kill_one
 
     it "names broken files as ever with --decode $decoder"
     rm -rf broken && cp -r set broken

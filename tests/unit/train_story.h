@@ -71,4 +71,14 @@ static inline void forget(const char *run)
     assert_int_equal(ls_dir_remove(tiny_path(run)), LS_OK);
 }
 
+/* "stopped" goes on to where "whole" ended. Takes the options, and the run. */
+static inline void expect_goes_on(struct ls_options *o)
+{
+    tiny_set(&o->resume, "auto");
+    assert_int_equal(tiny_train(o), LS_OK);
+    expect_same_run("whole", "stopped", 3 * TINY_STEPS);
+    ls_options_release(o);
+    forget("stopped");
+}
+
 #endif

@@ -4,7 +4,8 @@
 
 static enum ls_status run_node(struct ls_program *p, int node)
 {
-    LS_TRY(fronts_add(&p->fronts, p->device->compute));
+    if (p->fronts)
+        LS_TRY(fronts_add(p->fronts, p->device->compute));
     return p->steps[node].kernel->run(p, node);
 }
 
@@ -58,16 +59,19 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
     cudaGraph_t graph = NULL;
     CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
     enum ls_status st = LS_OK;
-    p->fronts.n = 0;
+    struct fronts fronts = {0};
+    p->fronts = &fronts;
     if (p->small)
         st = cuda_check(cudaMemsetAsync(p->small, 0, p->small_bytes, p->device->compute), "cudaMemsetAsync");
     if (st == LS_OK)
         st = enqueue(p, c->first, c->last);
+    p->fronts = NULL;
     cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
     if (st == LS_OK)
         st = cuda_check(ended, "recording the step as a graph");
     if (st == LS_OK && p->small)
-        st = drop_clears(graph, p->small, p->small_bytes, &p->fronts);
+        st = drop_clears(graph, p->small, p->small_bytes, &fronts);
+    ls_free(fronts.nodes);
     if (st == LS_OK)
         st = cuda_check(cudaGraphInstantiate(&c->graph, graph, 0), "cudaGraphInstantiate");
     if (graph)

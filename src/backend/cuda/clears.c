@@ -8,15 +8,19 @@
 #define NO_KINDS
 #endif
 
+enum { MOST = 8 }; /* nodes that one waits for, or that wait for one; with more it stays */
+
 /* Whoever waits for this node waits for those that it waits for. */
 static cudaError_t cut_out(cudaGraph_t graph, cudaGraphNode_t node)
 {
-    enum { MOST = 8 };
     cudaGraphNode_t before[MOST], after[MOST];
-    size_t n_before = MOST, n_after = MOST;
+    size_t n_before = MOST, n_after = 0;
     cudaError_t error = cudaGraphNodeGetDependencies(node, before, NO_KINDS & n_before);
     if (error == cudaSuccess)
-        error = cudaGraphNodeGetDependentNodes(node, after, NO_KINDS & n_after);
+        error = cudaGraphNodeGetDependentNodes(node, NULL, NO_KINDS & n_after);
+    if (error != cudaSuccess || n_after > MOST)
+        return error;
+    error = cudaGraphNodeGetDependentNodes(node, after, NO_KINDS & n_after);
     if (error == cudaSuccess)
         error = cudaGraphDestroyNode(node);
     for (size_t i = 0; i < n_before * n_after && error == cudaSuccess; i++)
@@ -38,8 +42,6 @@ enum ls_status fronts_add(struct fronts *f, cudaStream_t stream)
 #else
     CUDA_TRY(cudaStreamGetCaptureInfo_v2(stream, &status, NULL, NULL, &nodes, &n));
 #endif
-    if (status != cudaStreamCaptureStatusActive)
-        return LS_OK;
     if (f->n + n > f->room) {
         size_t room = 2 * (f->n + n);
         cudaGraphNode_t *more = ls_realloc(f->nodes, f->n, room, sizeof *more);
@@ -72,7 +74,6 @@ struct clear {
 static cudaError_t look_at(cudaGraphNode_t node, const char *from, size_t bytes, const struct fronts *fronts,
                            struct clear *clear)
 {
-    enum { MOST = 8 };
     enum cudaGraphNodeType type;
     struct cudaMemsetParams m = {0};
     cudaGraphNode_t before[MOST];

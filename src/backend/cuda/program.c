@@ -240,7 +240,6 @@ static void release(struct ls_program *p)
     device_give(p->norms);
     ls_free(p->host_updates);
     ls_free(p->captured);
-    ls_free(p->fronts.nodes);
     ls_free(p->places);
     ls_free(p->steps);
     ls_free(p->spans);

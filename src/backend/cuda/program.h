@@ -120,7 +120,7 @@ struct ls_program {
     uint64_t scaled_step;        /* the step that it is for */
     char *small;                 /* device; owned; scratches (C6) */
     size_t small_bytes;
-    struct fronts fronts;           /* of the graph that is being captured */
+    struct fronts *fronts;          /* of the graph that is being captured; NULL: none is */
     char *sums;                     /* device; owned; scratch for sums over rows, which begins with zeros */
     struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
     struct ls_cuda_update *host_updates;
