@@ -399,7 +399,8 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
         st = interrupted(t, told_to_stop(t));
     if (st == LS_OK || st == LS_INTERRUPTED)
         ls_peers_close(&t->engine, true);
-    ls_interrupt_release();
+    if (st != LS_INTERRUPTED) /* another process may have been told first: this one's signal is still to come */
+        ls_interrupt_release();
     ls_console_end(&t->console);
     if (st == LS_OK)
         say_end(t);
