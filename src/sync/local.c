@@ -59,7 +59,8 @@ static enum ls_status average(struct ls_sync *s)
 {
     struct local *l = s->state;
     float share = 1.0f / (float)ls_comm_size(s->comm), *common = l->common;
-    for (int b = 0; b < s->n_buckets; b++)
+    for (int b = 0; b < s->n_buckets; b++) {
+        LS_TRY(s->look(s->context, b));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
             struct ls_work work = {.kind = LS_WORK_ALLREDUCE,
@@ -76,6 +77,8 @@ static enum ls_status average(struct ls_sync *s)
                 common += values->count;
             }
         }
+    }
+    s->wrote = LS_WROTE_ALL;
     l->since = 0;
     return LS_OK;
 }
@@ -97,8 +100,8 @@ static enum ls_status collect(struct ls_sync *s)
 const struct ls_sync_ops ls_sync_local = {
     .name = "local",
     .summary = "each worker updates on its own; every --local-steps all take the mean",
-    .by_tensor = true,
     .alone = true,
+    .stays = true,
     .open = open,
     .finish = finish,
     .collect = collect,

@@ -106,6 +106,7 @@ enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at)
 enum ls_status ls_sync_finish(struct ls_sync *s)
 {
     ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
+    s->wrote = s->ops->stays ? LS_WROTE_NOTHING : LS_WROTE_PARAMETERS;
     if (!s->lowrank)
         return s->ops->finish(s);
     LS_TRY(ls_sync_lowrank_sum(s));
@@ -116,7 +117,10 @@ enum ls_status ls_sync_finish(struct ls_sync *s)
 
 enum ls_status ls_sync_collect(struct ls_sync *s)
 {
-    return s->ops && s->ops->collect ? s->ops->collect(s) : LS_OK;
+    if (!s->ops || !s->ops->collect)
+        return LS_OK;
+    s->wrote = s->ops->stays ? LS_WROTE_NOTHING : LS_WROTE_ALL;
+    return s->ops->collect(s);
 }
 
 enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t *step)
@@ -154,7 +158,8 @@ enum ls_status ls_sync_update(struct ls_sync *s, int bucket)
     const struct ls_bucket *b = &s->buckets[bucket];
     for (int i = 0; i < b->n_gaps; i++)
         memset(s->grads + b->gaps[i].first, 0, b->gaps[i].count * sizeof *s->grads);
-    return s->update(s->context, bucket);
+    LS_TRY(s->update(s->context, bucket));
+    return s->ops->stays ? LS_OK : s->look(s->context, bucket);
 }
 
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all)

@@ -49,6 +49,9 @@ struct ls_sync_tally {
     int64_t signal;                  /* that it was told to stop by, or 0 */
 };
 
+/* What of the values is not as the updates left it. */
+enum ls_sync_wrote { LS_WROTE_NOTHING, LS_WROTE_PARAMETERS, LS_WROTE_ALL };
+
 struct ls_sync {
     const struct ls_sync_ops *ops;
     const struct ls_options *o;
@@ -59,18 +62,21 @@ struct ls_sync {
     struct ls_bucket *buckets; /* borrowed */
     int n_buckets;
     enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
+    /* Where a bucket's values are copies: make them what the updates left. */
+    enum ls_status (*look)(void *context, int bucket);
     void *context;
     const struct ls_codec *codec;    /* NULL: none */
     float **feedback;                /* owned; of the codec, one a bucket, NULL where it keeps none */
     struct ls_sync_lowrank *lowrank; /* owned; --compress powersgd, instead of a codec */
     /* the step under way */
     uint64_t step;
-    double waited;         /* seconds the compute waited for communication, since the last step */
-    int posted, next;      /* buckets handed over; the first bucket that is not updated yet */
-    int at;                /* nodes of the last pass that have run */
-    struct ls_work *works; /* owned; one a bucket */
-    float **bucket_parts;  /* owned; n_parts a bucket */
-    void *state;           /* the strategy's own; owned */
+    double waited;            /* seconds the compute waited for communication, since the last step */
+    enum ls_sync_wrote wrote; /* result of finish and collect */
+    int posted, next;         /* buckets handed over; the first bucket that is not updated yet */
+    int at;                   /* nodes of the last pass that have run */
+    struct ls_work *works;    /* owned; one a bucket */
+    float **bucket_parts;     /* owned; n_parts a bucket */
+    void *state;              /* the strategy's own; owned */
     /* Where ranks serve. The caller fills signal, and before each step rate and samples. */
     int (*signal)(void);           /* the signal this process was told to stop by, 0: none */
     double lr;                     /* a server's: of the update under way */
@@ -86,6 +92,7 @@ struct ls_sync_ops {
     const char *name, *summary;
     bool by_tensor; /* a bucket is a tensor */
     bool alone;     /* gradients are not summed: each worker's mean is over its own samples */
+    bool stays;     /* nor does anybody else see them: a worker's updates are its own */
     enum ls_status (*open)(struct ls_sync *s);              /* NULL: nothing to do */
     enum ls_status (*ready)(struct ls_sync *s, int bucket); /* NULL: nothing to do */
     enum ls_status (*finish)(struct ls_sync *s);
@@ -103,7 +110,7 @@ const struct ls_sync_ops *ls_sync_find(const char *name);
 const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o);
 int ls_sync_servers(const struct ls_options *o, int size);
 
-/* The caller fills o, comm, grads, parts, n_parts, buckets, n_buckets, update and context. */
+/* The caller fills o, comm, grads, parts, n_parts, buckets, n_buckets, update, look and context. */
 enum ls_status ls_sync_open(struct ls_sync *s);
 void ls_sync_close(struct ls_sync *s);
 /* A step begins; a bucket is complete (in order), the last pass having run nodes 0 .. at-1; the pass is over: afterwards
@@ -122,7 +129,7 @@ void ls_sync_lowrank_close(struct ls_sync *s);
 /* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
-/* Run the updates of a bucket whose sum is there. */
+/* Run the updates of a bucket whose sum is there. Its values are to be seen then, unless gradients stay: see look. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
 /* Update the buckets whose sums are there, in order, as far as S2 allows; all: wait for every one. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);

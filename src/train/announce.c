@@ -137,8 +137,12 @@ static void say_workers(const struct ls_trainer *t)
     ls_trainer_say(t, "  workers    %d on %d host%s over %s, %d replicas; a sum takes %.0f us and %.2f ms a MiB", size,
                    nodes, plural(nodes), ls_comm_transport(e->comm), e->tree->replicas, 1e6 * cost.alpha,
                    1e3 * 1048576 * cost.beta);
-    ls_trainer_say(t, "  sync       %s, compression %s, %d bucket%s, summed by %s", t->o->sync, t->o->compress,
-                   e->n_buckets, plural(e->n_buckets), e->peers ? ls_peers_name(e->peers) : "the host");
+    if (t->stepper.sync.ops && t->stepper.sync.ops->stays)
+        ls_trainer_say(t, "  sync       %s, each worker by itself; all take the mean every %lld steps", t->o->sync,
+                       (long long)t->o->local_steps);
+    else
+        ls_trainer_say(t, "  sync       %s, compression %s, %d bucket%s, summed by %s", t->o->sync, t->o->compress,
+                       e->n_buckets, plural(e->n_buckets), e->peers ? ls_peers_name(e->peers) : "the host");
     int servers = ls_sync_servers(t->o, size);
     if (servers > 0)
         ls_trainer_say(t,

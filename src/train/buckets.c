@@ -137,7 +137,7 @@ static enum ls_status cut(struct ls_engine *e, const struct ls_options *o, const
 {
     for (int i = 0; i < n; i++)
         last[i] = i == n - 1 || (ops && ops->by_tensor);
-    if (!ops || ops->by_tensor)
+    if (!ops || ops->by_tensor || ops->stays)
         return LS_OK;
     if (o->bucket_mb <= 0 && !e->peers)
         return cut_by_time(e, grads, n, last);
@@ -296,6 +296,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
             b->matrices[b->n_matrices++] = grads[first].matrix;
     }
     LS_TRY_GOTO(free_lists, find_updates(e));
+    e->fetched = e->backend->queue && ops && !ops->stays && !e->peers;
     if (e->backend->queue && ops && ops->collect)
         st = ls_mirror_open(e);
 free_lists:

@@ -363,15 +363,14 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
-    const struct ls_backend_queue *queue = e->backend->queue;
     const struct ls_bucket *b = &e->buckets[bucket];
-    if (queue && e->comm)
-        LS_TRY(queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
+    if (e->fetched)
+        LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
         int first = e->update_nodes[i], last = first;
         while (i < e->update_first[bucket + 1] && e->update_nodes[i] == last)
             i++, last++;
         LS_TRY(e->backend->run(e->train.program, first, last, run));
     }
-    return ls_mirror_pull(e, bucket);
+    return LS_OK;
 }

@@ -35,6 +35,7 @@ struct ls_engine {
     int n_buckets;
     int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
     struct ls_mirror *mirror;         /* owned; of what the buckets' updates change; NULL: nobody looks */
+    bool fetched;                     /* gradients go to the host, and back, for others to see them */
     bool nccl;                        /* gradients are to be summed by NCCL, even those of a process alone */
     struct ls_peers *peers;           /* owned; cards sum gradients among themselves; NULL: the host does */
 };
@@ -83,13 +84,13 @@ const char *ls_peers_name(const struct ls_peers *p);
 
 /* mirror.c: strategies see the host's memory only. Where one looks at a bucket's values (it is one that collects) and the
  * backend has memory of its own, the values it sees are copies, plain and row-major. They are the backend's except while a
- * strategy has work: an update brings the values of its bucket here (pull); when the strategy is done with a step, a
- * collection or serving, all go back (push). Without a mirror these do nothing. */
+ * strategy has work: it looks at a bucket (pull), and when it is done with a step or a collection, what it wrote goes back
+ * (push). Without a mirror these do nothing. */
 enum ls_status ls_mirror_open(struct ls_engine *e);
 void ls_mirror_free(struct ls_mirror *m);
 enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket);
 enum ls_status ls_mirror_pull_all(struct ls_engine *e);
-enum ls_status ls_mirror_push(struct ls_engine *e);
+enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_wrote what);
 
 /* Where measured kernels are kept: --plan-cache, or ~/.cache/lockstep/plans; NULL when there is no home. Freed by
  * ls_free. */

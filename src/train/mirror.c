@@ -6,6 +6,7 @@
 struct twin {
     int tensor;
     float *host; /* borrowed from memory below */
+    bool optimizer;
 };
 
 struct ls_mirror {
@@ -44,7 +45,7 @@ static enum ls_status place(struct ls_engine *e, struct ls_mirror *m)
             int tensor = tensor_at(e, values->memory);
             if (tensor == LS_NONE)
                 return ls_fail(LS_FAILED, "bucket %d: value %d belongs to no tensor", b, v);
-            m->twins[n++] = (struct twin){tensor, at};
+            m->twins[n++] = (struct twin){tensor, at, values->optimizer};
             values->memory = at;
             values->count = count_of(e, tensor);
             at += values->count;
@@ -99,10 +100,11 @@ enum ls_status ls_mirror_pull_all(struct ls_engine *e)
     return LS_OK;
 }
 
-enum ls_status ls_mirror_push(struct ls_engine *e)
+enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_wrote what)
 {
     const struct ls_mirror *m = e->mirror;
-    for (int i = 0; m && i < m->first[e->n_buckets]; i++)
-        LS_TRY(e->backend->write(e->train.program, m->twins[i].tensor, m->twins[i].host));
+    for (int i = 0; m && what != LS_WROTE_NOTHING && i < m->first[e->n_buckets]; i++)
+        if (what == LS_WROTE_ALL || !m->twins[i].optimizer)
+            LS_TRY(e->backend->write(e->train.program, m->twins[i].tensor, m->twins[i].host));
     return LS_OK;
 }

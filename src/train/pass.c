@@ -70,7 +70,7 @@ static enum ls_status fetch_bucket(struct ls_stepper *s, int bucket)
     struct ls_engine *e = s->engine;
     int each = buckets_a_mark(e), mark = bucket / each;
     LS_TRY(settle(s, bucket));
-    if (!s->sync.ops || ((bucket + 1) % each != 0 && bucket + 1 < e->n_buckets))
+    if (!e->fetched || ((bucket + 1) % each != 0 && bucket + 1 < e->n_buckets))
         return LS_OK;
     size_t first = e->buckets[mark * each].first, end = e->buckets[bucket].first + e->buckets[bucket].count;
     return e->backend->queue->fetch(e->train.program, mark, e->grads + first, e->kept + first, end - first);
@@ -82,7 +82,7 @@ static enum ls_status hand_over_fetched(struct ls_stepper *s)
 {
     struct ls_engine *e = s->engine;
     int each = buckets_a_mark(e);
-    for (int bucket = 0; s->sync.ops && bucket < e->n_buckets; bucket++) {
+    for (int bucket = 0; e->fetched && bucket < e->n_buckets; bucket++) {
         if (bucket % each == 0)
             LS_TRY(e->backend->queue->arrived(e->train.program, bucket / each));
         LS_TRY(hand_over(s, bucket, e->train.end));
@@ -102,7 +102,7 @@ static enum ls_status run_shared(struct ls_stepper *s)
 static enum ls_status run_enqueued(struct ls_stepper *s, bool last)
 {
     struct ls_engine *e = s->engine;
-    bool shared = last && s->sync.ops;
+    bool shared = last && e->fetched;
     int at = 0;
     if (last && e->peers)
         return run_shared(s);

@@ -43,12 +43,18 @@ static enum ls_status update(void *context, int bucket)
     return ls_engine_update(s->engine, bucket, &s->run);
 }
 
+static enum ls_status look(void *context, int bucket)
+{
+    const struct ls_stepper *s = context;
+    return ls_mirror_pull(s->engine, bucket);
+}
+
 /* Gradients of all processes combined, parameters updated. */
 static enum ls_status combine(struct ls_stepper *s)
 {
     if (s->sync.ops) {
         LS_TRY(ls_sync_finish(&s->sync));
-        return ls_mirror_push(s->engine);
+        return ls_mirror_push(s->engine, s->sync.wrote);
     }
     if (s->engine->peers)
         return LS_OK; /* that came with the last pass */
@@ -193,13 +199,12 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
 enum ls_status ls_step_collect(struct ls_stepper *s)
 {
     LS_TRY(ls_sync_collect(&s->sync));
-    return ls_mirror_push(s->engine);
+    return ls_mirror_push(s->engine, s->sync.wrote);
 }
 
 enum ls_status ls_step_serve(struct ls_stepper *s, uint64_t *step)
 {
-    LS_TRY(ls_sync_serve(&s->sync, step));
-    return ls_mirror_push(s->engine);
+    return ls_sync_serve(&s->sync, step);
 }
 
 /* The pass that is still under way, if any. */
@@ -277,6 +282,7 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
                                .buckets = e->buckets,
                                .n_buckets = e->n_buckets,
                                .update = update,
+                               .look = look,
                                .context = s,
                                .signal = ls_interrupted};
     LS_TRY(ls_sync_open(&s->sync));
