@@ -70,6 +70,7 @@ static struct {
     int most_runs;     /* runs that were in the queue at once */
     const char *bus;   /* of its card; NULL: it has none */
     uint64_t launched; /* runs so far */
+    uint64_t fetches;
     struct {
         void *memory;
         size_t bytes;
@@ -297,6 +298,7 @@ static enum ls_status queued_fetch(struct ls_program *p, int mark, float *host, 
     }
     for (size_t i = 0; i < count; i++)
         host[i] = NAN;
+    queued.fetches++;
     return queued_add_work(
         (struct queued_work){.kind = QUEUED_FETCH, .p = p, .mark = mark, .to = host, .from = from, .count = count});
 }

@@ -256,7 +256,10 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
     struct ls_trainer t;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(!t.stepper.lags);
+    queued.fetches = 0;
     NEED(ls_trainer_run(&t) == LS_OK);
+    NEED(queued.fetches == 0 || t.engine.fetched);
+    NEED(t.engine.fetched == (strcmp(o.backend, "ref") != 0 && strcmp(o.sync, "local") != 0));
     ls_trainer_close(&t);
     NEED(queued_empty());
     ls_comm_close(c, LS_OK);
