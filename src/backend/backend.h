@@ -53,6 +53,7 @@ struct ls_backend_card {
 struct ls_loss_scale {
     float scale; /* 0: it does not */
     int steady;  /* steps since it last moved */
+    int skipped; /* steps of this process whose gradients were not finite */
 };
 
 /* A backend with memory of its own, whose work is only enqueued by run. NULL where memory is the host's, and run returns

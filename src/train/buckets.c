@@ -290,13 +290,14 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         b->matrices = ls_alloc((size_t)(i + 1 - first), sizeof *b->matrices);
         if (!b->matrices)
             goto free_lists;
-        if (strcmp(o->compress, "1bit") == 0 && !b->plain) /* the one that gives zeros a value */
+        if (ops && strcmp(o->compress, "1bit") == 0 && !b->plain) /* the one that gives zeros a value */
             LS_TRY_GOTO(free_lists, list_gaps(e, grads + first, i + 1 - first, b));
         for (; first <= i; first++)
             b->matrices[b->n_matrices++] = grads[first].matrix;
     }
     LS_TRY_GOTO(free_lists, find_updates(e));
     e->fetched = e->backend->queue && ops && !ops->stays && !e->peers;
+    e->whole = e->backend->queue && (!ops || !ops->collect || ops->stays);
     if (e->backend->queue && ops && ops->collect)
         st = ls_mirror_open(e);
 free_lists:

@@ -366,6 +366,9 @@ enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls
     const struct ls_bucket *b = &e->buckets[bucket];
     if (e->fetched)
         LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
+    if (e->whole)
+        return bucket + 1 < e->n_buckets ? LS_OK
+                                         : e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, run);
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
         int first = e->update_nodes[i], last = first;
         while (i < e->update_first[bucket + 1] && e->update_nodes[i] == last)

@@ -36,6 +36,7 @@ struct ls_engine {
     int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
     struct ls_mirror *mirror;         /* owned; of what the buckets' updates change; NULL: nobody looks */
     bool fetched;                     /* gradients go to the host, and back, for others to see them */
+    bool whole;                       /* all buckets are updated at once, when the last one is complete */
     bool nccl;                        /* gradients are to be summed by NCCL, even those of a process alone */
     struct ls_peers *peers;           /* owned; cards sum gradients among themselves; NULL: the host does */
 };

@@ -96,7 +96,7 @@ static bool read_scale(const json_t *o, struct ls_loss_scale *s)
     if (!read_real(o, "scale", &scale) || !(scale >= 1 && scale <= 0x1p24) || !read_count(o, "steady", &steady) ||
         steady > INT32_MAX)
         return false;
-    *s = (struct ls_loss_scale){(float)scale, (int)steady};
+    *s = (struct ls_loss_scale){.scale = (float)scale, .steady = (int)steady};
     return true;
 }
 

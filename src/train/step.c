@@ -5,6 +5,8 @@
 #include "train/interrupt.h"
 #include "train/pass.h"
 
+#include <string.h>
+
 static enum ls_status next_from_loader(void *context, const struct ls_slot **slot)
 {
     return ls_loader_next(context, slot);
@@ -258,6 +260,24 @@ static enum ls_status open_peers(struct ls_stepper *s, const struct ls_options *
     return ls_peers_share(s->engine, ops, settle_bucket, s);
 }
 
+/* In fp16 a step is left out where a gradient overflows: all must see the same ones, as they are. */
+static enum ls_status check_scaled(const struct ls_options *o, const struct ls_sync_ops *ops)
+{
+    if (ops->collect && !ops->stays)
+        return ls_fail(
+            LS_USAGE,
+            "--dtype fp16: with --sync %s no process sees all gradients, so none can tell when one overflows; "
+            "use --dtype bf16, or --sync overlap, allreduce, gather or local",
+            o->sync);
+    if (strcmp(o->compress, "none") != 0 && strcmp(o->compress, "bf16") != 0)
+        return ls_fail(
+            LS_USAGE,
+            "--dtype fp16: its gradients are scaled up and may overflow, which --compress %s would hide or keep "
+            "for ever; use --dtype bf16, or --compress bf16 or none",
+            o->compress);
+    return LS_OK;
+}
+
 /* The strategy, where there is somebody to agree with. */
 static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o)
 {
@@ -272,6 +292,8 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
     if (ops->alone && !ops->serve && e->tree->replicas != e->tree->size)
         return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
                        o->sync, e->tree->size);
+    if (e->train.graph.act_dtype == LS_F16)
+        LS_TRY(check_scaled(o, ops));
     LS_TRY(ls_engine_make_buckets(e, o, ops));
     s->sync = (struct ls_sync){.ops = ops,
                                .o = o,

@@ -286,6 +286,18 @@ static void say_gpu(struct ls_trainer *t)
     ls_trainer_say(t, "GPU: %s.", text);
 }
 
+/* fp16: steps that changed nothing. */
+static void say_skipped(const struct ls_trainer *t)
+{
+    const struct ls_backend_queue *queue = t->engine.backend->queue;
+    struct ls_loss_scale now;
+    if (!t->root || !queue || !queue->get_scale || queue->get_scale(t->engine.train.program, &now) != LS_OK ||
+        now.skipped == 0)
+        return;
+    ls_trainer_say(t, "Loss scale: %d steps were left out because a gradient was not finite%s.", now.skipped,
+                   now.scale > 0 ? "" : "; a lower --loss-scale, or none, would leave out fewer");
+}
+
 static void watch_gpu(struct ls_trainer *t)
 {
     struct ls_backend_about about;
@@ -346,6 +358,7 @@ static void say_end(struct ls_trainer *t)
                        100 * t->state.best_top1, t->state.best_step, t->run);
     say_time(t);
     say_gpu(t);
+    say_skipped(t);
     say_late(t);
     say_tallies(t);
     ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);

@@ -195,9 +195,9 @@ static void test_scale_goes_on(void **state)
 {
     (void)state;
     struct ls_options o = run_options("stopped", true);
-    queued.scale = (struct ls_loss_scale){512, 7};
+    queued.scale = (struct ls_loss_scale){.scale = 512, .steady = 7};
     assert_int_equal(train_until(&o, 7), LS_INTERRUPTED);
-    queued.scale = (struct ls_loss_scale){65536, 0};
+    queued.scale = (struct ls_loss_scale){.scale = 65536};
     tiny_set(&o.resume, "auto");
     assert_int_equal(tiny_train(&o), LS_OK);
     assert_true(queued.scale.scale == 512 && queued.scale.steady == 7);
@@ -246,6 +246,19 @@ static void test_types(void **state)
         ls_options_release(&o);
         forget("types");
     }
+}
+
+/* A run that was one of several processes goes on as one: there is nothing to compress. */
+static void test_compress_alone(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("alone", true);
+    o.replicas = 2;
+    tiny_set(&o.compress, "1bit");
+    assert_int_equal(tiny_train(&o), LS_OK);
+    assert_true(queued_empty());
+    ls_options_release(&o);
+    forget("alone");
 }
 
 /* --- together ----------------------------------------------------------------------------------------------------- */
@@ -341,6 +354,35 @@ static void test_together(void **state)
         compare_together(&cases[i]);
 }
 
+/* fp16: all must see the same gradients overflow. */
+static void refused_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_USAGE);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_fp16_refused(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"server", "none"}, {"async", "none"}, {"overlap", "fp16"}, {"allreduce", "1bit"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        struct ls_options o = run_options("refused", true);
+        tiny_set(&o.dtype, "fp16");
+        tiny_set(&o.sync, pairs[i][0]);
+        tiny_set(&o.compress, pairs[i][1]);
+        bool served = strcmp(o.sync, "async") == 0;
+        o.replicas = served ? 1 : 2;
+        o.servers = served;
+        run_ranks((struct ranks){.size = 2, .replicas = served ? 0 : 2, .argument = &o}, refused_rank);
+        ls_options_release(&o);
+        forget("refused");
+    }
+}
+
 /* --- the tests of ops --------------------------------------------------------------------------------------------- */
 
 /* Sessions, with which every op is tested, put up with a queue. */
@@ -411,10 +453,13 @@ static void test_bench(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_one_pass),    cmocka_unit_test(test_several_passes), cmocka_unit_test(test_nothing_waits),
-        cmocka_unit_test(test_gpu_figures), cmocka_unit_test(test_resume),         cmocka_unit_test(test_scale_goes_on),
-        cmocka_unit_test(test_cannot_save), cmocka_unit_test(test_diverged),       cmocka_unit_test(test_types),
-        cmocka_unit_test(test_together),    cmocka_unit_test(test_sessions),       cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_one_pass),      cmocka_unit_test(test_several_passes),
+        cmocka_unit_test(test_nothing_waits), cmocka_unit_test(test_gpu_figures),
+        cmocka_unit_test(test_resume),        cmocka_unit_test(test_scale_goes_on),
+        cmocka_unit_test(test_cannot_save),   cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_types),         cmocka_unit_test(test_together),
+        cmocka_unit_test(test_fp16_refused),  cmocka_unit_test(test_compress_alone),
+        cmocka_unit_test(test_sessions),      cmocka_unit_test(test_bench),
     };
     return cmocka_run_group_tests_name("queue", tests, tiny_begin, tiny_end);
 }

@@ -262,7 +262,7 @@ struct ls_cuda_running {
 };
 void ls_cuda_bn_running(ls_cuda_stream s, const struct ls_cuda_running *list, int n);
 /* scale->overflow |= any value that is not finite, over the updates' gradients; begin sets it to 0; end halves the scale
- * after an overflow or doubles it after `growth` good steps, between 1 and 2^24. */
+ * after an overflow or doubles it after `growth` good steps, between 1 and 2^24; growth 0: it stays. */
 void ls_cuda_scale_begin(ls_cuda_stream s, struct ls_cuda_scale *scale);
 void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
                          const struct ls_cuda_update *host, int n);

@@ -168,8 +168,8 @@ static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, co
 static void end_scaled_step(struct ls_program *p)
 {
     enum { GROWTH = 2000 };
-    if (p->scaled_step != UINT64_MAX && p->options.loss_scale <= 0)
-        ls_cuda_scale_end(p->device->compute, p->scale, GROWTH);
+    if (p->scaled_step != UINT64_MAX)
+        ls_cuda_scale_end(p->device->compute, p->scale, p->options.loss_scale > 0 ? 0 : GROWTH);
     p->scaled_step = UINT64_MAX;
 }
 
@@ -177,13 +177,13 @@ static enum ls_status get_scale(struct ls_program *p, struct ls_loss_scale *scal
 {
     struct ls_cuda_scale now;
     *scale = (struct ls_loss_scale){0};
-    if (!p->scale || p->options.loss_scale > 0)
+    if (!p->scale)
         return LS_OK;
     end_scaled_step(p);
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     LS_TRY(program_await(p, p->here));
     CUDA_TRY(cudaMemcpy(&now, p->scale, sizeof now, cudaMemcpyDeviceToHost));
-    *scale = (struct ls_loss_scale){now.scale, now.good};
+    *scale = (struct ls_loss_scale){p->options.loss_scale > 0 ? 0 : now.scale, now.good, now.skipped};
     return LS_OK;
 }
 

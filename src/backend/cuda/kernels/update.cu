@@ -323,9 +323,11 @@ static __global__ void begin_kernel(struct ls_cuda_scale *scale)
 
 static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 {
+    scale->skipped += scale->overflow;
+    if (growth == 0)
+        return;
     if (scale->overflow) {
         scale->scale = fmaxf(scale->scale * 0.5f, 1.0f);
-        scale->skipped++;
         scale->good = 0;
     } else if (++scale->good >= growth) {
         scale->scale = fminf(scale->scale * 2, 0x1p24f);
