@@ -12,7 +12,14 @@ struct local {
     uint64_t since; /* steps since all were equal */
     float *common;  /* owned; parameters and change, value after value; NULL without block momentum */
     size_t count;   /* floats of all parameters */
+    bool begun;     /* common has what training began with */
 };
+
+/* Momenta and running statistics are means and no more: with a momentum of its own a variance could become negative. */
+static bool has_momentum(const struct ls_sync_values *values)
+{
+    return !values->optimizer && !values->running;
+}
 
 static enum ls_status open(struct ls_sync *s)
 {
@@ -24,18 +31,29 @@ static enum ls_status open(struct ls_sync *s)
         return LS_FAILED;
     for (int b = 0; b < s->n_buckets; b++)
         for (int v = 0; v < s->buckets[b].n_values; v++)
-            l->count += s->buckets[b].values[v].optimizer ? 0 : s->buckets[b].values[v].count;
-    if (s->o->block_momentum <= 0)
-        return LS_OK;
-    l->common = ls_alloc(2 * l->count, sizeof *l->common);
+            l->count += has_momentum(&s->buckets[b].values[v]) ? s->buckets[b].values[v].count : 0;
+    if (s->o->block_momentum > 0)
+        l->common = ls_alloc(2 * l->count, sizeof *l->common);
+    return l->common || s->o->block_momentum <= 0 ? LS_OK : LS_FAILED;
+}
+
+/* Before the first update: a checkpoint, if any, has been loaded, and all are equal. */
+static enum ls_status begin(struct ls_sync *s)
+{
+    struct local *l = s->state;
     float *to = l->common;
-    for (int b = 0; l->common && b < s->n_buckets; b++)
+    l->begun = true;
+    for (int b = 0; to && b < s->n_buckets; b++) {
+        LS_TRY(s->look(s->context, b));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
-            for (size_t i = 0; i < values->count && !values->optimizer; i++)
-                *to++ = values->memory[i];
+            if (!has_momentum(values))
+                continue;
+            memcpy(to, values->memory, values->count * sizeof *to);
+            to += values->count;
         }
-    return l->common ? LS_OK : LS_FAILED;
+    }
+    return LS_OK;
 }
 
 static void close(struct ls_sync *s)
@@ -72,7 +90,7 @@ static enum ls_status average(struct ls_sync *s)
                 values->memory[i] *= share;
             ls_comm_post(s->comm, &work);
             LS_TRY(ls_sync_wait(s, &work));
-            if (common && !values->optimizer) {
+            if (common && has_momentum(values)) {
                 block_step(s, common, common + l->count, values->memory, values->count);
                 common += values->count;
             }
@@ -86,6 +104,8 @@ static enum ls_status average(struct ls_sync *s)
 static enum ls_status finish(struct ls_sync *s)
 {
     struct local *l = s->state;
+    if (!l->begun)
+        LS_TRY(begin(s));
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(ls_sync_update(s, b));
     return ++l->since >= (uint64_t)s->o->local_steps ? average(s) : LS_OK;

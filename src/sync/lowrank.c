@@ -53,7 +53,7 @@ static enum ls_status each(struct ls_sync *s, struct ls_sync_lowrank *l, int ran
                 l->n_q += padded(m->cols * (size_t)rank);
             } else {
                 if (made)
-                    l->rest[l->n_rest] = (struct ls_sync_values){s->grads + m->first, m->count, false};
+                    l->rest[l->n_rest] = (struct ls_sync_values){.memory = s->grads + m->first, .count = m->count};
                 l->n_rest++;
                 l->n_plain += m->count;
             }

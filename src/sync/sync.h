@@ -35,6 +35,7 @@ struct ls_bucket {
         float *memory; /* borrowed */
         size_t count;
         bool optimizer; /* momentum: only who updates needs it */
+        bool running;   /* a running statistic */
     } * values;         /* owned */
     int n_values;
 };

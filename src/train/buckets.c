@@ -184,8 +184,9 @@ static void add_values(const struct ls_engine *e, int update, struct ls_bucket *
             if (touches(&g->nodes[n], t))
                 b->used = n;
         float *memory = e->backend->memory(e->train.program, t, &bytes);
-        b->values[b->n_values++] =
-            (struct ls_sync_values){memory, bytes / sizeof(float), .optimizer = ls_optim_owns(g, t)};
+        bool optimizer = ls_optim_owns(g, t);
+        b->values[b->n_values++] = (struct ls_sync_values){
+            memory, bytes / sizeof(float), optimizer, .running = g->tensors[t].role == LS_ROLE_STATE && !optimizer};
     }
 }
 

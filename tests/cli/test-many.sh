@@ -119,6 +119,23 @@ expect_code 0
 apart=$(python3 apart.py averaged-gradients/checkpoints/step-00000008 averaged-models/checkpoints/step-00000008 2>err)
 expect "${apart:-99}" -le 10
 
+it "begins block momentum with the weights that a run begins with"
+lockstep train --model mlp --data mnist --epoch-size 640 --epochs 1 --threads 1 --no-evaluate --run begun
+expect_code 0
+lockstep train --model mlp --data mnist --steps 9 --batch 64 --workers 2 --threads 1 --sync local --local-steps 2 \
+    --block-momentum 0.9 --lr 0 --init begun/checkpoints/step-00000010/model.safetensors --no-evaluate --run kept
+expect_code 0
+expect "$(python3 apart.py begun/checkpoints/step-00000010 kept/checkpoints/step-00000009 2>err)" = 0
+
+it "leaves running statistics out of block momentum"
+for momentum in 0 0.9; do
+    lockstep train --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:640 --batch 32 --steps 16 \
+        --workers 2 --threads 1 --sync local --local-steps 4 --block-momentum $momentum --lr 0 --no-evaluate \
+        --run running-$momentum
+    expect_code 0
+done
+expect "$(python3 apart.py running-0/checkpoints/step-00000016 running-0.9/checkpoints/step-00000016 2>err)" = 0
+
 it "evaluates each sample once, also where workers get different shares"
 for workers in 1 3; do
     lockstep train --model lenet --data mnist --eval-data synthetic:1x28x28:10:205 --epoch-size 128 --batch 64 \
