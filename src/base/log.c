@@ -40,10 +40,10 @@ static void speak(enum ls_log_kind kind, const char *text)
     static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
     pthread_mutex_lock(&sink.lock);
-    ls_log_ear *ear = sink.ear;
+    ls_log_ear *ear = sink.muted ? NULL : sink.ear;
     if (kind <= LS_LOG_WARNING)
         snprintf(sink.last, sizeof sink.last, "%s", text);
-    if (stream && !sink.muted && !ear) {
+    if (stream && !sink.muted && !sink.ear) {
         if (sink.live[0]) {
             fputs("\r\033[K", stdout);
             fflush(stdout);

@@ -31,7 +31,7 @@
  *  flatten           x(N,C,H,W)                                          y(N,C*H*W)
  *  unflatten         dy(N,C*H*W)                                         dx(N,C,H,W)
  *  sum               a b                                                 y = a + b (gradients of one tensor)
- *  softmax_xent      logits label                                        loss(N) rank(N)[i32] prob(N,K)
+ *  softmax_xent      logits label                                        loss(N) rank(N)[i32] prob(N,K)[f32]
  *  softmax_xent_bwd  prob label                                          dlogits
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
  *  l2_loss_bwd       x label                                             dx

@@ -484,6 +484,36 @@ static void check_maxpool(enum ls_dtype t, struct ls_cuda_map x, kernel k, enum 
     report(std::string("maxpool_bwd ") + name, worst_of(dx.get(), unpool(x, p.y, k, vdy, vindex)), tolerance(t));
 }
 
+/* What is not a number comes through, whatever its place in a window: in channel c it is at pixel (2 + c / 4, 2 + c % 4). */
+static void check_not_a_number(enum ls_dtype t, kernel k)
+{
+    struct ls_cuda_pool p = {};
+    p.t = t;
+    p.x = {2, 9, 10, 16};
+    p.y = {2, outputs(p.x.h, k), outputs(p.x.w, k), 16};
+    p.kernel_h = p.kernel_w = k.size;
+    p.stride_h = p.stride_w = k.stride;
+    p.pad_t = p.pad_l = p.pad_b = p.pad_r = k.pad;
+    const size_t in = (size_t)(p.x.n * p.x.h * p.x.w * p.x.c), out = (size_t)(p.y.n * p.y.h * p.y.w * p.y.c);
+    values vx = random_values(t, in, 0.3, 3);
+    for (int64_t c = 0; c < p.x.c; c++)
+        vx[at(p.x, 1, 2 + c / 4, 2 + c % 4, c)] = NAN;
+    buffer x(t, in), y(t, out), index(LS_U8, out);
+    x.put(vx);
+    ls_cuda_maxpool(0, &p, x.at, y.at, (uint8_t *)index.at);
+    must(cudaDeviceSynchronize(), "maxpool");
+    values vy = y.get();
+    double wrong = 0;
+    each_output(p.y, k, [&](size_t o, int64_t n, int64_t c, int64_t top, int64_t left) {
+        bool there = false;
+        each_pixel(p.x, k, n, c, top, left, [&](size_t i, int) { there |= std::isnan(vx[i]); });
+        wrong += there != std::isnan(vy[o]);
+    });
+    report(std::string("maxpool of NaN ") + type_name(t) + " " + std::to_string(k.size) + "/" +
+               std::to_string(k.stride) + " pad " + std::to_string(k.pad),
+           wrong, 0);
+}
+
 /* k.size 0: adaptive, to oh x ow. */
 static void check_average(enum ls_dtype t, struct ls_cuda_map x, kernel k, bool include_pad, int64_t oh, int64_t ow)
 {
@@ -544,6 +574,8 @@ static void check_all_pools(void)
     const enum ls_dtype types[] = {LS_F32, LS_BF16, LS_F16};
     for (enum ls_dtype t : types) {
         const kernel kernels[] = {{2, 2, 0}, {3, 2, 0}, {3, 2, 1}, {2, 2, 1}, {3, 3, 0}, {3, 1, 1}, {1, 2, 0}};
+        for (kernel k : kernels)
+            check_not_a_number(t, k);
         for (kernel k : kernels)
             for (int act = 0; act < 3; act++) {
                 check_maxpool(t, {3, 13, 14, 24}, k, (enum ls_act)act);

@@ -102,7 +102,7 @@ static void others(void)
     struct ls_cuda_map m = {256, 224, 224, 8};
     device images((size_t)256 * 3 * 224 * 224 * 4, FILL), to((size_t)256 * 224 * 224 * 16);
     std::vector<int32_t> few(256, 7);
-    device labels(few), logits((size_t)256 * 1000 * 2, FILL), loss(1024), rank(1024), prob((size_t)256 * 1000 * 2);
+    device labels(few), logits((size_t)256 * 1000 * 2, FILL), loss(1024), rank(1024), prob((size_t)256 * 1000 * 4);
     struct ls_cuda_run run = {};
     run.images = images.at;
     run.labels = labels.as<int32_t>();
@@ -111,7 +111,7 @@ static void others(void)
           [&] { ls_cuda_image_planes(0, LS_BF16, dev_run.ptr(), &m, 3, to.at); });
     bench("softmax_xent 256x1000", 256.0 * 1000 * 4, [&] {
         ls_cuda_softmax_xent(0, LS_BF16, dev_run.ptr(), 256, 1000, 1000, 0.1f, logits.at, loss.as<float>(),
-                             rank.as<int32_t>(), prob.at);
+                             rank.as<int32_t>(), prob.as<float>());
     });
     int64_t rows = 256 * 55 * 55, count = rows * 64;
     device x((size_t)count * 2, FILL), dy((size_t)count * 2, FILL), y((size_t)count * 2, FILL);

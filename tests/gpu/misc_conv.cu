@@ -77,7 +77,7 @@ static void conv(enum ls_dtype t, const struct shape &s, bool depthwise, bool wi
 {
     struct ls_cuda_conv c = conv_of(t, s);
     struct layout l = {depthwise, depthwise ? c.y.c : pad8(s.channels / s.groups), s.kernel};
-    size_t rows = (size_t)(depthwise ? s.kernel * s.kernel : s.out * s.kernel * s.kernel);
+    size_t rows = (size_t)(depthwise ? s.kernel * s.kernel : c.y.c * s.kernel * s.kernel);
     values x = random_rows((size_t)(s.n * s.h * s.w), s.channels, c.x.c);
     values dy = random_rows((size_t)(c.y.n * c.y.h * c.y.w), s.out, c.y.c);
     values w = random_rows(rows, depthwise ? s.out : s.channels / s.groups, l.stored);

@@ -121,8 +121,7 @@ static void scaling(void)
         ls_cuda_scale_end(0, dev.ptr(), pass == 3 ? 0 : 3);
         cudaDeviceSynchronize();
         struct ls_cuda_scale s = dev.get();
-        static const struct ls_cuda_scale want[] = {
-            {2048, 0, 0, 0}, {2048, 0, 1, 0}, {1024, 1, 0, 1}, {1024, 1, 0, 2}};
+        static const struct ls_cuda_scale want[] = {{2048, 0, 0, 0}, {2048, 0, 1, 0}, {1024, 1, 0, 1}, {1024, 1, 0, 2}};
         verdict_ints("scale " + std::to_string(pass), {(int32_t)s.scale, s.overflow, s.good, s.skipped},
                      {(int32_t)want[pass].scale, want[pass].overflow, want[pass].good, want[pass].skipped});
     }

@@ -34,14 +34,21 @@ enum ls_status blas_check(cublasStatus_t error, const char *what)
     return ls_fail(LS_FAILED, "cuBLASLt: %.120s: %s", what, cublasLtGetStatusString(error));
 }
 
+/* Of several launchers the innermost counts, as in comm/launch.c: what sets RANK may itself have been started by Slurm. */
 int device_rank(void)
 {
-    static const char *const names[] = {"LOCKSTEP_WORKER_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-                                        "MPI_LOCALRANKID",      "PMI_LOCAL_RANK",
-                                        "SLURM_LOCALID",        "LOCAL_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
+    static const struct {
+        const char *name, *by; /* by: a variable that its launcher sets, too; NULL: any */
+    } places[] = {{"LOCKSTEP_WORKER_RANK", NULL},
+                  {"OMPI_COMM_WORLD_LOCAL_RANK", NULL},
+                  {"MPI_LOCALRANKID", NULL},
+                  {"PMI_LOCAL_RANK", NULL},
+                  {"LOCAL_RANK", "RANK"},
+                  {"SLURM_LOCALID", NULL},
+                  {"LOCAL_RANK", NULL}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const char *value = getenv(places[i].name);
+        if (value && *value && (!places[i].by || getenv(places[i].by)))
             return (int)(strtol(value, NULL, 10) & INT_MAX);
     }
     return 0;

@@ -228,7 +228,7 @@ static enum ls_status softmax_run(struct ls_program *p, int node)
     struct ls_cuda_map x = map_of(p, n->in[0]);
     ls_cuda_softmax_xent(stream_of(p), type_of(p), p->run, x.n, x.c, channels_of(p, n->in[0]), n->attr.smoothing,
                          data_of(p, n->in[0]), floats(p, n->out[0]), (int32_t *)(void *)data_of(p, n->out[1]),
-                         data_of(p, n->out[2]));
+                         floats(p, n->out[2]));
     return LS_OK;
 }
 
@@ -237,7 +237,7 @@ static enum ls_status softmax_bwd_run(struct ls_program *p, int node)
     const struct ls_node *n = &p->g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->out[0]);
     ls_cuda_softmax_xent_bwd(stream_of(p), type_of(p), p->run, p->scale, x.n, x.c, channels_of(p, n->out[0]),
-                             n->attr.smoothing, data_of(p, n->in[0]), data_of(p, n->out[0]));
+                             n->attr.smoothing, floats(p, n->in[0]), data_of(p, n->out[0]));
     return LS_OK;
 }
 

@@ -189,10 +189,28 @@ static enum ls_status run_trial(void *context, char *workspace)
     return t->way->kind->run(t->p->device, t->l, t->way, &t->o);
 }
 
+/* Engines may find out late that they cannot do it; others are left then. What is wrong with the card is an error. */
+static enum ls_status run_once(struct ls_program *p, const struct linear *l, const struct way *way,
+                               const struct operands *o, bool *good)
+{
+    ls_log_mute(1);
+    *good = way->kind->run(p->device, l, way, o) == LS_OK;
+    ls_log_mute(0);
+    if (!*good)
+        cudaGetLastError();
+    return cuda_check(cudaStreamSynchronize(p->device->compute), way->name);
+}
+
+/* way->ms HUGE_VAL: it cannot be run. */
 static enum ls_status measure(struct ls_program *p, const struct linear *l, struct way *way)
 {
     struct trial t = {.p = p, .l = l, .way = way};
+    bool good;
     LS_TRY(point(p, l, way->workspace, &t.o));
+    LS_TRY(run_once(p, l, way, &t.o, &good));
+    way->ms = HUGE_VAL;
+    if (!good)
+        return LS_OK;
     return time_of(p, &(struct work){run_trial, &t, t.o.workspace, way->workspace}, &way->ms);
 }
 
@@ -215,29 +233,32 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
                                           : weights_count(l);
     enum ls_dtype t = l->pass == BWD_WEIGHTS ? LS_F32 : l->conv.t;
     size_t bytes = (size_t)count * ls_dtype_size(t);
+    struct linear plain = *l; /* of all channels as stored: there are numbers in the padding, too */
+    plain.conv.channels = l->conv.x.c;
+    plain.conv.out = l->conv.y.c;
     char *ours = ls_alloc(bytes, 1), *theirs = ls_alloc(bytes, 1);
     enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
     if (st == LS_OK) {
-        fill(p);                                      /* what was measured before left numbers of other types there */
-        st = ls_cuda_own.run(p->device, l, NULL, &o); /* cuDNN has no depthwise ones, so this is the plain kernel */
+        fill(p); /* what was measured before left numbers of other types there */
+        st =
+            ls_cuda_own.run(p->device, &plain, NULL, &o); /* cuDNN has no depthwise ones, so this is the plain kernel */
         if (st == LS_OK)
             st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
     }
     if (st == LS_OK)
         st = cuda_check(cudaMemcpy(ours, result, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
     if (st == LS_OK)
-        st = way->kind->run(p->device, l, way, &o);
-    if (st == LS_OK)
-        st = cuda_check(cudaStreamSynchronize(p->device->compute), way->name);
-    if (st == LS_OK)
+        st = run_once(p, l, way, &o, good);
+    if (st == LS_OK && *good)
         st = cuda_check(cudaMemcpy(theirs, result, bytes, cudaMemcpyDeviceToHost), way->name);
     double off = 0, size = 0;
-    for (int64_t i = 0; i < count && st == LS_OK; i++) {
+    for (int64_t i = 0; i < count && st == LS_OK && *good; i++) {
         double a = (double)layout_value(t, ours, i), b = (double)layout_value(t, theirs, i);
         off += (a - b) * (a - b);
         size += a * a;
     }
-    *good = off <= 1e-3 * size; /* a share of 3 % in the root: rounding is far below, a wrong kernel far above */
+    *good =
+        *good && off <= 1e-3 * size; /* a share of 3 % in the root: rounding is far below, a wrong kernel far above */
     ls_free(ours);
     ls_free(theirs);
     return st;
@@ -276,6 +297,19 @@ static int recall(struct ls_program *p, const struct linear *l, const char *ques
     return -1;
 }
 
+/* Is it right, where that is in doubt, and can a step run it? Then way->ms, if it is to be measured. */
+static enum ls_status try_one(struct ls_program *p, const struct linear *l, struct way *way, bool *good)
+{
+    *good = true;
+    if (doubtful(l) && way->kind == &ls_cuda_dnn)
+        LS_TRY(agrees(p, l, way, good));
+    if (!*good || !p->options.tune)
+        return LS_OK;
+    LS_TRY(measure(p, l, way));
+    *good = way->ms < HUGE_VAL;
+    return LS_OK;
+}
+
 /* The fastest, or where nothing is to be measured, the first. */
 static enum ls_status try_all(struct ls_program *p, const struct linear *l, struct way *ways, int n, int *best)
 {
@@ -284,13 +318,10 @@ static enum ls_status try_all(struct ls_program *p, const struct linear *l, stru
         if ((ways[i].last_resort && *best >= 0) || !ways[i].kind->build(p->device, l, &ways[i]))
             continue;
         built++;
-        bool good = true;
-        if (doubtful(l) && ways[i].kind == &ls_cuda_dnn)
-            LS_TRY(agrees(p, l, &ways[i], &good));
+        bool good;
+        LS_TRY(try_one(p, l, &ways[i], &good));
         if (!good)
             continue;
-        if (p->options.tune)
-            LS_TRY(measure(p, l, &ways[i]));
         if (*best < 0 || ways[i].ms < ways[*best].ms)
             *best = i;
     }

@@ -14,7 +14,7 @@ static int32_t rank_of(const float *score, int64_t classes, int32_t label)
     if (label < 0)
         return -1;
     for (int64_t k = 0; k < classes; k++)
-        rank += score[k] > score[label] || (score[k] == score[label] && k < label);
+        rank += !(score[k] <= score[label]) || (score[k] == score[label] && k < label); /* NaN is no hit */
     return rank;
 }
 

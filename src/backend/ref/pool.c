@@ -1,5 +1,6 @@
 #include "backend/ref/ref.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The pixels one output covers. */
@@ -32,6 +33,12 @@ static struct window adaptive(const struct ls_ref_view *y, const struct ls_ref_v
                            ((ox + 1) * x->w + y->w - 1) / y->w};
 }
 
+/* What is not a number wins, so that it shows. */
+static bool wins(float v, float best)
+{
+    return v > best || isnan(v);
+}
+
 void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *x,
                      const struct ls_ref_view *y, uint8_t *index)
 {
@@ -43,7 +50,7 @@ void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct l
                     int64_t best_y = win.top, best_x = win.left;
                     for (int64_t iy = win.top; iy < win.bottom; iy++)
                         for (int64_t ix = win.left; ix < win.right; ix++)
-                            if (*ls_ref_at(x, n, c, iy, ix) > *ls_ref_at(x, n, c, best_y, best_x))
+                            if (wins(*ls_ref_at(x, n, c, iy, ix), *ls_ref_at(x, n, c, best_y, best_x)))
                                 best_y = iy, best_x = ix;
                     int64_t ky = best_y - (oy * attr->stride_h - attr->pad_t);
                     int64_t kx = best_x - (ox * attr->stride_w - attr->pad_l);

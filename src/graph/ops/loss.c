@@ -19,7 +19,8 @@ static enum ls_status softmax_xent_infer(struct ls_graph *g, struct ls_node *n)
         return ls_fail(LS_BAD_INPUT, "layer %s: smoothing %g is not a share from 0 to below 1", n->name,
                        (double)n->attr.smoothing);
     LS_TRY(loss_infer(g, n));
-    return ls_op_output(g, n, 2, "prob", LS_ROLE_ACT, g->act_dtype, *ls_op_shape(g, n->in[0]));
+    /* In 16 bits a label's probability would soon be 1, and its gradient gone. */
+    return ls_op_output(g, n, 2, "prob", LS_ROLE_ACT, LS_F32, *ls_op_shape(g, n->in[0]));
 }
 
 static enum ls_status softmax_xent_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)

@@ -92,7 +92,7 @@ static __global__ void __launch_bounds__(THREADS) bwd_data_kernel(struct job j, 
     dx[at] = from_float<T>(sum);
 }
 
-/* blockIdx.x is a weight as stored. */
+/* blockIdx.x is a weight as stored; padding becomes zero. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) bwd_weights_kernel(struct job j, const T *dy, const T *x, float *dw)
 {
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(THREADS) bwd_weights_kernel(struct job 
     int64_t kx = tap % j.c.kernel_w, ky = tap / j.c.kernel_w % j.c.kernel_h, o = tap / j.c.kernel_w / j.c.kernel_h;
     int64_t channel = o / j.outputs * j.inputs + input, pixels = j.c.y.n * j.c.y.h * j.c.y.w;
     double sum = 0;
-    for (int64_t pixel = threadIdx.x; pixel < pixels && input < j.inputs; pixel += THREADS) {
+    for (int64_t pixel = threadIdx.x; pixel < pixels && input < j.inputs && o < j.c.out; pixel += THREADS) {
         int64_t n = pixel / (j.c.y.h * j.c.y.w), oy = pixel / j.c.y.w % j.c.y.h, ox = pixel % j.c.y.w;
         int64_t iy = oy * j.c.stride_h - j.c.pad_t + ky * j.c.dilation_h;
         int64_t ix = ox * j.c.stride_w - j.c.pad_l + kx * j.c.dilation_w;
@@ -137,6 +137,6 @@ void ls_cuda_direct_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, 
                                 float *dw)
 {
     struct job j = job_of(c, 0);
-    unsigned grid = (unsigned)(c->out * c->kernel_h * c->kernel_w * j.stored);
+    unsigned grid = (unsigned)(c->y.c * c->kernel_h * c->kernel_w * j.stored);
     LS_CUDA_BY_TYPE(c->t, bwd_weights_kernel<T><<<grid, THREADS, 0, s>>>(j, (const T *)dy, (const T *)x, dw));
 }

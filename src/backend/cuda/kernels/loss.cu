@@ -55,7 +55,7 @@ template <typename T> static __device__ __forceinline__ float score_at(const str
 /* Is class k above the label, whose score is `own`? */
 static __device__ __forceinline__ bool above(const struct row &r, int64_t k, float score, float own)
 {
-    return score > own || (score == own && k < r.label);
+    return !(score <= own) || (score == own && k < r.label); /* what is no number is no hit */
 }
 
 /* The number of classes, as of each thread, above the label. */
@@ -89,7 +89,7 @@ static int threads_for(int64_t c)
 template <typename T>
 static __global__ void __launch_bounds__(MAX_THREADS)
     softmax_kernel(const struct ls_cuda_run *run, int64_t c, int64_t classes, float smoothing, const void *logits,
-                   float *loss, int32_t *rank, void *prob)
+                   float *loss, int32_t *rank, float *prob)
 {
     struct row r = row_of(run, c, classes);
     float own = score_at<T>(r, logits), top = -INFINITY, sum = 0, distance = 0, v[8];
@@ -124,19 +124,19 @@ static __global__ void __launch_bounds__(MAX_THREADS)
         row_load<T>(r, logits, octet, v);
         for (int i = 0; i < 8; i++)
             v[i] = octet * 8 + i < classes ? expf(v[i] - top) / sum : 0;
-        row_store<T>(r, prob, octet, v);
+        row_store<float>(r, prob, octet, v);
     }
 }
 
 template <typename T>
 static __global__ void __launch_bounds__(MAX_THREADS)
     softmax_bwd_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, int64_t c, int64_t classes,
-                       float smoothing, const void *prob, void *dlogits)
+                       float smoothing, const float *prob, void *dlogits)
 {
     struct row r = row_of(run, c, classes);
     float factor = run->grad_scale * (scale ? scale->scale : 1), floor = smoothing / (float)classes, v[8];
     for (int64_t octet = threadIdx.x; octet < r.octets; octet += blockDim.x) {
-        widen<T>(load<T>(prob, r.sample * r.octets + octet), v); /* dlogits may lie on prob */
+        widen<float>(load<float>(prob, r.sample * r.octets + octet), v); /* dlogits of f32 may lie on prob */
         for (int i = 0; i < 8; i++) {
             int64_t k = octet * 8 + i;
             float q = k == r.label ? 1 - smoothing + floor : floor;
@@ -147,7 +147,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 }
 
 void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
-                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank, void *prob)
+                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank, float *prob)
 {
     LS_CUDA_BY_TYPE(t, softmax_kernel<T>
                     <<<(unsigned)n, threads_for(c), 0, s>>>(run, c, classes, smoothing, logits, loss, rank, prob));
@@ -155,7 +155,7 @@ void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
 
 void ls_cuda_softmax_xent_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                               const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, float smoothing,
-                              const void *prob, void *dlogits)
+                              const float *prob, void *dlogits)
 {
     LS_CUDA_BY_TYPE(t, softmax_bwd_kernel<T>
                     <<<(unsigned)n, threads_for(c), 0, s>>>(run, scale, c, classes, smoothing, prob, dlogits));

@@ -261,7 +261,7 @@ __device__ __forceinline__ uint2 pack_index(const int (&where)[8])
  * is not a number wins, so that it shows. */
 __device__ __forceinline__ void challenge(float &best, int &where, bool there, float v, int pos)
 {
-    if (there && !(v <= best)) {
+    if (there && (v > best || v != v)) {
         best = v;
         where = pos;
     }

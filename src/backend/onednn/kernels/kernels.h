@@ -99,11 +99,11 @@ struct ls_sgd {
 
 struct ls_loss {
     int64_t n, classes;
-    const void *scores; /* logits, or for bwd: probabilities / outputs */
+    const void *scores; /* logits, or for bwd: probabilities (f32) / outputs */
     const int32_t *label;
     float *loss, smoothing, scale;
     int32_t *rank;
-    void *out; /* probabilities, or for bwd the gradient */
+    void *out; /* probabilities (f32), or for bwd the gradient */
 };
 
 enum { LS_LRN_CHANNELS = 4096 };

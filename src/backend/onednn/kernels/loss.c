@@ -12,7 +12,7 @@ INLINE int32_t rank_of(const E *row, int64_t classes, int32_t label)
     int32_t above = 0;
     for (int64_t c = 0; c < classes; c++) {
         float s = get(row + c);
-        above += s > own || (s == own && c < label);
+        above += !(s <= own) || (s == own && c < label); /* what is no number is no hit */
     }
     return above;
 }
@@ -22,7 +22,7 @@ static void softmax(const struct ls_loss *a)
 #pragma omp parallel for schedule(static) if (a->n > ALONE)
     for (int64_t n = 0; n < a->n; n++) {
         const E *row = (const E *)a->scores + n * a->classes;
-        E *prob = (E *)a->out + n * a->classes;
+        float *prob = (float *)a->out + n * a->classes;
         float highest = get(row), sum = 0, total = 0;
         for (int64_t c = 1; c < a->classes; c++)
             highest = get(row + c) > highest ? get(row + c) : highest;
@@ -32,7 +32,7 @@ static void softmax(const struct ls_loss *a)
         }
         float log_sum = logf(sum);
         for (int64_t c = 0; a->out && c < a->classes; c++)
-            put(prob + c, expf(get(row + c) - highest - log_sum));
+            prob[c] = expf(get(row + c) - highest - log_sum);
         int32_t label = a->label[n];
         a->rank[n] = label < 0 ? -1 : rank_of(row, a->classes, label);
         a->loss[n] = 0;
@@ -49,11 +49,11 @@ static void softmax_bwd(const struct ls_loss *a)
     float share = a->smoothing / (float)a->classes;
 #pragma omp parallel for schedule(static) if (a->n > ALONE)
     for (int64_t n = 0; n < a->n; n++) {
-        const E *prob = (const E *)a->scores + n * a->classes;
+        const float *prob = (const float *)a->scores + n * a->classes;
         E *dx = (E *)a->out + n * a->classes;
         for (int64_t c = 0; c < a->classes; c++) {
             float target = share + (c == a->label[n] ? 1.0f - a->smoothing : 0.0f);
-            put(dx + c, a->label[n] < 0 ? 0.0f : a->scale * (get(prob + c) - target));
+            put(dx + c, a->label[n] < 0 ? 0.0f : a->scale * (prob[c] - target));
         }
     }
 }
