@@ -132,10 +132,14 @@ enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
     if (!e->comm)
         return LS_OK;
     ls_checksum_init(&sum);
-    for (int t = 0; t < g->n_tensors; t++) {
-        if (g->tensors[t].role == LS_ROLE_PARAM)
-            LS_TRY(add_values(e, t, &sum));
+    if (e->backend->queue && e->backend->queue->checksum) {
+        uint64_t bits;
+        LS_TRY(e->backend->queue->checksum(e->train.program, &bits));
+        ls_checksum_add(&sum, &bits, sizeof bits);
     }
+    for (int t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].role == LS_ROLE_PARAM && !(e->backend->queue && e->backend->queue->checksum))
+            LS_TRY(add_values(e, t, &sum));
     LS_TRY(find_odd(e->comm, ls_checksum_value(&sum), &odd));
     if (odd < 0)
         return LS_OK;

@@ -248,11 +248,15 @@ struct ls_cuda_update {
  * too many for one launch. To be called once, before the list is copied to the device; a part of the list can then be
  * run alone. Entries of count 0 are passed over. */
 int ls_cuda_update_number(struct ls_cuda_update *host, int n);
-/* All of them in as few launches as can be: one, three with lars. With scale->overflow set nothing changes. `updates` on the device, `host` the same list for sizing the grid. scratch:
- * ls_cuda_update_scratch bytes, only lars needs any. scale optional. */
+/* All of them in as few launches as can be: one, three with lars. With scale->overflow set nothing changes. `updates` on
+ * the device, `host` the same list for sizing the grid. scratch: ls_cuda_update_scratch bytes, only lars needs any. scale
+ * optional. */
 size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n);
 void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                  const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch);
+/* *sum += a number made of all parameters' bits and places; the same in whatever order they come. */
+void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
+                      uint64_t *sum);
 /* running = (1 - momentum) * running + momentum * stat, for a list in device memory; c of 0: an entry that is none. */
 struct ls_cuda_running {
     const float *stat; /* (2, c) */

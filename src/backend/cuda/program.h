@@ -126,6 +126,7 @@ struct ls_program {
     struct ls_cuda_update *host_updates;
     struct ls_cuda_running *running; /* device; owned; likewise */
     float *norms;                    /* device; owned; lars's scratch */
+    uint64_t *checksum;              /* device; owned */
 
     /* The pass under way. */
     const void *images, *labels, *picks; /* the host's; NULL: none come, or they are held */

@@ -164,6 +164,16 @@ static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, co
     return LS_OK;
 }
 
+static enum ls_status checksum(struct ls_program *p, uint64_t *sum)
+{
+    CUDA_TRY(cudaMemsetAsync(p->checksum, 0, sizeof *sum, p->device->compute));
+    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->g->n_nodes, p->checksum);
+    CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
+    LS_TRY(program_await(p, p->here));
+    CUDA_TRY(cudaMemcpy(sum, p->checksum, sizeof *sum, cudaMemcpyDeviceToHost));
+    return LS_OK;
+}
+
 /* The step that was begun last is over. */
 static void end_scaled_step(struct ls_program *p)
 {
@@ -214,6 +224,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .put = put,
     .source = source,
     .picks = picks,
+    .checksum = checksum,
     .get_scale = get_scale,
     .set_scale = set_scale,
 };
@@ -225,6 +236,7 @@ enum ls_status program_open_queue(struct ls_program *p)
     const struct ls_graph *g = p->g;
     p->pick_offset = (label_bytes(g) + 255) / 256 * 256;
     LS_TRY(device_take(sizeof *p->run, "a pass", (void **)&p->run));
+    LS_TRY(device_take(sizeof *p->checksum, "a checksum", (void **)&p->checksum));
     p->scaled_step = UINT64_MAX;
     if (g->act_dtype == LS_F16 && g->training) {
         float fixed = p->options.loss_scale;
@@ -271,6 +283,7 @@ void program_close_queue(struct ls_program *p)
         if (events[i])
             cudaEventDestroy(events[i]);
     device_give(p->run);
+    device_give(p->checksum);
     device_give(p->scale);
     device_give(p->pixels);
 }

@@ -352,3 +352,41 @@ void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth
 {
     end_kernel<<<1, 1, 0, s>>>(scale, growth);
 }
+
+/* --- checksum ------------------------------------------------------------------------------------------------- */
+
+/* Each result for one x alone, and every bit of x in all of it. */
+static __device__ __forceinline__ uint64_t mixed(uint64_t x)
+{
+    x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+    x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
+    return x ^ x >> 32;
+}
+
+static __global__ void __launch_bounds__(THREADS)
+    checksum_kernel(const struct ls_cuda_update *updates, int n, unsigned long long *sum)
+{
+    struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
+    uint64_t place = (uint64_t)block_number(updates) * CHUNK + threadIdx.x * 4, mine = 0;
+    for (int k = 0; k < QUADS; k++) {
+        int64_t at = quad_at(u, k);
+        float w[4];
+        if (at >= u.count / 4)
+            break;
+        widen_quad<float>(load_quad_once<float>(u.param, at), w);
+        for (int i = 0; i < 4; i++)
+            mine += mixed((place + k * THREADS * 4 + i) << 32 | __float_as_uint(w[i]));
+    }
+    for (int lane = 16; lane; lane /= 2)
+        mine += __shfl_xor_sync(~0u, mine, lane);
+    if (threadIdx.x % 32 == 0)
+        atomicAdd(sum, (unsigned long long)mine);
+}
+
+void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
+                      uint64_t *sum)
+{
+    int blocks = blocks_of(host, n);
+    if (blocks)
+        checksum_kernel<<<blocks, THREADS, 0, s>>>(updates, n, (unsigned long long *)sum);
+}
