@@ -84,6 +84,15 @@ static enum ls_status finish_saving(struct ls_trainer *t)
     return saved_since(t, start, await_saved(t));
 }
 
+/* The run has failed; the checkpoint that a thread still writes is the one to go on from, and needs no card for that. */
+static void keep_saving(struct ls_trainer *t)
+{
+    if (!t->writing)
+        return;
+    say_position(t, LS_STAGE_SAVE);
+    finish_saving(t);
+}
+
 static bool save_due(const struct ls_trainer *t)
 {
     int64_t every = t->o->checkpoint_every;
@@ -412,6 +421,8 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
         st = interrupted(t, told_to_stop(t));
     if (st == LS_OK || st == LS_INTERRUPTED)
         ls_peers_close(&t->engine, true);
+    else
+        keep_saving(t);
     if (st != LS_INTERRUPTED) /* another process may have been told first: this one's signal is still to come */
         ls_interrupt_release();
     ls_console_end(&t->console);
