@@ -23,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE 5.0 /* seconds beyond the deadline, and between SIGTERM and SIGKILL */
+#define GRACE 5.0 /* seconds beyond the deadline */
 #define SOON 2.0  /* seconds for one whom the others have waited a deadline for */
 
 struct party {
@@ -183,7 +183,7 @@ static void note_end(struct party *p, int rank, int how)
         p->status = (enum ls_status)code; /* it, or rank 0, has said all there is to say */
     else
         p->status = ls_fail((enum ls_status)code, "worker %d (pid %ld) ended with exit code %d", rank, (long)pid, code);
-    if (p->running > 0 && p->until == 0)
+    if (p->running > 0) /* time anew where it turns out who it was that the others speak of */
         p->until = ls_now() + (p->hearsay ? SOON : p->o->deadline + GRACE);
 }
 
@@ -205,8 +205,8 @@ static void hurry(struct party *p)
                 p->asked ? "SIGTERM" : "the deadline", p->asked ? "SIGKILL" : "SIGTERM");
     p->asked = p->asked ? SIGKILL : SIGTERM;
     signal_all(p, p->asked);
-    signal_all(p, SIGCONT); /* one that was stopped hears nothing else */
-    p->until = ls_now() + GRACE;
+    signal_all(p, SIGCONT);                       /* one that was stopped hears nothing else */
+    p->until = ls_now() + p->o->deadline + GRACE; /* one that saves ends when that is done */
 }
 
 /* Ctrl-Z stops all of them, and the parent; `fg` lets all go on. */

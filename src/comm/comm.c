@@ -332,6 +332,20 @@ void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
     ls_group_wake(c);
 }
 
+void ls_comm_give_up(struct ls_comm *c, struct ls_work *works, int n)
+{
+    char why[LS_BOARD_WHY];
+    for (int i = 0; works && i < n; i++) {
+        if (atomic_load(&works[i].state) == 0 || ls_comm_done(&works[i]))
+            continue;
+        if (ls_comm_broken(c) == LS_OK) {
+            ls_log_last_copy(why, sizeof why);
+            ls_comm_abort(c, LS_FAILED, why);
+        }
+        ls_comm_wait(c, &works[i]); /* at once: G3 */
+    }
+}
+
 enum ls_status ls_comm_broken(const struct ls_comm *c)
 {
     return (enum ls_status)atomic_load(&c->broken);

@@ -152,6 +152,10 @@ void ls_comm_allow(struct ls_comm *comm, double seconds);
 /* This rank has failed and says why; the others end with that message instead of a deadline. From any thread. */
 void ls_comm_abort(struct ls_comm *comm, enum ls_status status, const char *why);
 
+/* For one who has failed in the middle: afterwards none of these works is under way. Where one was, the group has ended,
+ * with the last error of this process. Works that were never posted are zero. */
+void ls_comm_give_up(struct ls_comm *comm, struct ls_work *works, int n);
+
 /* LS_OK while the group holds; else what every call returns from now on. For those who wait for something else. */
 enum ls_status ls_comm_broken(const struct ls_comm *comm);
 /* The same, for those who have waited so many seconds for something else that all take part in, and ask now and then.

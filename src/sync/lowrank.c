@@ -20,6 +20,7 @@ struct ls_sync_lowrank {
     int n_rest;
     float *p, *q, *plain; /* in the group's region */
     size_t n_p, n_q, n_plain;
+    struct ls_work sums[3]; /* of p, plain and q; when one fails another may still be under way */
 };
 
 static bool compressed(const struct ls_sync_matrix *m, int rank, bool plain)
@@ -94,6 +95,7 @@ void ls_sync_lowrank_close(struct ls_sync *s)
     struct ls_sync_lowrank *l = s->lowrank;
     if (!l)
         return;
+    ls_comm_give_up(s->comm, l->sums, 3);
     for (int i = 0; l->matrices && i < l->n_matrices; i++)
         ls_powersgd_release(&l->matrices[i].power);
     ls_free(l->matrices);
@@ -102,33 +104,34 @@ void ls_sync_lowrank_close(struct ls_sync *s)
     s->lowrank = NULL;
 }
 
-static struct ls_work sum_of(const struct ls_sync *s, float *data, size_t count, int bucket)
+static struct ls_work *post(struct ls_sync *s, int number, float *data, size_t count)
 {
-    return (struct ls_work){
-        .kind = LS_WORK_ALLREDUCE, .data = data, .bytes = count * sizeof(float), .step = s->step, .bucket = bucket};
+    struct ls_work *sum = &s->lowrank->sums[number];
+    *sum = (struct ls_work){
+        .kind = LS_WORK_ALLREDUCE, .data = data, .bytes = count * sizeof(float), .step = s->step, .bucket = number};
+    ls_comm_post(s->comm, sum);
+    return sum;
 }
 
 enum ls_status ls_sync_lowrank_sum(struct ls_sync *s)
 {
     struct ls_sync_lowrank *l = s->lowrank;
-    struct ls_work p = sum_of(s, l->p, l->n_p, 0), plain = sum_of(s, l->plain, l->n_plain, 1),
-                   q = sum_of(s, l->q, l->n_q, 2);
     for (int i = 0; i < l->n_matrices; i++)
         ls_powersgd_begin(&l->matrices[i].power, s->grads + l->matrices[i].first);
-    ls_comm_post(s->comm, &p);
+    struct ls_work *p = post(s, 0, l->p, l->n_p);
     float *at = l->plain;
     for (int i = 0; i < l->n_rest; at += l->rest[i++].count)
         memcpy(at, l->rest[i].memory, l->rest[i].count * sizeof *at);
-    ls_comm_post(s->comm, &plain);
-    LS_TRY(ls_sync_wait(s, &p));
+    struct ls_work *plain = post(s, 1, l->plain, l->n_plain);
+    LS_TRY(ls_sync_wait(s, p));
     for (int i = 0; i < l->n_matrices; i++)
         ls_powersgd_middle(&l->matrices[i].power, s->grads + l->matrices[i].first);
-    ls_comm_post(s->comm, &q);
-    LS_TRY(ls_sync_wait(s, &plain));
+    struct ls_work *q = post(s, 2, l->q, l->n_q);
+    LS_TRY(ls_sync_wait(s, plain));
     at = l->plain;
     for (int i = 0; i < l->n_rest; at += l->rest[i++].count)
         memcpy(l->rest[i].memory, at, l->rest[i].count * sizeof *at);
-    LS_TRY(ls_sync_wait(s, &q));
+    LS_TRY(ls_sync_wait(s, q));
     for (int i = 0; i < l->n_matrices; i++)
         ls_powersgd_end(&l->matrices[i].power, s->grads + l->matrices[i].first);
     return LS_OK;

@@ -386,6 +386,13 @@ static enum ls_status make_worker(struct ls_pushpull *p)
     return LS_OK;
 }
 
+/* Receives that a server keeps posted for a worker: for each of its buckets. */
+static int most_coming(const struct ls_sync *s)
+{
+    const struct ls_pushpull *p = s->state;
+    return s->n_buckets / p->servers + 1;
+}
+
 static enum ls_status make_server(const struct ls_sync *s, struct ls_pushpull *p)
 {
     p->pushers = ls_alloc((size_t)p->workers, sizeof *p->pushers);
@@ -394,7 +401,7 @@ static enum ls_status make_server(const struct ls_sync *s, struct ls_pushpull *p
     for (int w = 0; w < p->workers; w++) {
         struct ls_pusher *from = &p->pushers[w];
         from->grads = ls_alloc(p->grads_of[p->me], sizeof *from->grads);
-        from->coming = ls_alloc((size_t)(s->n_buckets / p->servers + 1), sizeof *from->coming);
+        from->coming = ls_alloc((size_t)most_coming(s), sizeof *from->coming);
         from->pull = ls_alloc(pull_bytes(p, p->me), 1);
         if (!from->grads || !from->coming || !from->pull)
             return LS_FAILED;
@@ -426,11 +433,23 @@ enum ls_status ls_pushpull_open(struct ls_sync *s)
     return p->me < 0 ? make_worker(p) : make_server(s, p);
 }
 
+static void give_up(struct ls_sync *s)
+{
+    struct ls_pushpull *p = s->state;
+    ls_comm_give_up(s->comm, p->pushes, p->servers);
+    ls_comm_give_up(s->comm, p->pulls, p->servers);
+    for (int w = 0; p->pushers && w < p->workers; w++) {
+        ls_comm_give_up(s->comm, p->pushers[w].coming, most_coming(s));
+        ls_comm_give_up(s->comm, &p->pushers[w].answer, 1);
+    }
+}
+
 void ls_pushpull_close(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     if (!p)
         return;
+    give_up(s);
     for (int k = 0; p->pulled && k < p->servers; k++)
         ls_free(p->pulled[k]);
     for (int w = 0; p->pushers && w < p->workers; w++) {

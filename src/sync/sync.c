@@ -77,6 +77,7 @@ enum ls_status ls_sync_open(struct ls_sync *s)
 
 void ls_sync_close(struct ls_sync *s)
 {
+    ls_comm_give_up(s->comm, s->works, s->n_buckets);
     if (s->ops && s->ops->close)
         s->ops->close(s);
     for (int b = 0; s->feedback && b < s->n_buckets; b++)

@@ -84,6 +84,15 @@ static enum ls_status finish_saving(struct ls_trainer *t)
     return saved_since(t, start, await_saved(t));
 }
 
+/* The run has failed; the checkpoint that a thread still writes is the one to go on from, and needs no card for that. */
+static void keep_saving(struct ls_trainer *t)
+{
+    if (!t->writing)
+        return;
+    say_position(t, LS_STAGE_SAVE);
+    finish_saving(t);
+}
+
 static bool save_due(const struct ls_trainer *t)
 {
     int64_t every = t->o->checkpoint_every;
@@ -114,17 +123,24 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 
 /* --- stepping ----------------------------------------------------------------------------------------- */
 
+/* With servers nobody waits for all: they come together when an epoch is over, to save and to stop. */
+static bool served(const struct ls_trainer *t)
+{
+    return t->stepper.sync.ops && t->stepper.sync.ops->serve;
+}
+
+/* All have the same loss, unless they are served: then it is this process's own, and the others hear of it. */
 static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
 {
-    if (!t->root)
-        return LS_DIVERGED;
+    if (!t->root && !served(t))
+        return ls_trainer_all_know(t, LS_DIVERGED);
     ls_console_end(&t->console);
     enum ls_status st = ls_fail(
         LS_DIVERGED, "step %" PRId64 ": the loss is %f: training diverged; try a lower --lr (now %g) or a --warmup",
         r->step, r->loss, r->lr);
     await_saved(t);
     name_good_checkpoint(t);
-    return st;
+    return served(t) ? st : ls_trainer_all_know(t, st);
 }
 
 static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind kind, const struct ls_report *r)
@@ -138,12 +154,6 @@ static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind k
     if (kind == LS_METRICS_EPOCH)
         ls_gpu_sums(&t->gpu, &t->gpu_before);
     return ls_metrics_write(&t->metrics, kind, &with);
-}
-
-/* With servers nobody waits for all: they come together when an epoch is over, to save and to stop. */
-static bool served(const struct ls_trainer *t)
-{
-    return t->stepper.sync.ops && t->stepper.sync.ops->serve;
 }
 
 static void go_to(struct ls_trainer *t, uint64_t step)
@@ -170,7 +180,7 @@ static enum ls_status tell_step(struct ls_trainer *t, const struct ls_report *r)
         return LS_OK;
     LS_TRY(write_metrics(t, LS_METRICS_STEP, r));
     if (!isfinite(r->loss))
-        return ls_trainer_all_know(t, diverged(t, r));
+        return diverged(t, r);
     ls_report_add(&t->state.done, r);
     ls_report_add(&t->spent, r);
     if (t->root)
@@ -412,6 +422,8 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
         st = interrupted(t, told_to_stop(t));
     if (st == LS_OK || st == LS_INTERRUPTED)
         ls_peers_close(&t->engine, true);
+    else
+        keep_saving(t);
     if (st != LS_INTERRUPTED) /* another process may have been told first: this one's signal is still to come */
         ls_interrupt_release();
     ls_console_end(&t->console);

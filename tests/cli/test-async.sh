@@ -159,6 +159,16 @@ end
 expect_code 4
 expect_err 'rank 1 \(host [^)]*\) did not'
 
+for sync in async cutoff server; do
+    it "says that training diverged, and ends all: $sync"
+    mark=$(date +%s)
+    small --run "diverged-$sync" --workers 4 --sync $sync --servers 1 --lr 1e30 --deadline 20
+    expect_code 5
+    expect_err 'step [0-9]+: the loss is .*diverged'
+    expect "$(grep -vc diverged err)" = 0
+    expect $(($(date +%s) - mark)) -lt 20
+done
+
 it "refuses what cannot be"
 small --run no --workers 2 --sync async --servers 2
 expect_code 2

@@ -46,6 +46,17 @@ end
 expect_code 4
 expect_err 'worker 1 .*killed by signal 9'
 
+# Rank 0 has something to do that takes longer, here to say what nobody reads.
+it "gives a worker that is asked to end the time that it needs"
+# shellcheck disable=SC2086
+hold train $small $endless --workers 3 --no-evaluate --log-every 1 --deadline 6
+within 60 grep -q 'sending SIGTERM' err || miss "nobody is asked to end"
+sleep 7
+let_go
+expect_code 4
+expect_err 'rank 0 .*did not'
+expect "$(grep -c SIGKILL err)" = 0
+
 it "passes a signal on, and all save and end with 75"
 # shellcheck disable=SC2086
 begin 2 $endless

@@ -71,6 +71,7 @@ static struct {
     const char *bus;   /* of its card; NULL: it has none */
     uint64_t launched; /* runs so far */
     uint64_t fetches;
+    int transfers; /* ways between host and queue until one fails; 0: none does */
     struct {
         void *memory;
         size_t bytes;
@@ -303,8 +304,14 @@ static enum ls_status queued_fetch(struct ls_program *p, int mark, float *host, 
         (struct queued_work){.kind = QUEUED_FETCH, .p = p, .mark = mark, .to = host, .from = from, .count = count});
 }
 
+static inline enum ls_status queued_transfer(void)
+{
+    return queued.transfers > 0 && --queued.transfers == 0 ? ls_fail(LS_FAILED, "the card is gone") : LS_OK;
+}
+
 static enum ls_status queued_arrived(struct ls_program *p, int mark)
 {
+    LS_TRY(queued_transfer());
     queued_until(p, QUEUED_FETCH, mark);
     return LS_OK;
 }
@@ -312,6 +319,7 @@ static enum ls_status queued_arrived(struct ls_program *p, int mark)
 static enum ls_status queued_send(struct ls_program *p, float *to, const float *host, size_t count)
 {
     QUEUED_NEED(queued_holds(to, count) && !queued_holds(host, count));
+    LS_TRY(queued_transfer());
     return queued_add_work((struct queued_work){.kind = QUEUED_SEND, .p = p, .to = to, .from = host, .count = count});
 }
 

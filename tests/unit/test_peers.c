@@ -248,11 +248,13 @@ static void lose_rank(struct ls_comm *c, const struct ranks *r)
     t.context = &rank;
     NEED(ls_trainer_run(&t) == LS_PEER_LOST);
     NEED(strstr(ls_log_last(), "rank 1 "));
+    NEED(rank > 0 || (!t.writing && t.checkpoint && ls_file_exists(t.checkpoint)));
     ls_trainer_close(&t);
     NEED(queued_empty());
     ls_comm_close(c, LS_PEER_LOST);
 }
 
+/* The others end; what was saved before is whole. */
 static void test_lost(void **state)
 {
     (void)state;
@@ -261,6 +263,7 @@ static void test_lost(void **state)
         struct ls_options o = run_options("lost", ways[i % 2]);
         o.replicas = 3;
         o.accumulate = 1 + i / 2;
+        o.checkpoint_every = 2;
         struct ranks r = {.size = 3, .replicas = 3, .deadline = 20, .argument = &o};
         start_ranks(&r, lose_rank);
         wait_ranks(&r);

@@ -383,6 +383,59 @@ static void test_fp16_refused(void **state)
     }
 }
 
+struct failure {
+    struct ls_options o;
+    int victim, transfers; /* whose card is gone, and when */
+    int absent;            /* who comes to the step only then */
+};
+
+static void fail_rank(struct ls_comm *c, const struct ranks *r)
+{
+    const struct failure *f = r->argument;
+    bool victim = ls_comm_rank(c) == f->victim;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &f->o, c) == LS_OK);
+    ls_log_mute(1);
+    while (ls_comm_rank(c) == f->absent && ls_comm_broken(c) == LS_OK)
+        usleep(1000);
+    queued.transfers = victim ? f->transfers : 0;
+    enum ls_status st = ls_trainer_run(&t);
+    NEED(st == (victim ? LS_FAILED : LS_PEER_LOST));
+    NEED(strstr(ls_log_last(), "the card is gone"));
+    ls_trainer_close(&t);
+    NEED(ls_comm_broken(c) != LS_OK); /* nothing of it is under way any more */
+    NEED(queued_empty());
+    ls_comm_close(c, st);
+}
+
+/* What a step had handed over when it failed is given up before its memory goes; the others hear why. */
+static void test_card_fails(void **state)
+{
+    (void)state;
+    static const struct together cases[] = {
+        {.ranks = 2, .replicas = 2, .sync = "overlap", .bucket_mb = 0.0001},
+        {.ranks = 2, .replicas = 2, .sync = "overlap", .compress = "1bit", .bucket_mb = 0.0001},
+        {.ranks = 3, .replicas = 2, .sync = "async", .servers = 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const struct together *c = &cases[i];
+        /* A worker that has handed its first bucket over, or the server at its first update. */
+        struct failure f = {.o = run_options("failed", true),
+                            .victim = c->ranks - 1,
+                            .transfers = c->servers > 0 ? 1 : 2,
+                            .absent = c->ranks - 2};
+        tiny_set(&f.o.sync, c->sync);
+        tiny_set(&f.o.compress, c->compress ? c->compress : "none");
+        f.o.replicas = c->replicas;
+        f.o.servers = c->servers;
+        f.o.bucket_mb = c->bucket_mb;
+        run_ranks((struct ranks){.size = c->ranks, .replicas = c->servers > 0 ? 0 : c->replicas, .argument = &f},
+                  fail_rank);
+        ls_options_release(&f.o);
+        forget("failed");
+    }
+}
+
 /* --- the tests of ops --------------------------------------------------------------------------------------------- */
 
 /* Sessions, with which every op is tested, put up with a queue. */
@@ -460,6 +513,7 @@ int main(void)
         cmocka_unit_test(test_types),         cmocka_unit_test(test_together),
         cmocka_unit_test(test_fp16_refused),  cmocka_unit_test(test_compress_alone),
         cmocka_unit_test(test_sessions),      cmocka_unit_test(test_bench),
+        cmocka_unit_test(test_card_fails),
     };
     return cmocka_run_group_tests_name("queue", tests, tiny_begin, tiny_end);
 }
