@@ -44,7 +44,7 @@ static enum ls_status begin(struct ls_sync *s)
     float *to = l->common;
     l->begun = true;
     for (int b = 0; to && b < s->n_buckets; b++) {
-        LS_TRY(s->look(s->context, b));
+        LS_TRY(s->look(s->context, b, LS_PART_MODEL));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
             if (!has_momentum(values))
@@ -78,7 +78,7 @@ static enum ls_status average(struct ls_sync *s)
     struct local *l = s->state;
     float share = 1.0f / (float)ls_comm_size(s->comm), *common = l->common;
     for (int b = 0; b < s->n_buckets; b++) {
-        LS_TRY(s->look(s->context, b));
+        LS_TRY(s->look(s->context, b, LS_PART_ALL));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
             struct ls_work work = {.kind = LS_WORK_ALLREDUCE,
@@ -96,7 +96,7 @@ static enum ls_status average(struct ls_sync *s)
             }
         }
     }
-    s->wrote = LS_WROTE_ALL;
+    s->wrote = LS_PART_ALL;
     l->since = 0;
     return LS_OK;
 }

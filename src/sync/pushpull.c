@@ -344,6 +344,8 @@ static enum ls_status share(struct ls_sync *s, int bucket)
 {
     const struct ls_pushpull *p = s->state;
     const struct ls_bucket *b = &s->buckets[bucket];
+    if (server_of(p, bucket) == p->me)
+        LS_TRY(s->look(s->context, bucket, LS_PART_ALL));
     for (int v = 0; v < b->n_values; v++) {
         struct ls_work work = {.kind = LS_WORK_BROADCAST,
                                .peer = rank_of(p, server_of(p, bucket)),

@@ -47,8 +47,11 @@ static enum ls_status finish(struct ls_sync *s)
 
 static enum ls_status collect(struct ls_sync *s)
 {
-    for (int b = 0; b < s->n_buckets; b++)
+    for (int b = 0; b < s->n_buckets; b++) {
+        if (owner_of(s, b) == ls_comm_rank(s->comm))
+            LS_TRY(s->look(s->context, b, LS_PART_ALL));
         LS_TRY(share(s, b, true));
+    }
     return LS_OK;
 }
 

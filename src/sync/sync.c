@@ -107,7 +107,7 @@ enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at)
 enum ls_status ls_sync_finish(struct ls_sync *s)
 {
     ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
-    s->wrote = s->ops->stays ? LS_WROTE_NOTHING : LS_WROTE_PARAMETERS;
+    s->wrote = s->ops->stays ? LS_PART_NONE : LS_PART_MODEL;
     if (!s->lowrank)
         return s->ops->finish(s);
     LS_TRY(ls_sync_lowrank_sum(s));
@@ -120,7 +120,7 @@ enum ls_status ls_sync_collect(struct ls_sync *s)
 {
     if (!s->ops || !s->ops->collect)
         return LS_OK;
-    s->wrote = s->ops->stays ? LS_WROTE_NOTHING : LS_WROTE_ALL;
+    s->wrote = s->ops->stays ? LS_PART_NONE : LS_PART_ALL;
     return s->ops->collect(s);
 }
 
@@ -160,7 +160,7 @@ enum ls_status ls_sync_update(struct ls_sync *s, int bucket)
     for (int i = 0; i < b->n_gaps; i++)
         memset(s->grads + b->gaps[i].first, 0, b->gaps[i].count * sizeof *s->grads);
     LS_TRY(s->update(s->context, bucket));
-    return s->ops->stays ? LS_OK : s->look(s->context, bucket);
+    return s->ops->stays ? LS_OK : s->look(s->context, bucket, LS_PART_MODEL);
 }
 
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all)

@@ -50,8 +50,8 @@ struct ls_sync_tally {
     int64_t signal;                  /* that it was told to stop by, or 0 */
 };
 
-/* What of the values is not as the updates left it. */
-enum ls_sync_wrote { LS_WROTE_NOTHING, LS_WROTE_PARAMETERS, LS_WROTE_ALL };
+/* Of a bucket's values: parameters and running statistics, or momentum, too. */
+enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_ALL };
 
 struct ls_sync {
     const struct ls_sync_ops *ops;
@@ -63,21 +63,21 @@ struct ls_sync {
     struct ls_bucket *buckets; /* borrowed */
     int n_buckets;
     enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
-    /* Where a bucket's values are copies: make them what the updates left. */
-    enum ls_status (*look)(void *context, int bucket);
+    /* Where a bucket's values are copies: make that part of them what the updates left. */
+    enum ls_status (*look)(void *context, int bucket, enum ls_sync_part part);
     void *context;
     const struct ls_codec *codec;    /* NULL: none */
     float **feedback;                /* owned; of the codec, one a bucket, NULL where it keeps none */
     struct ls_sync_lowrank *lowrank; /* owned; --compress powersgd, instead of a codec */
     /* the step under way */
     uint64_t step;
-    double waited;            /* seconds the compute waited for communication, since the last step */
-    enum ls_sync_wrote wrote; /* result of finish and collect */
-    int posted, next;         /* buckets handed over; the first bucket that is not updated yet */
-    int at;                   /* nodes of the last pass that have run */
-    struct ls_work *works;    /* owned; one a bucket */
-    float **bucket_parts;     /* owned; n_parts a bucket */
-    void *state;              /* the strategy's own; owned */
+    double waited;           /* seconds the compute waited for communication, since the last step */
+    enum ls_sync_part wrote; /* result of finish and collect: the values that are not as the updates left them */
+    int posted, next;        /* buckets handed over; the first bucket that is not updated yet */
+    int at;                  /* nodes of the last pass that have run */
+    struct ls_work *works;   /* owned; one a bucket */
+    float **bucket_parts;    /* owned; n_parts a bucket */
+    void *state;             /* the strategy's own; owned */
     /* Where ranks serve. The caller fills signal, and before each step rate and samples. */
     int (*signal)(void);           /* the signal this process was told to stop by, 0: none */
     double lr;                     /* a server's: of the update under way */
@@ -130,7 +130,7 @@ void ls_sync_lowrank_close(struct ls_sync *s);
 /* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
-/* Run the updates of a bucket whose sum is there. Its values are to be seen then, unless gradients stay: see look. */
+/* Run the updates of a bucket whose sum is there. The model's values are to be seen then, unless gradients stay. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
 /* Update the buckets whose sums are there, in order, as far as S2 allows; all: wait for every one. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);

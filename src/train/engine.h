@@ -89,9 +89,9 @@ const char *ls_peers_name(const struct ls_peers *p);
  * (push). Without a mirror these do nothing. */
 enum ls_status ls_mirror_open(struct ls_engine *e);
 void ls_mirror_free(struct ls_mirror *m);
-enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket);
+enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket, enum ls_sync_part part);
 enum ls_status ls_mirror_pull_all(struct ls_engine *e);
-enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_wrote what);
+enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_part part);
 
 /* Where measured kernels are kept: --plan-cache, or ~/.cache/lockstep/plans; NULL when there is no home. Freed by
  * ls_free. */

@@ -85,26 +85,32 @@ void ls_mirror_free(struct ls_mirror *m)
     ls_free(m);
 }
 
-enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket)
+static bool is_of(const struct twin *t, enum ls_sync_part part)
+{
+    return part == LS_PART_ALL || (part == LS_PART_MODEL && !t->optimizer);
+}
+
+enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket, enum ls_sync_part part)
 {
     const struct ls_mirror *m = e->mirror;
     for (int i = m ? m->first[bucket] : 0; m && i < m->first[bucket + 1]; i++)
-        LS_TRY(e->backend->read(e->train.program, m->twins[i].tensor, m->twins[i].host));
+        if (is_of(&m->twins[i], part))
+            LS_TRY(e->backend->read(e->train.program, m->twins[i].tensor, m->twins[i].host));
     return LS_OK;
 }
 
 enum ls_status ls_mirror_pull_all(struct ls_engine *e)
 {
     for (int b = 0; e->mirror && b < e->n_buckets; b++)
-        LS_TRY(ls_mirror_pull(e, b));
+        LS_TRY(ls_mirror_pull(e, b, LS_PART_ALL));
     return LS_OK;
 }
 
-enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_wrote what)
+enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_part part)
 {
     const struct ls_mirror *m = e->mirror;
-    for (int i = 0; m && what != LS_WROTE_NOTHING && i < m->first[e->n_buckets]; i++)
-        if (what == LS_WROTE_ALL || !m->twins[i].optimizer)
+    for (int i = 0; m && i < m->first[e->n_buckets]; i++)
+        if (is_of(&m->twins[i], part))
             LS_TRY(e->backend->write(e->train.program, m->twins[i].tensor, m->twins[i].host));
     return LS_OK;
 }

@@ -142,8 +142,8 @@ static enum ls_status run_nodes(struct ls_stepper *s, bool last)
 static enum ls_status run_nothing(struct ls_stepper *s, bool last, struct ls_totals *totals)
 {
     struct ls_engine *e = s->engine;
+    s->run.valid = 0;
     if (last && e->peers) {
-        s->run.valid = 0;
         LS_TRY(run_shared(s));
         return s->lags ? LS_OK : ls_pass_count(s, &e->train, s->turn, 0, totals);
     }
@@ -156,6 +156,8 @@ static enum ls_status run_nothing(struct ls_stepper *s, bool last, struct ls_tot
         LS_TRY(settle(s, bucket));
         LS_TRY(hand_over(s, bucket, e->train.end));
     }
+    if (s->lags)
+        LS_TRY(e->backend->queue->ask(e->train.program, s->turn));
     return last && e->backend->queue ? hand_over_fetched(s) : LS_OK;
 }
 

@@ -45,10 +45,10 @@ static enum ls_status update(void *context, int bucket)
     return ls_engine_update(s->engine, bucket, &s->run);
 }
 
-static enum ls_status look(void *context, int bucket)
+static enum ls_status look(void *context, int bucket, enum ls_sync_part part)
 {
     const struct ls_stepper *s = context;
-    return ls_mirror_pull(s->engine, bucket);
+    return ls_mirror_pull(s->engine, bucket, part);
 }
 
 /* Gradients of all processes combined, parameters updated. */
@@ -124,7 +124,7 @@ enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
     s->heard = ls_now();
     r->seconds = s->heard - p->since;
     r->input_seconds = s->input_seconds;
-    r->compute_seconds = r->seconds - r->input_seconds;
+    r->compute_seconds = r->seconds - r->input_seconds - r->wait_seconds;
     s->input_seconds = s->compute_seconds = 0;
     return LS_OK;
 }
@@ -147,6 +147,7 @@ static enum ls_status leave_pending(struct ls_stepper *s, uint64_t step, int64_t
     bool first = !s->pending.there;
     now.report.step = (int64_t)step + 1;
     now.report.lr = lr;
+    now.report.wait_seconds = s->sync.waited;
     LS_TRY(ls_step_flush(s, r));
     now.since = first ? start : s->heard;
     s->pending = now;
@@ -334,7 +335,8 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
     LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
     bool one_pass = engine->tree->replicas == engine->tree->size && engine->passes == 1; /* of every process */
-    s->lags = engine->backend->queue && (!engine->comm || engine->peers) && one_pass;
+    bool unseen = !engine->comm || engine->peers || s->sync.ops->stays; /* gradients: nobody waits for them here */
+    s->lags = engine->backend->queue && unseen && one_pass;
     return LS_OK;
 failed:
     ls_stepper_release(s);

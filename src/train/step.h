@@ -53,8 +53,8 @@ void ls_stepper_release(struct ls_stepper *s);
  * each replica of this one, in the order replicas.order. Nothing is allocated. Fills *r but for epochs and the number
  * of steps.
  *
- * Where the backend has a queue and a step is one pass of this process (s->lags), which is alone or whose card sums
- * gradients with the others', a step is only enqueued, so that the queue never runs dry, and what comes back in *r is
+ * Where the backend has a queue and a step is one pass of this process (s->lags), which is alone, goes its own way
+ * (local) or whose card sums gradients with the others', a step is only enqueued, so that the queue never runs dry, and what comes back in *r is
  * the report of the step before it: all of it, with the epochs that *r held when that one was made. r->step says
  * which it is, and is 0 when there is none to report yet. A slot of the feed is then in use until the second call
  * after the one that took it. ls_step_flush waits for the last step and reports it; r->step is 0 when there is

@@ -220,7 +220,8 @@ void ls_cuda_sum_parts(ls_cuda_stream s, const struct ls_cuda_parts *p, int64_t 
 
 /* logits: rows of c stored, `classes` of them real. labels: int32 through run->labels. prob optional. */
 void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
-                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank, float *prob);
+                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank,
+                          float *prob);
 /* dlogits = (prob - q) * grad_scale * (scale ? scale->scale : 1), 0 where there is no sample. */
 void ls_cuda_softmax_xent_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                               const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, float smoothing,
