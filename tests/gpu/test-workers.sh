@@ -83,6 +83,23 @@ train --steps 12 --run moved --resume
 expect_code 0
 expect_bits one moved 12
 
+it "leaves out the same steps in fp16, whoever sums"
+if [ "$backend" = cuda ]; then
+    for scale in 0 4096 16777216; do
+        train --steps 12 --dtype fp16 --loss-scale $scale --run scaled-1
+        expect_code 0
+        [ $scale != 16777216 ] || expect_out '^Loss scale: 12 steps were left out .*a lower --loss-scale'
+        for way in auto tree; do
+            train --steps 12 --dtype fp16 --loss-scale $scale --workers 2 --collective $way --run scaled-$way
+            expect_code 0
+            expect_bits scaled-1 scaled-$way 12
+        done
+        rm -rf scaled-1 scaled-auto scaled-tree
+    done
+else
+    skip "fp16 is for cards"
+fi
+
 for sync in async local; do
     it "trains with --sync $sync"
     lockstep train --backend "$backend" --model lenet --data mnist --steps 200 --batch 64 --workers 2 --threads 1 --sync $sync \
