@@ -33,16 +33,22 @@ struct ls_weights_copy {
     float *values; /* owned; of all tensors, or NULL: they are asked of the engine one by one */
 };
 
+static bool all_finite(const float *v, int64_t count)
+{
+    int bad = 0;
+#pragma omp parallel for simd reduction(| : bad)
+    for (int64_t k = 0; k < count; k++)
+        bad |= !isfinite(v[k]);
+    return !bad;
+}
+
 static enum ls_status fill(void *context, int i, void *values)
 {
     const struct ls_weights_copy *s = context;
     const struct ls_tensor *t = &s->net->graph.tensors[s->source[i]];
-    const float *v = values;
     LS_TRY(s->e->backend->read(s->net->program, s->source[i], values));
-    int64_t count = ls_shape_count(&t->shape);
-    for (int64_t k = 0; k < count; k++)
-        if (!isfinite(v[k]))
-            return ls_fail(LS_DIVERGED, "%s holds a value that is not finite; this state is not saved", t->name);
+    if (!all_finite(values, ls_shape_count(&t->shape)))
+        return ls_fail(LS_DIVERGED, "%s holds a value that is not finite; this state is not saved", t->name);
     return LS_OK;
 }
 
