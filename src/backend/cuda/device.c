@@ -204,27 +204,6 @@ enum ls_status device_put(void *to, const void *host, size_t bytes)
     return LS_OK;
 }
 
-/* Kept, as the card is: to pin memory takes longer than to copy it. */
-char *device_stage(size_t bytes)
-{
-    static char *stage;
-    static size_t room;
-    static bool pinned;
-    if (bytes <= room)
-        return stage;
-    if (pinned)
-        cudaFreeHost(stage);
-    else
-        ls_free(stage);
-    pinned = cudaMallocHost((void **)&stage, bytes) == cudaSuccess;
-    if (!pinned) {
-        cudaGetLastError();
-        stage = ls_alloc(bytes, 1);
-    }
-    room = stage ? bytes : 0;
-    return stage;
-}
-
 void device_taken(size_t *now, size_t *most)
 {
     pthread_mutex_lock(&held.lock);

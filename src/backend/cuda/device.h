@@ -42,8 +42,6 @@ void device_give(void *memory);
 void device_leave(void *memory);
 /* Host memory to the device's, behind what the compute stream was given before; the copy is done when it returns. */
 enum ls_status device_put(void *to, const void *host, size_t bytes);
-/* The host's, for values on their way to or from the card, until it is asked for again; NULL: there is none. */
-char *device_stage(size_t bytes);
 /* Bytes taken now, and at most so far. */
 void device_taken(size_t *now, size_t *most);
 

@@ -343,14 +343,18 @@ static enum ls_status read_tensor(const struct ls_program *p, int tensor, void *
     const struct place *place = &p->places[tensor];
     if (!place->placed || !place->data)
         return ls_fail(LS_FAILED, "tensor %s has no memory", p->g->tensors[tensor].name);
-    char *stored = device_stage(place->bytes);
+    char *stored = ls_alloc(place->bytes, 1);
     if (!stored)
         return LS_FAILED;
-    CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
-    LS_TRY(program_await(p, p->here));
-    CUDA_TRY(cudaMemcpy(stored, place->data, place->bytes, cudaMemcpyDeviceToHost));
-    layout_gather(&place->layout, place->t, stored, values);
-    return LS_OK;
+    enum ls_status st = cuda_check(cudaEventRecord(p->here, p->device->compute), "reading a tensor");
+    if (st == LS_OK)
+        st = program_await(p, p->here);
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpy(stored, place->data, place->bytes, cudaMemcpyDeviceToHost), "reading a tensor");
+    if (st == LS_OK)
+        layout_gather(&place->layout, place->t, stored, values);
+    ls_free(stored);
+    return st;
 }
 
 static enum ls_status write_tensor(struct ls_program *p, int tensor, const void *values)
@@ -358,15 +362,14 @@ static enum ls_status write_tensor(struct ls_program *p, int tensor, const void 
     const struct place *place = &p->places[tensor];
     if (!place->placed || !place->data)
         return ls_fail(LS_FAILED, "tensor %s has no memory", p->g->tensors[tensor].name);
-    char *stored = device_stage(place->bytes);
+    char *stored = ls_alloc(place->bytes, 1);
     if (!stored)
         return LS_FAILED;
-    size_t used = (size_t)place->layout.count * ls_dtype_size(place->t);
     layout_scatter(&place->layout, place->t, values, stored);
-    memset(stored + used, 0, place->bytes - used);
-    LS_TRY(device_put(place->data, stored, place->bytes));
-    if (!place->half)
-        return LS_OK;
+    enum ls_status st = device_put(place->data, stored, place->bytes);
+    ls_free(stored);
+    if (st != LS_OK || !place->half)
+        return st;
     ls_cuda_convert(p->device->compute, LS_F32, place->data, p->g->act_dtype, place->half, place->layout.count);
     return cuda_check(cudaStreamSynchronize(p->device->compute), "writing a tensor");
 }
