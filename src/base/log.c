@@ -151,7 +151,9 @@ void ls_log_close(void)
 
 void ls_log_mute(int muted)
 {
+    pthread_mutex_lock(&sink.lock);
     sink.muted = muted;
+    pthread_mutex_unlock(&sink.lock);
 }
 
 const char *ls_log_last(void)

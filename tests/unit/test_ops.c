@@ -201,6 +201,30 @@ static void reuse_test(void **state)
     assert_true(same);
 }
 
+/* What is not a number comes through to the loss, so that divergence is seen; but for an activation that a library fuses
+ * with a product: oneDNN's takes it for 0. */
+static bool shows_not_a_number(const struct ls_case *c)
+{
+    return !ls_case_updates(c) && (c->attr.act == LS_ACT_NONE || (c->op != &ls_op_conv && c->op != &ls_op_dense));
+}
+
+static void not_a_number_test(void **state)
+{
+    const struct ls_case *c = *state;
+    struct ls_session s;
+    open_case(&s, c, tested_backend(), LS_F32, &apart);
+    int64_t samples = tensor_count(&s, s.g.loss), values = tensor_count(&s, s.g.input) / samples;
+    for (int64_t i = 0; i < values; i++)
+        s.images[i] = NAN;
+    session_run(&s);
+    float *loss = session_read(&s, s.g.loss);
+    bool seen = isnan(loss[0]);
+    ls_free(loss);
+    session_close(&s);
+    if (!seen)
+        fail_msg("%s: a sample of NaN has a loss", c->name);
+}
+
 /* --- meanings worth pinning down on ref --------------------------------------------------------------- */
 
 /* A sample without a label has no loss, rank -1 and no gradient; bn leaves it out of its statistics. */
@@ -311,6 +335,8 @@ int main(void)
             continue;
         if (!c->inference && !ls_case_updates(c))
             add(&l, "gradient of ", c->name, gradient_test, c);
+        if (shows_not_a_number(c))
+            add_compared(&l, "NaN", c->name, not_a_number_test, c);
         add_compared(&l, "f32", c->name, compare_f32, c);
         add_compared(&l, "bf16", c->name, compare_bf16, c);
         add_compared(&l, "reuse", c->name, reuse_test, c);

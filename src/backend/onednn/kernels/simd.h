@@ -65,10 +65,11 @@ INLINE vf vkeep_index(vi index, int k, vf x)
 {
     return (vf)_mm512_maskz_mov_ps(_mm512_cmpeq_epi32_mask((__m512i)index, _mm512_set1_epi32(k)), (__m512)x);
 }
-/* Where x > best: best = x, index = k. */
+/* Where x > best, or is not a number: best = x, index = k. */
 INLINE void vtake_larger(vf *best, vi *index, vf x, int k)
 {
-    __mmask16 m = _mm512_cmp_ps_mask((__m512)x, (__m512)*best, _CMP_GT_OQ);
+    __mmask16 m = _mm512_cmp_ps_mask((__m512)x, (__m512)*best, _CMP_GT_OQ) |
+                  _mm512_cmp_ps_mask((__m512)x, (__m512)x, _CMP_UNORD_Q);
     *best = (vf)_mm512_mask_mov_ps((__m512)*best, m, (__m512)x);
     *index = (vi)_mm512_mask_mov_epi32((__m512i)*index, m, _mm512_set1_epi32(k));
 }
@@ -95,7 +96,7 @@ INLINE vf vkeep_index(vi index, int k, vf x)
 }
 INLINE void vtake_larger(vf *best, vi *index, vf x, int k)
 {
-    vi m = x > *best;
+    vi m = (x > *best) | (x != x);
     *best = vpick(m, x, *best);
     *index = (m & k) | (~m & *index);
 }
@@ -178,8 +179,8 @@ INLINE vf activate(enum ls_act act, vf z)
 {
     if (act == LS_ACT_NONE)
         return z;
-    z = vmax(z, vset(0.0f));
-    return act == LS_ACT_RELU6 ? vmin(z, vset(6.0f)) : z;
+    z = vmax(vset(0.0f), z); /* in this order what is not a number stays */
+    return act == LS_ACT_RELU6 ? vmin(vset(6.0f), z) : z;
 }
 /* The gradient dy where the activation passes it; test is the value before or after the activation. */
 INLINE vf pass_back(enum ls_act act, vf test, vf dy)
