@@ -107,10 +107,8 @@ failed:
 
 void ls_world_close(struct ls_world *w, enum ls_status status)
 {
-    char why[512];
-    ls_log_last_copy(why, sizeof why); /* the group's thread may speak, too */
     if (w->comm && status != LS_OK && status != LS_PEER_LOST && status != LS_INTERRUPTED)
-        ls_comm_abort(w->comm, status, why);
+        ls_comm_abort(w->comm, status, NULL);
     if (w->comm)
         ls_comm_close(w->comm, status == LS_INTERRUPTED ? LS_OK : status);
     ls_launch_release(&w->launch);

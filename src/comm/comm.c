@@ -316,10 +316,15 @@ void ls_comm_allow(struct ls_comm *c, double seconds)
 void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
 {
     int none = LS_OK;
+    char last[LS_BOARD_WHY];
     if (c->size == 1 || !c->running)
         return;
     if (status == LS_OK)
         status = LS_FAILED;
+    if (!why) {
+        ls_log_last_copy(last, sizeof last);
+        why = last;
+    }
     pthread_mutex_lock(&c->queue_lock);
     if (!atomic_load(&c->aborting)) {
         snprintf(c->why, sizeof c->why, "%s", why);
@@ -334,14 +339,11 @@ void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
 
 void ls_comm_give_up(struct ls_comm *c, struct ls_work *works, int n)
 {
-    char why[LS_BOARD_WHY];
     for (int i = 0; works && i < n; i++) {
         if (atomic_load(&works[i].state) == 0 || ls_comm_done(&works[i]))
             continue;
-        if (ls_comm_broken(c) == LS_OK) {
-            ls_log_last_copy(why, sizeof why);
-            ls_comm_abort(c, LS_FAILED, why);
-        }
+        if (ls_comm_broken(c) == LS_OK)
+            ls_comm_abort(c, LS_FAILED, NULL);
         ls_comm_wait(c, &works[i]); /* at once: G3 */
     }
 }

@@ -149,7 +149,8 @@ void ls_comm_position(struct ls_comm *comm, uint64_t step, int bucket, enum ls_s
 struct ls_position ls_comm_where(const struct ls_comm *comm, int rank);
 /* No deadline while a rank says that it saves or evaluates alone: extend by this much, for all. */
 void ls_comm_allow(struct ls_comm *comm, double seconds);
-/* This rank has failed and says why; the others end with that message instead of a deadline. From any thread. */
+/* This rank has failed and says why (NULL: its last error); the others end with that message instead of a deadline. From any
+ * thread. */
 void ls_comm_abort(struct ls_comm *comm, enum ls_status status, const char *why);
 
 /* For one who has failed in the middle: afterwards none of these works is under way. Where one was, the group has ended,

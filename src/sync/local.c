@@ -32,9 +32,10 @@ static enum ls_status open(struct ls_sync *s)
     for (int b = 0; b < s->n_buckets; b++)
         for (int v = 0; v < s->buckets[b].n_values; v++)
             l->count += has_momentum(&s->buckets[b].values[v]) ? s->buckets[b].values[v].count : 0;
-    if (s->o->block_momentum > 0)
-        l->common = ls_alloc(2 * l->count, sizeof *l->common);
-    return l->common || s->o->block_momentum <= 0 ? LS_OK : LS_FAILED;
+    if (s->o->block_momentum <= 0)
+        return LS_OK;
+    l->common = ls_alloc(2 * l->count, sizeof *l->common);
+    return l->common ? LS_OK : LS_FAILED;
 }
 
 /* Before the first update: a checkpoint, if any, has been loaded, and all are equal. */

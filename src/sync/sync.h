@@ -105,6 +105,12 @@ struct ls_sync_ops {
     void (*close)(struct ls_sync *s); /* NULL: nothing to do */
 };
 
+/* Is no process told of all gradients, because each updates its share of the parameters alone? */
+static inline bool ls_sync_shards(const struct ls_sync_ops *ops)
+{
+    return ops->collect && !ops->stays;
+}
+
 extern const struct ls_sync_ops *const ls_sync_list[]; /* ends with NULL */
 const struct ls_sync_ops *ls_sync_find(const char *name);
 /* The strategy that the options ask for, NULL: there is none; how many of `size` ranks only serve, the last ones. */

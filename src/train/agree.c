@@ -84,7 +84,7 @@ enum ls_status ls_agree_status(struct ls_comm *comm, enum ls_status status)
     if (!comm)
         return status;
     if (status != LS_OK)
-        snprintf(mine.why, sizeof mine.why, "%s", ls_log_last());
+        ls_log_last_copy(mine.why, sizeof mine.why);
     all = ls_alloc((size_t)ls_comm_size(comm), sizeof *all);
     enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
     for (int rank = 0; st == LS_OK && rank < ls_comm_size(comm); rank++) {

@@ -298,7 +298,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
     }
     LS_TRY_GOTO(free_lists, find_updates(e));
     e->fetched = e->backend->queue && ops && !ops->stays && !e->peers;
-    e->whole = e->backend->queue && (!ops || !ops->collect || ops->stays);
+    e->whole = e->backend->queue && !(ops && ls_sync_shards(ops));
     if (e->backend->queue && ops && ops->collect)
         st = ls_mirror_open(e);
 free_lists:

@@ -124,22 +124,30 @@ static enum ls_status add_values(const struct ls_engine *e, int tensor, struct l
     return st;
 }
 
-enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
+static enum ls_status add_parameters(const struct ls_engine *e, struct ls_checksum *sum)
 {
     const struct ls_graph *g = &e->train.graph;
+    const struct ls_backend_queue *queue = e->backend->queue;
+    if (queue && queue->checksum) {
+        uint64_t bits;
+        LS_TRY(queue->checksum(e->train.program, &bits));
+        ls_checksum_add(sum, &bits, sizeof bits);
+        return LS_OK;
+    }
+    for (int t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].role == LS_ROLE_PARAM)
+            LS_TRY(add_values(e, t, sum));
+    return LS_OK;
+}
+
+enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
+{
     struct ls_checksum sum;
     int odd;
     if (!e->comm)
         return LS_OK;
     ls_checksum_init(&sum);
-    if (e->backend->queue && e->backend->queue->checksum) {
-        uint64_t bits;
-        LS_TRY(e->backend->queue->checksum(e->train.program, &bits));
-        ls_checksum_add(&sum, &bits, sizeof bits);
-    }
-    for (int t = 0; t < g->n_tensors; t++)
-        if (g->tensors[t].role == LS_ROLE_PARAM && !(e->backend->queue && e->backend->queue->checksum))
-            LS_TRY(add_values(e, t, &sum));
+    LS_TRY(add_parameters(e, &sum));
     LS_TRY(find_odd(e->comm, ls_checksum_value(&sum), &odd));
     if (odd < 0)
         return LS_OK;

@@ -264,7 +264,7 @@ static enum ls_status open_peers(struct ls_stepper *s, const struct ls_options *
 /* In fp16 a step is left out where a gradient overflows: all must see the same ones, as they are. */
 static enum ls_status check_scaled(const struct ls_options *o, const struct ls_sync_ops *ops)
 {
-    if (ops->collect && !ops->stays)
+    if (ls_sync_shards(ops))
         return ls_fail(
             LS_USAGE,
             "--dtype fp16: with --sync %s no process sees all gradients, so none can tell when one overflows; "
@@ -290,7 +290,7 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
     const struct ls_sync_ops *ops = ls_sync_choose(o);
     if (!ops)
         return ls_fail(LS_USAGE, "--sync %s: this program was built without it", o->sync);
-    if (ops->alone && !ops->serve && e->tree->replicas != e->tree->size)
+    if (ops->stays && e->tree->replicas != e->tree->size)
         return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
                        o->sync, e->tree->size);
     if (e->train.graph.act_dtype == LS_F16)

@@ -54,9 +54,9 @@ void ls_stepper_release(struct ls_stepper *s);
  * of steps.
  *
  * Where the backend has a queue and a step is one pass of this process (s->lags), which is alone, goes its own way
- * (local) or whose card sums gradients with the others', a step is only enqueued, so that the queue never runs dry, and what comes back in *r is
- * the report of the step before it: all of it, with the epochs that *r held when that one was made. r->step says
- * which it is, and is 0 when there is none to report yet. A slot of the feed is then in use until the second call
+ * (local) or whose card sums gradients with the others', a step is only enqueued, so that the queue never runs dry,
+ * and what comes back in *r is the report of the step before it: all of it, with the epochs that *r held when that one
+ * was made. r->step says which it is, and is 0 when there is none to report yet. A slot of the feed is then in use until the second call
  * after the one that took it. ls_step_flush waits for the last step and reports it; r->step is 0 when there is
  * nothing to report. It must come before anybody looks at the state, or ends. The seconds of such a report are those
  * between it and the one before. What all processes agree on, totals and s->stop, is a step late, too. ls_step_drop,

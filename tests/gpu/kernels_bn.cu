@@ -452,15 +452,22 @@ static void check_all_bn(void)
 
 /* --- poolings ---------------------------------------------------------------------------------------------------- */
 
-static void check_maxpool(enum ls_dtype t, struct ls_cuda_map x, kernel k, enum ls_act act)
+static struct ls_cuda_pool pool_of(enum ls_dtype t, struct ls_cuda_map x, kernel k)
 {
     struct ls_cuda_pool p = {};
     p.t = t;
     p.x = x;
-    p.y = {x.n, outputs(x.h, k), outputs(x.w, k), x.c};
+    if (k.size)
+        p.y = {x.n, outputs(x.h, k), outputs(x.w, k), x.c};
     p.kernel_h = p.kernel_w = k.size;
     p.stride_h = p.stride_w = k.stride;
     p.pad_t = p.pad_l = p.pad_b = p.pad_r = k.pad;
+    return p;
+}
+
+static void check_maxpool(enum ls_dtype t, struct ls_cuda_map x, kernel k, enum ls_act act)
+{
+    struct ls_cuda_pool p = pool_of(t, x, k);
     p.act = act;
     const size_t in = (size_t)(x.n * x.h * x.w * x.c), out = (size_t)(p.y.n * p.y.h * p.y.w * p.y.c);
     values vx = random_values(t, in, 0.3, 3), vdy = random_values(t, out, 0, 1);
@@ -487,13 +494,7 @@ static void check_maxpool(enum ls_dtype t, struct ls_cuda_map x, kernel k, enum 
 /* What is not a number comes through, whatever its place in a window: in channel c it is at pixel (2 + c / 4, 2 + c % 4). */
 static void check_not_a_number(enum ls_dtype t, kernel k)
 {
-    struct ls_cuda_pool p = {};
-    p.t = t;
-    p.x = {2, 9, 10, 16};
-    p.y = {2, outputs(p.x.h, k), outputs(p.x.w, k), 16};
-    p.kernel_h = p.kernel_w = k.size;
-    p.stride_h = p.stride_w = k.stride;
-    p.pad_t = p.pad_l = p.pad_b = p.pad_r = k.pad;
+    struct ls_cuda_pool p = pool_of(t, {2, 9, 10, 16}, k);
     const size_t in = (size_t)(p.x.n * p.x.h * p.x.w * p.x.c), out = (size_t)(p.y.n * p.y.h * p.y.w * p.y.c);
     values vx = random_values(t, in, 0.3, 3);
     for (int64_t c = 0; c < p.x.c; c++)
@@ -517,13 +518,9 @@ static void check_not_a_number(enum ls_dtype t, kernel k)
 /* k.size 0: adaptive, to oh x ow. */
 static void check_average(enum ls_dtype t, struct ls_cuda_map x, kernel k, bool include_pad, int64_t oh, int64_t ow)
 {
-    struct ls_cuda_pool p = {};
-    p.t = t;
-    p.x = x;
-    p.y = k.size ? ls_cuda_map{x.n, outputs(x.h, k), outputs(x.w, k), x.c} : ls_cuda_map{x.n, oh, ow, x.c};
-    p.kernel_h = p.kernel_w = k.size;
-    p.stride_h = p.stride_w = k.stride;
-    p.pad_t = p.pad_l = p.pad_b = p.pad_r = k.pad;
+    struct ls_cuda_pool p = pool_of(t, x, k);
+    if (!k.size)
+        p.y = {x.n, oh, ow, x.c};
     p.include_pad = include_pad;
     const size_t in = (size_t)(x.n * x.h * x.w * x.c), out = (size_t)(p.y.n * p.y.h * p.y.w * p.y.c);
     values vx = random_values(t, in, 0.3, 3), vdy = random_values(t, out, 0, 1), wy(out), wdx(in);

@@ -240,8 +240,8 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
     enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
     if (st == LS_OK) {
         fill(p); /* what was measured before left numbers of other types there */
-        st =
-            ls_cuda_own.run(p->device, &plain, NULL, &o); /* cuDNN has no depthwise ones, so this is the plain kernel */
+        /* cuDNN has no depthwise ones, so this is the plain kernel. */
+        st = ls_cuda_own.run(p->device, &plain, NULL, &o);
         if (st == LS_OK)
             st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
     }
@@ -257,8 +257,8 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
         off += (a - b) * (a - b);
         size += a * a;
     }
-    *good =
-        *good && off <= 1e-3 * size; /* a share of 3 % in the root: rounding is far below, a wrong kernel far above */
+    /* A share of 3 % in the root: rounding is far below, a wrong kernel far above. */
+    *good = *good && off <= 1e-3 * size;
     ls_free(ours);
     ls_free(theirs);
     return st;
