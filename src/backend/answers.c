@@ -1,15 +1,17 @@
 #include "backend/answers.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { MAX_LINE = 640 };
 
-static enum ls_status remember(struct ls_answers *a, const char *question, const char *name, double ms, bool recorded)
+static enum ls_status remember(struct ls_answers *a, const struct ls_answer *answer)
 {
     if (a->n == a->room) {
         int room = a->room ? a->room * 2 : 128;
@@ -19,34 +21,99 @@ static enum ls_status remember(struct ls_answers *a, const char *question, const
         a->list = more;
         a->room = room;
     }
-    struct ls_answer *answer = &a->list[a->n++];
-    snprintf(answer->question, sizeof answer->question, "%s", question);
-    snprintf(answer->name, sizeof answer->name, "%s", name);
-    answer->ms = ms;
-    answer->recorded = recorded;
+    a->list[a->n++] = *answer;
     return LS_OK;
 }
 
-enum ls_status ls_answers_add(struct ls_answers *a, const char *question, const char *name, double ms)
+struct ls_answer *ls_answers_find(struct ls_answers *a, const char *question)
 {
-    a->learned = true;
-    return remember(a, question, name, ms, true);
+    for (int i = a->n - 1; i >= 0; i--)
+        if (strcmp(a->list[i].question, question) == 0)
+            return &a->list[i];
+    return NULL;
 }
 
-/* Lines of other machines and lines that make no sense are passed over: they are a memory, not an input. */
-static enum ls_status take_lines(struct ls_answers *a, char *text, bool record)
+void ls_answers_use(struct ls_answers *a, struct ls_answer *answer)
 {
-    for (char *line = text, *next; line && *line; line = next) {
+    if (!answer->used)
+        answer->used = ++a->used;
+}
+
+enum ls_status ls_answers_miss(struct ls_answers *a, const char *layer, const char *question,
+                               const struct ls_answer *known)
+{
+    if (!a->plan || !a->plan_name || (known && !known->uncached))
+        return LS_OK;
+    a->missing++;
+    if (!a->binding)
+        return LS_OK;
+    if (known)
+        return ls_fail(LS_BAD_INPUT,
+                       "layer %s: %s wants the kernel '%s', which is not to be had here: another processor, library "
+                       "version or number of threads? Leave the plan out to choose kernels anew",
+                       layer, a->plan_name, known->name);
+    return ls_fail(LS_BAD_INPUT,
+                   "layer %s: %s names no kernel for '%s': it was made for another model, batch, precision or backend. "
+                   "Leave the plan out to choose kernels anew",
+                   layer, a->plan_name, question);
+}
+
+enum ls_status ls_answers_add(struct ls_answers *a, const char *question, const char *name, double ms, uint64_t digest,
+                              bool measured)
+{
+    struct ls_answer answer = {.ms = ms, .digest = digest};
+    snprintf(answer.question, sizeof answer.question, "%s", question);
+    snprintf(answer.name, sizeof answer.name, "%s", name);
+    LS_TRY(remember(a, &answer));
+    ls_answers_use(a, &a->list[a->n - 1]);
+    a->list[a->n - 1].uncached = !measured;
+    a->learned = a->learned || measured;
+    return LS_OK;
+}
+
+void ls_answers_progress(struct ls_answers *a, const char *layer, const char *where)
+{
+    const double pause = 5;
+    double now = ls_now();
+    if (a->said == 0)
+        ls_note("Measuring kernels on %s, once for this model and batch ...", where);
+    else if (now - a->said < pause)
+        return;
+    else
+        ls_note("Measuring kernels: at layer %s", layer);
+    a->said = now;
+}
+
+/* Splits machine|question|name|ms[|digest] in place; false: it is no such line. */
+static bool parse_line(char *line, char **machine, struct ls_answer *answer)
+{
+    char *field[5] = {line};
+    int n = 1;
+    for (char *bar; n < 5 && (bar = strchr(field[n - 1], '|')); n++) {
+        *bar = 0;
+        field[n] = bar + 1;
+    }
+    if (n < 4)
+        return false;
+    *machine = field[0];
+    *answer = (struct ls_answer){.ms = strtod(field[3], NULL), .digest = n > 4 ? strtoull(field[4], NULL, 16) : 0};
+    snprintf(answer->question, sizeof answer->question, "%s", field[1]);
+    snprintf(answer->name, sizeof answer->name, "%s", field[2]);
+    return true;
+}
+
+/* Lines that make no sense are passed over. Of the cache, so are those of other machines. */
+static enum ls_status take_lines(struct ls_answers *a, char *text, bool planned)
+{
+    for (char *line = text, *next, *machine; line && *line; line = next) {
+        struct ls_answer answer;
         next = strchr(line, '\n');
         if (next)
             *next++ = 0;
-        char *question = strchr(line, '|'), *name = question ? strchr(question + 1, '|') : NULL;
-        char *ms = name ? strchr(name + 1, '|') : NULL;
-        if (!ms)
+        if (!parse_line(line, &machine, &answer) || (!planned && strcmp(machine, a->machine) != 0))
             continue;
-        *question++ = *name++ = *ms++ = 0;
-        if (strcmp(line, a->machine) == 0)
-            LS_TRY(remember(a, question, name, strtod(ms, NULL), record));
+        answer.uncached = planned;
+        LS_TRY(remember(a, &answer));
     }
     return LS_OK;
 }
@@ -63,10 +130,10 @@ static enum ls_status load_cache(struct ls_answers *a, const char *path)
     return st;
 }
 
-static enum ls_status load_record(struct ls_answers *a, const char *record)
+static enum ls_status load_plan(struct ls_answers *a)
 {
-    char *text = record ? ls_strdup(record) : NULL;
-    if (record && !text)
+    char *text = a->plan ? ls_strdup(a->plan) : NULL;
+    if (a->plan && !text)
         return LS_FAILED;
     enum ls_status st = take_lines(a, text, true);
     ls_free(text);
@@ -75,19 +142,21 @@ static enum ls_status load_record(struct ls_answers *a, const char *record)
 
 static size_t answer_line(const struct ls_answers *a, const struct ls_answer *answer, char line[MAX_LINE])
 {
-    int n = snprintf(line, MAX_LINE, "%s|%s|%s|%.4f\n", a->machine, answer->question, answer->name, answer->ms);
+    int n = snprintf(line, MAX_LINE, "%s|%s|%s|%.4f|%016" PRIx64 "\n", a->machine, answer->question, answer->name,
+                     answer->ms, answer->digest);
     return (size_t)n < MAX_LINE ? (size_t)n : MAX_LINE - 1;
 }
 
 static enum ls_status keep_choices(const struct ls_answers *a, char **choices)
 {
     size_t used = 0;
-    *choices = ls_alloc((size_t)a->n + 1, MAX_LINE);
+    *choices = ls_alloc((size_t)a->used + 1, MAX_LINE);
     if (!*choices)
         return LS_FAILED;
-    for (int i = 0; i < a->n; i++)
-        if (a->list[i].recorded)
-            used += answer_line(a, &a->list[i], *choices + used);
+    for (int turn = 1; turn <= a->used; turn++)
+        for (int i = 0; i < a->n; i++)
+            if (a->list[i].used == turn)
+                used += answer_line(a, &a->list[i], *choices + used);
     return LS_OK;
 }
 
@@ -117,6 +186,8 @@ static enum ls_status save(const struct ls_answers *a, const char *path)
         at += length;
     }
     for (int i = 0; i < a->n && st == LS_OK; i++) {
+        if (a->list[i].uncached)
+            continue;
         size_t length = answer_line(a, &a->list[i], line);
         st = ls_file_writer_put(&w, line, length);
     }
@@ -129,10 +200,10 @@ free_old:
     return st;
 }
 
-enum ls_status ls_answers_open(struct ls_answers *a, const char *cache, const char *record)
+enum ls_status ls_answers_open(struct ls_answers *a, const char *cache)
 {
     LS_TRY(load_cache(a, cache));
-    return load_record(a, record); /* later answers are found first */
+    return load_plan(a); /* later answers are found first */
 }
 
 enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **choices)
@@ -140,8 +211,40 @@ enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **
     /* A cache that cannot be written costs time at the next start, nothing else. */
     if (a->learned && cache && save(a, cache) != LS_OK)
         ls_warn("the measured kernel choices could not be kept in %s", cache);
+    if (a->missing > 0 && !a->binding)
+        ls_warn("%s: %d of its kernels are not to be had here, and others take their place: results will differ in "
+                "rounding",
+                a->plan_name, a->missing);
     enum ls_status st = keep_choices(a, choices);
     ls_free(a->list);
     *a = (struct ls_answers){0};
     return st;
+}
+
+/* --- identity ---------------------------------------------------------------------------------------------------- */
+
+/* FNV-1a */
+static uint64_t mix(uint64_t sum, const void *data, size_t size)
+{
+    for (const unsigned char *byte = data, *end = byte + size; byte < end; byte++)
+        sum = (sum ^ *byte) * 0x100000001b3u;
+    return sum;
+}
+
+uint64_t ls_answers_bits(const char *choices)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    char line[MAX_LINE], *machine;
+    for (const char *at = choices; *at;) {
+        struct ls_answer answer;
+        size_t length = strcspn(at, "\n");
+        snprintf(line, sizeof line, "%.*s", (int)(length < MAX_LINE ? length : MAX_LINE - 1), at);
+        at += length + (at[length] == '\n');
+        if (!parse_line(line, &machine, &answer))
+            continue;
+        sum = mix(sum, answer.question, strlen(answer.question));
+        sum =
+            answer.digest ? mix(sum, &answer.digest, sizeof answer.digest) : mix(sum, answer.name, strlen(answer.name));
+    }
+    return sum;
 }

@@ -16,15 +16,18 @@ struct ls_run {
 };
 
 struct ls_backend_options {
-    int threads;        /* >= 1 */
-    bool reuse;         /* place activations by liveness (off: each has its own room) */
-    bool keep_grads;    /* gradients get memory of their own that outlives the pass: grad_bytes */
-    bool tune;          /* measure candidate kernels where the cache has no answer */
-    const char *cache;  /* file of measured choices, NULL: none */
-    const char *record; /* the choices a run began with (ls_backend.choices), which are binding; NULL: none */
-    bool tf32;          /* f32 activations may be multiplied with 10 bits of mantissa (cuda) */
-    float loss_scale;   /* f16: what gradients of activations are multiplied by; 0: found as training goes (cuda) */
-    bool fast;          /* kernels whose sums come in no fixed order may be taken (cuda) */
+    int threads;       /* >= 1 */
+    bool reuse;        /* place activations by liveness (off: each has its own room) */
+    bool keep_grads;   /* gradients get memory of their own that outlives the pass: grad_bytes */
+    bool tune;         /* measure candidate kernels where neither plan nor cache has an answer */
+    const char *cache; /* file of measured choices, NULL: none */
+    /* Choices of kernels (ls_backend.choices) to be taken instead of choosing; NULL: none. With a name, kernels that it
+     * lacks are warned of; if it is binding, they are an error. */
+    const char *plan, *plan_name;
+    bool plan_binding;
+    bool tf32;        /* f32 activations may be multiplied with 10 bits of mantissa (cuda) */
+    float loss_scale; /* f16: what gradients of activations are multiplied by; 0: found as training goes (cuda) */
+    bool fast;        /* kernels whose sums come in no fixed order may be taken (cuda) */
 };
 
 /* Parameters and state, shared by the programs of one run (training and evaluation): flat memory whose layout

@@ -257,8 +257,11 @@ enum ls_status ls_options_load(struct ls_options *o, const char *path)
 static enum ls_status set_all(struct ls_options *o, const struct words *w)
 {
     LS_TRY(ls_options_default(o));
-    if (w->file)
+    if (w->file) {
         LS_TRY(load(o, w->file, NULL));
+        if (!(o->config_file = ls_strdup(w->file)))
+            return LS_FAILED;
+    }
     LS_TRY(set_environment(o));
     return set_words(o, w);
 }
@@ -298,6 +301,7 @@ void ls_options_release(struct ls_options *o)
     for (int i = 0; i < o->n_args; i++)
         ls_free(o->args[i]);
     ls_free(o->args);
+    ls_free(o->config_file);
     *o = (struct ls_options){0};
 }
 

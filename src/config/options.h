@@ -42,8 +42,9 @@ struct ls_options {
     char *dtype;            /* f32 | tf32 | bf16 | fp16 */
     bool fast;              /* sums may come in no fixed order (cuda) */
     double loss_scale;      /* fp16; 0: dynamic */
-    bool tune;              /* measure kernels where the plan cache knows none */
+    bool tune;              /* measure kernels where neither a plan nor the plan cache knows one */
     bool reuse;             /* reuse activation memory */
+    char *plan;             /* kernels to compute with: a run directory or a file; NULL: chosen */
     char *plan_cache;       /* file; NULL: ~/.cache/lockstep/plans */
     /* run directory */
     char *run;                /* DIR; NULL: runs/MODEL-NUMBER */
@@ -84,7 +85,8 @@ struct ls_options {
     int64_t largest_mb; /* of collective: the largest sum */
     bool gpu;           /* doctor: test every op on the card */
     /* positional arguments after the options (files for predict, names for models) */
-    char **args; /* owned */
+    char *config_file; /* the configuration that was named; NULL: none; owned */
+    char **args;       /* owned */
     int n_args;
     char **command_line; /* borrowed; as the program got it, for starting workers with; NULL: not from there */
     int n_command_line;

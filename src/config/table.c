@@ -129,9 +129,11 @@ const struct ls_option ls_option_table[] = {
     {"loss-scale", REAL(loss_scale), .missing = "0", .commands = T | B, MACHINE, .low = 0, .high = 16777216,
      .help = "fp16: gradients are multiplied by this on their way back; 0: chosen as training goes"},
     {"tune", SWITCH(tune), .missing = "true", .commands = RUNS, MACHINE,
-     .help = "measure kernels where the plan cache knows none"},
+     .help = "measure kernels, and take another than the usual one where it is clearly faster"},
     {"reuse", SWITCH(reuse), .missing = "true", .commands = RUNS, MACHINE,
      .help = "reuse the memory of activations"},
+    {"plan", TEXT(plan), .commands = RUNS, MACHINE, .value = "FILE|RUN",
+     .help = "compute with the kernels (and threads) of that run, so with its bits"},
     {"plan-cache", TEXT(plan_cache), .commands = RUNS | C, MACHINE, .value = "FILE",
      .help = "measured kernels (~/.cache/lockstep/plans)"},
 

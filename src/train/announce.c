@@ -1,6 +1,7 @@
 /* What a run is about to do, before it does it. */
 #include "base/log.h"
 #include "optim/optim.h"
+#include "train/identity.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -108,6 +109,9 @@ static void say_machine(const struct ls_trainer *t)
     int loaders = ls_task_loader_threads(t->o, e);
     ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name, t->o->dtype,
                    e->threads, plural(e->threads), loaders, plural(loaders));
+    char words[512];
+    ls_identity_words(t->state.identity, words, sizeof words);
+    ls_trainer_say(t, "  identity   %08" PRIx32 ": %s", ls_identity_number(t->state.identity), words);
     ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
                    (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
                    (double)e->n_grads * sizeof(float) / 1048576);

@@ -57,6 +57,8 @@ enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *string
     json_t *class_names = card->class_names ? names(card->class_names, card->classes) : NULL;
     if (class_names)
         add(pairs, n, "lockstep.class_names", list_text(class_names, strings));
+    if (card->identity)
+        add(pairs, n, "lockstep.identity", card->identity);
     for (int i = 0; i < *n; i++)
         if (!pairs[i].value)
             return LS_FAILED;

@@ -12,9 +12,10 @@ struct ls_card {
     int64_t stored_height, stored_width; /* of the images it was trained on; 0: they differed */
     float mean[4], deviation[4];
     const char *const *class_names; /* classes entries, or NULL */
+    const char *identity;           /* identity.h; NULL: unknown */
 };
 
-#define LS_CARD_PAIRS 9
+#define LS_CARD_PAIRS 10
 /* The card as metadata; the strings live in `strings`. */
 enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n);
 /* The card of a file; fields a foreign file lacks are 0 or NULL. */

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "train/identity.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -84,8 +85,14 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     return st == LS_OK ? check_dtype(o, backend) : st;
 }
 
-static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const char *record, struct ls_net *net,
-                              bool keep_grads)
+/* Kernels to be taken instead of choosing some. */
+struct given_plan {
+    const char *lines, *name; /* name: for people; NULL: what it lacks is chosen without a word */
+    bool binding;
+};
+
+static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                              struct ls_net *net, bool keep_grads)
 {
     char *cache = ls_engine_plan_cache(o);
     struct ls_backend_options options = {
@@ -94,7 +101,9 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
         .keep_grads = keep_grads,
         .tune = o->tune,
         .cache = cache,
-        .record = record,
+        .plan = plan->lines,
+        .plan_name = plan->name,
+        .plan_binding = plan->binding,
         .tf32 = wants_tf32(o),
         .fast = o->fast,
         .loss_scale = (float)o->loss_scale,
@@ -117,7 +126,7 @@ static bool one_pass(const struct ls_engine *e)
     return !e->comm && !e->nccl && e->tree->replicas * e->passes == 1;
 }
 
-static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const char *record)
+static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
 {
     struct ls_net *net = &e->train;
     struct ls_optim optim = {
@@ -132,17 +141,24 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
     LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, &optim));
-    LS_TRY(prepare(e, o, record, net, !one_pass(e)));
+    LS_TRY(prepare(e, o, plan, net, !one_pass(e)));
     while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
     e->n_grads = e->backend->grad_bytes(net->program) / sizeof(float);
     return LS_OK;
 }
 
-static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const char *record)
+/* Evaluation takes the kernels of the training program where it has the same layers. */
+static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
 {
-    LS_TRY(build(o, e->backend, &e->size, false, &e->eval.graph));
-    return prepare(e, o, record, &e->eval, false);
+    const char *own = e->train.program ? e->backend->choices(e->train.program) : "";
+    char *lines = ls_format("%s%s", plan->lines ? plan->lines : "", own);
+    struct given_plan known = {.lines = lines, .name = e->train.program ? NULL : plan->name};
+    enum ls_status st = lines ? build(o, e->backend, &e->size, false, &e->eval.graph) : LS_FAILED;
+    if (st == LS_OK)
+        st = prepare(e, o, &known, &e->eval, false);
+    ls_free(lines);
+    return st;
 }
 
 /* Memory of the host for gradients, where the other processes of this node can read it. */
@@ -209,24 +225,24 @@ const struct ls_net *ls_engine_net(const struct ls_engine *e)
     return e->train.program ? &e->train : &e->eval;
 }
 
-/* The kernels of both programs, as a record. Freed by ls_free. */
-static char *choices(const struct ls_engine *e)
+char *ls_engine_choices(const struct ls_engine *e)
 {
     const struct ls_program *train = e->train.program, *eval = e->eval.program;
     return ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
 }
 
-static enum ls_status make_programs(struct ls_engine *e, const struct ls_options *o, const char *record, unsigned uses)
+static enum ls_status make_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                    unsigned uses)
 {
     if (uses & LS_ENGINE_TRAIN)
-        LS_TRY(make_train(e, o, record));
+        LS_TRY(make_train(e, o, plan));
     if (uses & LS_ENGINE_EVAL)
-        LS_TRY(make_eval(e, o, record));
+        LS_TRY(make_eval(e, o, plan));
     return LS_OK;
 }
 
-/* Rank 0 measures, the others follow. */
-static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_options *o, const char *record,
+/* Rank 0 chooses, the others follow. */
+static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
                                          unsigned uses)
 {
     enum ls_status st = LS_OK;
@@ -234,8 +250,8 @@ static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_op
     uint64_t bytes = 0;
     char *text = NULL;
     if (root) {
-        LS_TRY(make_programs(e, o, record, uses));
-        text = choices(e);
+        LS_TRY(make_programs(e, o, plan, uses));
+        text = ls_engine_choices(e);
         if (!text)
             return LS_FAILED;
         bytes = strlen(text) + 1;
@@ -247,7 +263,7 @@ static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_op
     }
     LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, text, bytes));
     if (!root)
-        st = make_programs(e, o, text, uses);
+        st = make_programs(e, o, &(struct given_plan){text, "rank 0's plan", true}, uses);
 free_text:
     ls_free(text);
     return st;
@@ -270,17 +286,38 @@ static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o,
     return ls_tree_add_idle(&e->own_tree, servers);
 }
 
+/* --plan, and the number of threads that it was made for. */
+static enum ls_status take_plan(struct ls_engine *e, const struct ls_options *o, char **lines)
+{
+    char identity[LS_IDENTITY_ROOM], value[24];
+    LS_TRY(ls_identity_load_plan(o->plan, lines));
+    ls_identity_of_plan(*lines, identity);
+    int threads = ls_identity_value(identity, "threads", value, sizeof value) ? (int)strtol(value, NULL, 10) : 0;
+    if (o->threads > 0 && threads > 0 && o->threads != threads)
+        return ls_fail(LS_USAGE,
+                       "--threads %lld: the plan %s is for %d threads, which decide bits as it does; give one of them",
+                       (long long)o->threads, o->plan, threads);
+    e->threads = threads > 0 ? threads : e->threads;
+    return LS_OK;
+}
+
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
-                              const struct ls_model_size *size, const char *record, unsigned uses)
+                              const struct ls_model_size *size, const char *plan, unsigned uses)
 {
     enum ls_status st = LS_OK;
     bool train = uses & LS_ENGINE_TRAIN;
+    struct given_plan given = {.lines = plan, .name = "the run's plan"};
+    char *lines = NULL;
     *e = (struct ls_engine){.size = *size, .passes = train ? (int)o->accumulate : 1};
     e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
     e->nccl = train && strcmp(o->collective, "nccl") == 0;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
+    if (o->plan) {
+        LS_TRY_GOTO(failed, take_plan(e, o, &lines));
+        given = (struct given_plan){lines, "--plan", train};
+    }
     omp_set_num_threads(e->threads);
     LS_TRY_GOTO(failed, ls_backend_open(o->backend, &e->backend));
     e->store = ls_store_new(e->backend);
@@ -290,13 +327,15 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     }
     LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, ls_peers_check(e, o));
-    LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, record, uses) : make_programs(e, o, record, uses));
+    LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
     LS_TRY_GOTO(failed, bind_memory(e, o));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
     LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
+    ls_free(lines);
     return LS_OK;
 failed:
+    ls_free(lines);
     ls_engine_close(e);
     return st;
 }
@@ -320,14 +359,6 @@ void ls_engine_close(struct ls_engine *e)
     ls_tree_release(&e->own_tree);
     ls_store_free(e->store);
     *e = (struct ls_engine){0};
-}
-
-enum ls_status ls_engine_record(const struct ls_engine *e, const char *path)
-{
-    char *text = choices(e);
-    enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : LS_FAILED;
-    ls_free(text);
-    return st;
 }
 
 /* A tensor of a backend with memory of its own. */

@@ -51,14 +51,15 @@ enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch);
 /* What can be wrong with the model and its options, found out without preparing anything. */
 enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size);
 
-/* size->batch is that of one pass. comm: NULL alone. record: the kernels a resumed run began with (plan.txt), or NULL.
+/* size->batch is that of one pass. comm: NULL alone. plan: the kernels that a run began with (its plan.txt), or NULL;
+ * --plan counts for more. Kernels that the run's plan lacks are warned of, those that --plan lacks are an error.
  * uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads labels beyond evaluation's, and replicas and
  * accumulation do not matter. Parameters get their start values from o->seed. Every rank computes with the kernels that
  * rank 0 chose. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
-                              const struct ls_model_size *size, const char *record, unsigned uses);
-/* Write that file. */
-enum ls_status ls_engine_record(const struct ls_engine *e, const char *path);
+                              const struct ls_model_size *size, const char *plan, unsigned uses);
+/* The kernels of both programs, as lines of a plan. Freed by ls_free. */
+char *ls_engine_choices(const struct ls_engine *e);
 void ls_engine_close(struct ls_engine *e);
 
 /* The net that holds the parameters: train where there is one. */

@@ -39,6 +39,10 @@ enum ls_status ls_state_write(const char *path, const struct ls_state *s)
         json_decref(json);
         json = NULL;
     }
+    if (json && *s->identity && json_object_set_new(json, "identity", json_string(s->identity)) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
     char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
     enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "%s: out of memory", path);
     free(text);
@@ -100,6 +104,15 @@ static bool read_scale(const json_t *o, struct ls_loss_scale *s)
     return true;
 }
 
+/* Checkpoints of older versions have none. */
+static bool read_identity(const json_t *text, struct ls_state *s)
+{
+    if (!text)
+        return true;
+    return json_is_string(text) &&
+           snprintf(s->identity, sizeof s->identity, "%s", json_string_value(text)) < (int)sizeof s->identity;
+}
+
 static bool read_fields(const json_t *o, struct ls_state *s)
 {
     const json_t *sums = json_object_get(o, "checksums");
@@ -112,7 +125,7 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_hex(o, "config", &s->config) && read_real(o, "best_top1", &s->best_top1) &&
            read_step(o, "best_step", &s->best_step) && read_hex(sums, "model.safetensors", &s->model_sum) &&
            read_hex(sums, "state.safetensors", &s->tensor_sum) &&
-           read_scale(json_object_get(o, "loss_scale"), &s->scale);
+           read_scale(json_object_get(o, "loss_scale"), &s->scale) && read_identity(json_object_get(o, "identity"), s);
 }
 
 bool ls_state_parse(const char *text, size_t size, struct ls_state *s, char *reason, size_t room)

@@ -17,6 +17,7 @@ struct ls_state {
     uint64_t seed;         /* what defines the run ... */
     int64_t batch, replicas, accumulate;
     int64_t threads;                /* ... and its bits */
+    char identity[320];             /* LS_IDENTITY_ROOM; "": of an older version */
     uint64_t config;                /* checksum of all options that decide the result */
     double best_top1;               /* < 0: none yet */
     uint64_t best_step;             /* 0: none yet */

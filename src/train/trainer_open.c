@@ -2,11 +2,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "train/agree.h"
+#include "train/identity.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
 #include "train/weights.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 static enum ls_status decide_length(struct ls_trainer *t)
@@ -84,16 +86,18 @@ static enum ls_status find_run(struct ls_trainer *t)
 /* What else changed is the user's right, but not silently. */
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
-    if (!t->root)
-        ;
-    else if (t->state.config != config)
+    char identity[LS_IDENTITY_ROOM], difference[512];
+    ls_identity_make(t->o, &t->engine, identity);
+    ls_identity_difference(t->state.identity, identity, difference, sizeof difference);
+    if (t->root && t->state.config != config)
         ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
                 t->checkpoint);
-    else if (t->state.threads != t->engine.threads)
-        ls_warn("%d threads where the run had %" PRId64 ": results agree only up to rounding", t->engine.threads,
-                t->state.threads);
+    if (t->root && *difference)
+        ls_warn("not computed as before (%s): results agree with the uninterrupted run's only up to rounding",
+                difference);
     t->state.config = config;
     t->state.threads = t->engine.threads;
+    snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
     const struct ls_backend_queue *queue = t->engine.backend->queue;
     if (t->state.scale.scale > 0 && queue && queue->set_scale)
         LS_TRY(queue->set_scale(t->engine.train.program, &t->state.scale));
@@ -109,15 +113,20 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .threads = t->engine.threads,
                                  .config = config,
                                  .best_top1 = -1};
+    ls_identity_make(t->o, &t->engine, t->state.identity);
     return t->o->init && t->root ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
-/* The kernels a resumed run began with; NULL: a new run, or it has none. Freed by ls_free. */
+/* The kernels of a run that is resumed, or whose config.yaml is run again; NULL: there are none. Freed by ls_free. */
 static char *recorded_plan(const struct ls_trainer *t)
 {
-    char *path = t->resumed ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
-    size_t size;
-    if (path && ls_file_exists(path) && ls_file_read(path, (size_t)64 << 20, &text, &size) != LS_OK)
+    const char *config = t->o->config_file, *slash = config ? strrchr(config, '/') : NULL;
+    char *path = t->resumed ? ls_format("%s/plan.txt", t->run)
+                 : slash    ? ls_format("%.*s/plan.txt", (int)(slash - config), config)
+                 : config   ? ls_strdup("plan.txt")
+                            : NULL,
+         *text = NULL;
+    if (path && ls_file_exists(path) && ls_identity_load_plan(path, &text) != LS_OK)
         text = NULL;
     ls_free(path);
     return text;
@@ -138,7 +147,7 @@ static enum ls_status open_files(struct ls_trainer *t)
     char *plan = ls_format("%s/plan.txt", t->run);
     enum ls_status st = log && metrics && plan ? LS_OK : LS_FAILED;
     if (st == LS_OK)
-        st = ls_engine_record(&t->engine, plan);
+        st = ls_identity_save_plan(&t->engine, t->state.identity, plan);
     if (st == LS_OK)
         st = ls_rundir_config(t->run, t->o);
     if (st == LS_OK)
@@ -235,6 +244,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_schedule(&t->engine)));
     LS_TRY_GOTO(failed, together(t, open_state));
+    t->card.identity = t->state.identity;
     LS_TRY_GOTO(failed, ls_engine_share(&t->engine));
     LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;

@@ -113,12 +113,12 @@ static int algo_value(const cublasLtMatmulAlgo_t *algo, cublasLtMatmulAlgoConfig
 
 static void algo_name(const cublasLtMatmulAlgo_t *a, char *name, size_t room)
 {
-    snprintf(name, room, "blas %d.%d.%d.%d.%d.%d.%d.%d", algo_value(a, CUBLASLT_ALGO_CONFIG_ID, 4),
-             algo_value(a, CUBLASLT_ALGO_CONFIG_TILE_ID, 4), algo_value(a, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
-             algo_value(a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4), algo_value(a, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4),
-             algo_value(a, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4),
-             algo_value(a, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2),
-             algo_value(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2));
+    snprintf(
+        name, room, "blas %d.%d.%d.%d.%d.%d.%d.%d.%d", algo_value(a, CUBLASLT_ALGO_CONFIG_ID, 4),
+        algo_value(a, CUBLASLT_ALGO_CONFIG_TILE_ID, 4), algo_value(a, CUBLASLT_ALGO_CONFIG_STAGES_ID, 4),
+        algo_value(a, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4), algo_value(a, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, 4),
+        algo_value(a, CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, 4), algo_value(a, CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, 2),
+        algo_value(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2), algo_value(a, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4));
 }
 
 static int list(struct device *d, const struct linear *l, struct way *ways, int room)

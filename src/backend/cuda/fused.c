@@ -146,7 +146,7 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
     return LS_OK;
 }
 
-static enum ls_status compare(struct rivals *r, bool *worth)
+static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
 {
     char with[80], dy2[32] = "";
     const struct tune_rivals both = {
@@ -161,7 +161,7 @@ static enum ls_status compare(struct rivals *r, bool *worth)
     else
         snprintf(with, sizeof with, " with sums, act %s%s%s%s", ls_act_name(r->bn.act), dy2, r->kept ? ", kept" : "",
                  r->residual ? ", residual" : "");
-    LS_TRY(tune_between(r->p, r->l, with, &both, &best));
+    LS_TRY(tune_between(r->p, layer, r->l, with, &both, &best));
     *worth = best == 1;
     return LS_OK;
 }
@@ -187,7 +187,7 @@ enum ls_status fused_prepare(struct ls_program *p, int node, const struct linear
     r.kept = !forward && r.residual && n->attr.act != LS_ACT_NONE;
     if (!ls_cuda_product_can(&r.product, &r.bn, r.residual))
         return LS_OK;
-    LS_TRY(compare(&r, &worth));
+    LS_TRY(compare(&r, g->nodes[node].name, &worth));
     if (!worth)
         return LS_OK;
     *bn = reader;

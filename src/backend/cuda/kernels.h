@@ -46,6 +46,8 @@ typedef struct CUstream_st *ls_cuda_stream;
 /* run.cu: *to = *run, which is the host's; ordinary numbers to measure kernels with. */
 void ls_cuda_set_run(ls_cuda_stream s, struct ls_cuda_run *to, const struct ls_cuda_run *run);
 void ls_cuda_fill(ls_cuda_stream s, enum ls_dtype t, void *to, int64_t count);
+/* Adds a number to *sum that depends on every bit of `data` and on its place. bytes: a multiple of 4. */
+void ls_cuda_digest(ls_cuda_stream s, const void *data, int64_t bytes, uint64_t *sum);
 
 /* A map: n samples of h x w pixels of c channels as stored, i.e. padded. */
 struct ls_cuda_map {

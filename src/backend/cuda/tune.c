@@ -1,5 +1,6 @@
 #include "backend/cuda/tune.h"
 #include "backend/answers.h"
+#include "backend/contest.h"
 #include "base/log.h"
 
 #include <inttypes.h>
@@ -14,19 +15,26 @@ struct tuner {
     char *region; /* device; for operands while measuring; owned */
     size_t region_bytes;
     cudaEvent_t start, end;
-    bool said;
+    uint64_t *sum; /* device; of a result's digest; owned */
 };
+
+/* Cards measure well: a tenth and more is a clear gain. */
+static const double margin = 1.13, noise = 0.01;
 
 enum ls_status tune_open(struct ls_program *p)
 {
     struct tuner *t = p->tuner = ls_alloc(1, sizeof *p->tuner);
     if (!t)
         return LS_FAILED;
-    snprintf(t->answers.machine, sizeof t->answers.machine, "%s, cuDNN %d, cuBLASLt %d and own 2%s", p->device->name,
+    snprintf(t->answers.machine, sizeof t->answers.machine, "%s, cuDNN %d, cuBLASLt %d and own 3%s", p->device->name,
              (int)cudnnGetVersion(), (int)cublasLtGetVersion(), p->options.fast ? ", fast" : "");
     CUDA_TRY(cudaEventCreate(&t->start));
     CUDA_TRY(cudaEventCreate(&t->end));
-    return ls_answers_open(&t->answers, p->options.cache, p->options.record);
+    CUDA_TRY(cudaMalloc((void **)&t->sum, sizeof *t->sum));
+    t->answers.plan = p->options.plan;
+    t->answers.plan_name = p->options.plan_name;
+    t->answers.binding = p->options.plan_binding;
+    return ls_answers_open(&t->answers, p->options.cache);
 }
 
 enum ls_status tune_close(struct ls_program *p)
@@ -34,6 +42,7 @@ enum ls_status tune_close(struct ls_program *p)
     struct tuner *t = p->tuner;
     enum ls_status st = ls_answers_close(&t->answers, p->options.cache, &p->choices);
     cudaFree(t->region);
+    cudaFree(t->sum);
     cudaEventDestroy(t->start);
     cudaEventDestroy(t->end);
     ls_free(t);
@@ -214,6 +223,44 @@ static enum ls_status measure(struct ls_program *p, const struct linear *l, stru
     return time_of(p, &(struct work){run_trial, &t, t.o.workspace, way->workspace}, &way->ms);
 }
 
+/* --- results --------------------------------------------------------------------------------------------------- */
+
+/* What a way writes, as stored. */
+struct result {
+    const void *data;
+    int64_t count;
+    enum ls_dtype t;
+};
+
+static struct result result_of(const struct linear *l, const struct operands *o)
+{
+    switch (l->pass) {
+    case FORWARD:
+        return (struct result){o->y, map_count(&l->conv.y), l->conv.t};
+    case BWD_DATA:
+        return (struct result){o->x, map_count(&l->conv.x), l->conv.t};
+    default:
+        return (struct result){o->w, weights_count(l), LS_F32};
+    }
+}
+
+/* Of the result for a fixed input. Ways that add in the same order have the same. */
+static enum ls_status digest(struct ls_program *p, const struct linear *l, const struct way *way, uint64_t *value,
+                             bool *good)
+{
+    struct operands o;
+    uint64_t *sum = p->tuner->sum;
+    LS_TRY(point(p, l, way->workspace, &o));
+    struct result r = result_of(l, &o);
+    fill(p);
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, p->device->compute));
+    LS_TRY(run_once(p, l, way, &o, good));
+    ls_cuda_digest(p->device->compute, r.data, r.count * (int64_t)ls_dtype_size(r.t), sum);
+    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
+    CUDA_TRY(cudaMemcpy(value, sum, sizeof *sum, cudaMemcpyDeviceToHost));
+    return LS_OK;
+}
+
 /* --- distrust --------------------------------------------------------------------------------------------------- */
 
 /* With more padding on one side than on the other, engines of cuDNN 9.1x were seen to give wrong gradients. */
@@ -227,12 +274,8 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
 {
     struct operands o;
     LS_TRY(point(p, l, way->workspace, &o));
-    const void *result = l->pass == FORWARD ? o.y : l->pass == BWD_DATA ? o.x : o.w;
-    int64_t count = l->pass == FORWARD    ? map_count(&l->conv.y)
-                    : l->pass == BWD_DATA ? map_count(&l->conv.x)
-                                          : weights_count(l);
-    enum ls_dtype t = l->pass == BWD_WEIGHTS ? LS_F32 : l->conv.t;
-    size_t bytes = (size_t)count * ls_dtype_size(t);
+    struct result r = result_of(l, &o);
+    size_t bytes = (size_t)r.count * ls_dtype_size(r.t);
     struct linear plain = *l; /* of all channels as stored: there are numbers in the padding, too */
     plain.conv.channels = l->conv.x.c;
     plain.conv.out = l->conv.y.c;
@@ -246,14 +289,14 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
             st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
     }
     if (st == LS_OK)
-        st = cuda_check(cudaMemcpy(ours, result, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
+        st = cuda_check(cudaMemcpy(ours, r.data, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
     if (st == LS_OK)
         st = run_once(p, l, way, &o, good);
     if (st == LS_OK && *good)
-        st = cuda_check(cudaMemcpy(theirs, result, bytes, cudaMemcpyDeviceToHost), way->name);
+        st = cuda_check(cudaMemcpy(theirs, r.data, bytes, cudaMemcpyDeviceToHost), way->name);
     double off = 0, size = 0;
-    for (int64_t i = 0; i < count && st == LS_OK && *good; i++) {
-        double a = (double)layout_value(t, ours, i), b = (double)layout_value(t, theirs, i);
+    for (int64_t i = 0; i < r.count && st == LS_OK && *good; i++) {
+        double a = (double)layout_value(r.t, ours, i), b = (double)layout_value(r.t, theirs, i);
         off += (a - b) * (a - b);
         size += a * a;
     }
@@ -266,15 +309,31 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
 
 /* --- choosing ------------------------------------------------------------------------------------------------- */
 
+/* A name must say which way it is, or a later start would take another of that name. */
+static bool is_listed(const struct way *ways, int n, const char *name)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(ways[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static int list_ways(struct ls_program *p, const struct linear *l, struct way *ways)
 {
     const struct way_kind *const kinds[] = {&ls_cuda_own, &ls_cuda_blas, &ls_cuda_dnn};
     int n = 0;
     for (int k = 0; k < 3; k++) {
-        int more = kinds[k]->list(p->device, l, ways + n, MOST_WAYS - 1 - n);
-        for (int i = 0; i < more; i++)
-            ways[n + i].kind = kinds[k];
-        n += more;
+        int more = kinds[k]->list(p->device, l, ways + n, MOST_WAYS - 1 - n), from = n;
+        for (int i = from; i < from + more; i++) {
+            ways[i].kind = kinds[k];
+            if (is_listed(ways, n, ways[i].name)) {
+                way_release(&ways[i]);
+            } else if (i > n) {
+                ways[n] = ways[i];
+                ways[i] = (struct way){0};
+            }
+            n += ways[n].kind != NULL;
+        }
     }
     if (!linear_is_depthwise(l)) { /* slow, but right */
         ways[n] = (struct way){.kind = &ls_cuda_own, .last_resort = true};
@@ -283,71 +342,92 @@ static int list_ways(struct ls_program *p, const struct linear *l, struct way *w
     return n;
 }
 
-/* The remembered one, built; -1: none. */
-static int recall(struct ls_program *p, const struct linear *l, const char *question, struct way *ways, int n)
+/* The remembered one, built; -1: none is, or it cannot be had. */
+static enum ls_status recall(struct ls_program *p, const char *layer, const struct linear *l, const char *question,
+                             struct way *ways, int n, int *best)
 {
-    struct ls_answers *known = &p->tuner->answers;
-    for (int a = known->n - 1; a >= 0; a--)
-        for (int i = 0; i < n && strcmp(known->list[a].question, question) == 0; i++)
-            if (strcmp(known->list[a].name, ways[i].name) == 0 && ways[i].kind->build(p->device, l, &ways[i])) {
-                ways[i].ms = known->list[a].ms;
-                known->list[a].recorded = true;
-                return i;
-            }
-    return -1;
+    struct ls_answers *answers = &p->tuner->answers;
+    struct ls_answer *known = ls_answers_find(answers, question);
+    for (int i = 0; known && i < n; i++)
+        if (strcmp(known->name, ways[i].name) == 0 && ways[i].kind->build(p->device, l, &ways[i])) {
+            ways[i].ms = known->ms;
+            ls_answers_use(answers, known);
+            *best = i;
+            return LS_OK;
+        }
+    *best = -1;
+    return ls_answers_miss(answers, layer, question, known);
 }
 
-/* Is it right, where that is in doubt, and can a step run it? Then way->ms, if it is to be measured. */
+/* Is it right, where that is in doubt, and can it run? */
 static enum ls_status try_one(struct ls_program *p, const struct linear *l, struct way *way, bool *good)
 {
     *good = true;
     if (doubtful(l) && way->kind == &ls_cuda_dnn)
         LS_TRY(agrees(p, l, way, good));
-    if (!*good || !p->options.tune)
-        return LS_OK;
-    LS_TRY(measure(p, l, way));
-    *good = way->ms < HUGE_VAL;
+    return *good ? digest(p, l, way, &way->digest, good) : LS_OK;
+}
+
+struct field {
+    struct ls_program *p;
+    const struct linear *l;
+    struct way *ways;
+    int list[MOST_WAYS]; /* of those that can run */
+};
+
+static enum ls_status time_way(void *context, int candidate, double *ms)
+{
+    struct field *f = context;
+    struct way *way = &f->ways[f->list[candidate]];
+    LS_TRY(measure(f->p, f->l, way));
+    *ms = way->ms;
     return LS_OK;
 }
 
-/* The fastest, or where nothing is to be measured, the first. */
-static enum ls_status try_all(struct ls_program *p, const struct linear *l, struct way *ways, int n, int *best)
+/* By contest, or where nothing is to be measured, the first. */
+static enum ls_status choose(struct ls_program *p, const struct linear *l, struct way *ways, int n, int *best)
 {
-    int built = 0;
-    for (int i = 0; i < n && (*best < 0 || (p->options.tune && built < MOST_BUILT)); i++) {
-        if ((ways[i].last_resort && *best >= 0) || !ways[i].kind->build(p->device, l, &ways[i]))
+    struct field f = {.p = p, .l = l, .ways = ways};
+    struct ls_contest contest = {.margin = margin, .noise = noise, .time = time_way, .context = &f};
+    uint64_t groups[MOST_WAYS];
+    double ms = 0;
+    int built = 0, winner = 0;
+    for (int i = 0; i < n && (contest.n == 0 || (p->options.tune && built < MOST_BUILT)); i++) {
+        bool good;
+        if ((ways[i].last_resort && contest.n > 0) || !ways[i].kind->build(p->device, l, &ways[i]))
             continue;
         built++;
-        bool good;
         LS_TRY(try_one(p, l, &ways[i], &good));
         if (!good)
             continue;
-        if (*best < 0 || ways[i].ms < ways[*best].ms)
-            *best = i;
+        groups[contest.n] = ways[i].digest;
+        f.list[contest.n++] = i;
     }
+    contest.groups = groups;
+    if (contest.n > 0 && p->options.tune)
+        LS_TRY(ls_contest_run(&contest, &winner, &ms));
+    *best = contest.n > 0 && winner >= 0 ? f.list[winner] : -1;
+    if (*best >= 0)
+        ways[*best].ms = round(ms * 1e4) / 1e4; /* as the plan has it: it decides what runs aside (C5) */
     return LS_OK;
-}
-
-static void say_measuring(struct ls_program *p)
-{
-    if (p->options.tune && !p->tuner->said)
-        ls_note("Measuring kernels on %s; the answers are kept for the next start.", p->device->name);
-    p->tuner->said = true;
 }
 
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way)
 {
     enum ls_status st = LS_OK;
+    struct ls_answers *answers = &p->tuner->answers;
     struct way ways[MOST_WAYS] = {0};
     char question[320];
-    int n = list_ways(p, l, ways), best;
+    int n = list_ways(p, l, ways), best = -1;
     question_text(l, question, sizeof question);
-    best = recall(p, l, question, ways, n);
+    LS_TRY_GOTO(release_others, recall(p, layer, l, question, ways, n, &best));
     if (best < 0) {
-        say_measuring(p);
-        LS_TRY_GOTO(release_others, try_all(p, l, ways, n, &best));
-        if (best >= 0 && p->options.tune)
-            LS_TRY_GOTO(release_others, ls_answers_add(&p->tuner->answers, question, ways[best].name, ways[best].ms));
+        if (p->options.tune)
+            ls_answers_progress(answers, layer, p->device->name);
+        LS_TRY_GOTO(release_others, choose(p, l, ways, n, &best));
+        if (best >= 0)
+            LS_TRY_GOTO(release_others, ls_answers_add(answers, question, ways[best].name, ways[best].ms,
+                                                       ways[best].digest, p->options.tune));
     }
     if (best < 0)
         st = ls_fail(LS_FAILED, "layer %s: neither cuDNN nor cuBLASLt nor Lockstep has a kernel for this (%s)", layer,
@@ -361,35 +441,50 @@ release_others:
     return st;
 }
 
-enum ls_status tune_between(struct ls_program *p, const struct linear *l, const char *with,
+/* --- two ways to do a layer and its neighbour -------------------------------------------------------------------- */
+
+struct pair {
+    struct ls_program *p;
+    const struct tune_rivals *rivals;
+    size_t bytes; /* of operands, before the workspace */
+};
+
+static enum ls_status time_rival(void *context, int candidate, double *ms)
+{
+    const struct pair *pair = context;
+    const struct tune_rivals *r = pair->rivals;
+    return time_of(
+        pair->p, &(struct work){r->run[candidate], r->context, pair->p->tuner->region + pair->bytes, r->workspace}, ms);
+}
+
+enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best)
 {
-    struct ls_answers *known = &p->tuner->answers;
+    struct ls_answers *answers = &p->tuner->answers;
+    struct pair pair = {p, rivals, 0};
+    struct ls_contest contest = {.n = 2, .margin = margin, .noise = noise, .time = time_rival, .context = &pair};
     char question[320];
-    double ms[2];
-    size_t bytes;
+    double ms = 0;
     question_text(l, question, sizeof question);
     size_t length = strlen(question);
     snprintf(question + length, sizeof question - length, "%s", with);
-    for (int a = known->n - 1; a >= 0; a--)
-        for (int i = 0; i < 2; i++)
-            if (strcmp(known->list[a].question, question) == 0 && strcmp(known->list[a].name, rivals->names[i]) == 0) {
-                known->list[a].recorded = true;
-                *best = i;
-                return LS_OK;
-            }
+    struct ls_answer *known = ls_answers_find(answers, question);
+    for (int i = 0; known && i < 2; i++)
+        if (strcmp(known->name, rivals->names[i]) == 0) {
+            ls_answers_use(answers, known);
+            *best = i;
+            return LS_OK;
+        }
+    LS_TRY(ls_answers_miss(answers, layer, question, known));
     *best = 0;
-    if (!p->options.tune)
-        return LS_OK;
-    say_measuring(p);
-    LS_TRY(rivals->place(rivals->context, NULL, &bytes));
-    LS_TRY(make_room(p, bytes + turns_of(rivals->workspace)));
-    fill(p);
-    LS_TRY(rivals->place(rivals->context, p->tuner->region, &bytes));
-    for (int i = 0; i < 2; i++) {
-        struct work w = {rivals->run[i], rivals->context, p->tuner->region + bytes, rivals->workspace};
-        LS_TRY(time_of(p, &w, &ms[i]));
+    if (p->options.tune) {
+        ls_answers_progress(answers, layer, p->device->name);
+        LS_TRY(rivals->place(rivals->context, NULL, &pair.bytes));
+        LS_TRY(make_room(p, pair.bytes + turns_of(rivals->workspace)));
+        fill(p);
+        LS_TRY(rivals->place(rivals->context, p->tuner->region, &pair.bytes));
+        LS_TRY(ls_contest_run(&contest, best, &ms));
+        *best = *best < 0 ? 0 : *best;
     }
-    *best = ms[1] < ms[0];
-    return ls_answers_add(known, question, rivals->names[*best], ms[*best]);
+    return ls_answers_add(answers, question, rivals->names[*best], ms, 0, p->options.tune);
 }

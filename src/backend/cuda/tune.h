@@ -1,4 +1,4 @@
-/* Which way to compute a linear layer: measured once, remembered by backend/answers.h. */
+/* Which way to compute a linear layer: decided by backend/contest.h, remembered by backend/answers.h. */
 #ifndef LS_BACKEND_CUDA_TUNE_H
 #define LS_BACKEND_CUDA_TUNE_H
 
@@ -7,8 +7,7 @@
 enum ls_status tune_open(struct ls_program *p);
 /* The way is ready to run; release it by way_release. */
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way);
-/* Two that do the same, beside the layer's own question: `best` is the faster one's number, 0 where nothing is known and
- * nothing to be measured. */
+/* Two that do the same, beside the layer's own question: `best` is 1 where the second is clearly faster, else 0. */
 struct tune_rivals {
     void *context;
     /* Lay out what both compute with in `memory`, NULL at first; *bytes: how much that is. */
@@ -17,7 +16,7 @@ struct tune_rivals {
     size_t workspace; /* bytes */
     const char *names[2];
 };
-enum ls_status tune_between(struct ls_program *p, const struct linear *l, const char *with,
+enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best);
 enum ls_status tune_close(struct ls_program *p);
 /* Where an operand of so many bytes lies while something is measured: behind the `used` ones. */

@@ -1,5 +1,5 @@
 /* Convolutions and dense layers, in one of their three directions, and the ways to compute them: cuDNN's engines,
- * cuBLASLt's products, own kernels. tune.c measures the ways and takes the fastest. */
+ * cuBLASLt's products, own kernels. tune.c chooses among them. */
 #ifndef LS_BACKEND_CUDA_WAYS_H
 #define LS_BACKEND_CUDA_WAYS_H
 
@@ -42,6 +42,7 @@ struct way {
     void *state;  /* the kind's */
     void *shared; /* the kind's */
     double ms;
+    uint64_t digest; /* of its result for a fixed input */
 };
 
 extern const struct way_kind ls_cuda_dnn, ls_cuda_blas, ls_cuda_own;

@@ -1,8 +1,7 @@
 /* Convolutions and dense layers: oneDNN primitives in the layout tune.c finds best.
  *
- * The weights' layout is decided once, by the forward node of the training program, and kept in the store. For a
- * convolution it is the one the fastest forward implementation likes, which the others share or reorder from; for a
- * dense layer, whose weights are most of a network's bytes, the layout with the fastest three passes together. */
+ * The weights' layout is decided once, by the forward node of the training program, and kept in the store: the one that
+ * the chosen forward implementation likes, which the others share or reorder from. */
 #include "backend/onednn/program.h"
 #include "base/log.h"
 #include "graph/ops.h"
@@ -76,49 +75,6 @@ static void spec_of(const struct ls_program *p, const struct ls_node *n, const s
     }
 }
 
-/* The layer's cost in a whole training step when its weights are laid out like this. */
-static enum ls_status step_ms(struct ls_program *p, const char *layer, const struct dnn_spec *s,
-                              const struct dnn_md *wei, double *ms)
-{
-    static const enum dnn_pass passes[] = {DNN_FORWARD, DNN_BWD_DATA, DNN_BWD_WEIGHTS};
-    *ms = 0;
-    for (int i = 0; i < 3; i++) {
-        struct dnn_spec pass = *s;
-        struct choice c;
-        pass.pass = passes[i];
-        pass.act = passes[i] == DNN_FORWARD ? s->act : LS_ACT_NONE;
-        LS_TRY(tune_pick(p, layer, &pass, wei, &c));
-        *ms += c.ms;
-        choice_release(&c);
-    }
-    return LS_OK;
-}
-
-static enum ls_status best_dense_layout(struct ls_program *p, const char *layer, const struct dnn_spec *s,
-                                        struct dnn_md *best)
-{
-    static const enum dnn_pass passes[] = {DNN_FORWARD, DNN_BWD_DATA, DNN_BWD_WEIGHTS};
-    double best_ms = 1e30;
-    *best = (struct dnn_md){0};
-    for (int i = 0; i < 3; i++) {
-        struct dnn_spec pass = *s;
-        struct choice c;
-        double ms = 0;
-        pass.pass = passes[i];
-        pass.act = LS_ACT_NONE;
-        LS_TRY(tune_pick(p, layer, &pass, NULL, &c));
-        enum ls_status st = dnn_md_equal(&c.wei, best) ? LS_OK : step_ms(p, layer, s, &c.wei, &ms);
-        if (st == LS_OK && !dnn_md_equal(&c.wei, best) && ms < best_ms) {
-            best_ms = ms;
-            dnn_md_release(best);
-            st = dnn_md_copy(best, &c.wei);
-        }
-        choice_release(&c);
-        LS_TRY(st);
-    }
-    return LS_OK;
-}
-
 /* Decide how the parameter is stored. In bf16 the master weights are f32, laid out as f32 would have them. */
 static enum ls_status place_weights(struct ls_program *p, const struct ls_node *n, int wei, const struct dnn_spec *spec)
 {
@@ -128,7 +84,7 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
     if (entry && entry->layout_bytes == sizeof(struct dnn_md))
         return place_as(p, wei, (const struct dnn_md *)entry->layout);
     struct dnn_spec s = *spec;
-    struct dnn_md src = {0}, dst = {0}, chosen = {0};
+    struct dnn_md src = {0}, dst = {0};
     struct choice c = {0};
     enum ls_status st = LS_OK;
     if (s.dtype == LS_BF16) {
@@ -141,17 +97,11 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         s.src_md = &src;
         s.dst_md = &dst;
     }
-    if (st == LS_OK && s.kind == DNN_DENSE && p->g->training && s.dtype == spec->dtype) {
-        st = best_dense_layout(p, n->name, &s, &chosen);
-    } else if (st == LS_OK) {
-        st = tune_pick(p, n->name, &s, NULL, &c);
-        if (st == LS_OK)
-            st = dnn_md_copy(&chosen, &c.wei);
-    }
     if (st == LS_OK)
-        st = place_as(p, wei, &chosen);
+        st = tune_pick(p, n->name, &s, NULL, &c);
+    if (st == LS_OK)
+        st = place_as(p, wei, &c.wei);
     choice_release(&c);
-    dnn_md_release(&chosen);
     dnn_md_release(&src);
     dnn_md_release(&dst);
     return st;

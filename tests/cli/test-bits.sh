@@ -1,0 +1,129 @@
+#!/bin/sh
+# The same command gives the same bits, whatever the plan cache holds: kernels are measured here, as users have it.
+. tests/cli/harness.sh
+unset LOCKSTEP_TUNE
+
+# Convolutions for which direct and Winograd kernels compete, and dense layers with two kernels.
+cat >model.yaml <<'END'
+input: 3x16x16
+classes: 10
+layers:
+  - {name: conv1, op: conv, out: 32, kernel: 3, pad: 1}
+  - {name: relu1, op: relu}
+  - {name: conv2, op: conv, out: 64, kernel: 3, pad: 1}
+  - {name: relu2, op: relu}
+  - {name: pool2, op: maxpool, kernel: 2, stride: 2}
+  - {name: conv3, op: conv, out: 64, kernel: 3, pad: 1}
+  - {name: pool3, op: maxpool, kernel: 4, stride: 4}
+  - {name: conv4, op: conv, out: 64, kernel: 3, pad: 1}
+  - {name: fc1, op: dense, out: 128}
+  - {name: relu5, op: relu}
+  - {name: fc2, op: dense, out: classes}
+END
+train() {
+    lockstep train --model "$scratch/model.yaml" --data synthetic:3x16x16:10:64 --batch 32 --threads 2 "$@"
+}
+# Of the momentum, which has every gradient in it, and no metadata that name the run.
+sum() {
+    cat "$1"/checkpoints/step-*/state.safetensors | sha256sum
+}
+identity() {
+    sed -n 's/^  identity *//p' "$1/log.txt" | tail -n 1
+}
+
+it "gives the same bits with an empty plan cache, time after time"
+for i in 1 2 3; do
+    train --plan-cache "empty-$i" --run "fresh-$i"
+    expect_code 0
+    expect_file "empty-$i"
+    expect "$(sum fresh-1)" = "$(sum "fresh-$i")"
+    expect "$(identity fresh-1)" = "$(identity "fresh-$i")"
+done
+
+it "gives the same bits with a filled cache, and with none"
+train --plan-cache empty-1 --run filled
+expect "$(sum fresh-1)" = "$(sum filled)"
+(unset HOME XDG_CACHE_HOME && exec "$program" train --model "$scratch/model.yaml" --data synthetic:3x16x16:10:64 \
+    --batch 32 --threads 2 --run homeless) >out 2>err
+expect "$(sum fresh-1)" = "$(sum homeless)"
+
+it "gives the same bits on a busy machine"
+for _ in 1 2 3 4; do
+    while :; do :; done &
+    busy="${busy:-} $!"
+done
+for i in 4 5; do
+    train --plan-cache "empty-$i" --run "fresh-$i"
+    expect "$(sum fresh-1)" = "$(sum "fresh-$i")"
+done
+# $busy is a list of words.
+# shellcheck disable=SC2086
+kill $busy
+wait
+
+it "prints what decides the bits, and keeps it in the run and the checkpoint"
+identity fresh-1 | grep -qE '^[0-9a-f]{8}: backend onednn, .*dtype f32, threads 2, replicas 1, .*plan [0-9a-f]{16}$' ||
+    miss "not so: $(identity fresh-1)"
+grep -q '"identity": "backend=onednn .*threads=2 ' fresh-1/checkpoints/step-*/state.json || miss "not in state.json"
+grep -aq '"lockstep.identity":"backend=onednn ' fresh-1/checkpoints/step-*/model.safetensors || miss "not in the model"
+expect "$(head -c 19 fresh-1/plan.txt)" = "# identity backend="
+
+# A plan with another kernel than this machine would choose: direct instead of Winograd.
+other_plan() {
+    sed '/ bwd_data /! s/|winograd:[a-z0-9]*|/|jit:avx512_core|/' fresh-1/plan.txt
+}
+
+it "computes with the plan of a run, or a file, that --plan names"
+train --plan fresh-1 --plan-cache none --run planned
+expect_code 0
+expect "$(sum fresh-1)" = "$(sum planned)"
+expect "$(identity fresh-1)" = "$(identity planned)"
+expect_no_file none
+if grep -q '|winograd:avx512' fresh-1/plan.txt; then
+    other_plan >plan.txt
+    train --plan plan.txt --plan-cache none --run direct
+    expect_code 0
+    expect_no_file none
+    [ "$(sum fresh-1)" != "$(sum direct)" ] || miss "another plan gave the same bits"
+    expect "$(cut -d'|' -f2,3 <plan.txt | tail -n +2)" = "$(cut -d'|' -f2,3 <direct/plan.txt | tail -n +2)"
+    mkdir elsewhere
+    (cd elsewhere && exec "$program" train ../direct/config.yaml --run ../again) >out 2>err
+    expect "$(sum direct)" = "$(sum again)"
+    train --steps 2 --run direct --resume --plan-cache empty-1
+    train --steps 1 --plan plan.txt --run halves
+    train --steps 2 --run halves --resume --plan-cache empty-1
+    expect "$(sum direct)" = "$(sum halves)"
+fi
+
+it "takes the number of threads from the plan, and refuses another"
+lockstep train --model model.yaml --data synthetic:3x16x16:10:64 --batch 32 --plan fresh-1/plan.txt --run threads
+expect_code 0
+expect "$(sum fresh-1)" = "$(sum threads)"
+train --threads 1 --plan fresh-1 --run refused
+expect_code 2
+expect_error 'threads 1.*fresh-1 is for 2 threads'
+
+it "refuses a plan that does not fit"
+train --batch 16 --plan fresh-1 --run refused
+expect_code 3
+expect_error "layer conv1: --plan names no kernel for .*another model, batch"
+sed 's/|winograd:[a-z0-9]*|/|winograd:z80|/; s/|[a-z_0-9]*:gemm:jit|/|gemm:z80|/' fresh-1/plan.txt >z80.txt
+train --plan z80.txt --run refused
+expect_code 3
+expect_error "layer [a-z0-9]*: --plan wants the kernel '[a-z]*:z80'"
+train --plan nowhere --run refused
+expect_code 3
+expect_error 'nowhere: no such plan'
+echo hello >hello.txt
+train --plan hello.txt --run refused
+expect_code 3
+expect_error 'hello.txt: not a plan'
+expect_no_file refused
+
+it "names what is different in a resumed run"
+train --steps 1 --run resumed
+lockstep train --run resumed --resume --threads 1 --steps 2
+expect_code 0
+expect_err 'not computed as before \(threads 2, now 1'
+
+finish
