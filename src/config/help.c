@@ -1,10 +1,10 @@
+#include "base/help.h"
 #include "config/table.h"
 
 #include <ctype.h>
 #include <string.h>
 
 #define COLUMN 28
-#define WIDTH 100
 
 /* "--batch N", "--nesterov", "--no-shuffle", "--resume [CHECKPOINT]". */
 static void spell(const struct ls_option *option, char text[64])
@@ -37,30 +37,13 @@ static const char *negation(const struct ls_option *option)
     return option->type == LS_OPTION_SWITCH && strcmp(option->missing, "true") == 0 ? "turn off: " : "";
 }
 
-/* The words of text from the given column on, going on below it where the line is full. */
-static void wrap(const char *text, int column, FILE *out)
-{
-    int at = column;
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (at > column && at + 1 + length > WIDTH) {
-            fprintf(out, "\n%*s", column, "");
-            at = column;
-        }
-        at += fprintf(out, "%s%.*s", at > column ? " " : "", length, text);
-        text += length + (text[length] == ' ');
-    }
-    putc('\n', out);
-}
-
 static void help_option(const struct ls_option *option, FILE *out)
 {
     char left[64], behind[128], text[512];
     spell(option, left);
     note(option, behind);
     snprintf(text, sizeof text, "%s%s%s", negation(option), option->help, behind);
-    fprintf(out, "  %-*s", COLUMN - 2, left);
-    wrap(text, COLUMN, out);
+    ls_help_row(left, text, 2, COLUMN, out);
 }
 
 void ls_options_help(enum ls_command command, FILE *out)
