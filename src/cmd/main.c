@@ -1,4 +1,5 @@
 #include "cmd/cmd.h"
+#include "cmd/revision.h"
 
 #include "base/nearest.h"
 #include "base/log.h"
@@ -12,10 +13,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#ifndef LS_VERSION
-#define LS_VERSION "0.1.0"
-#endif
 
 /* What the commands are called and say of themselves is ls_commands (config/table.c). */
 static const struct {
@@ -70,6 +67,7 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
     LS_TRY(ls_options_parse(&o, info->command, argc - 2, argv + 2, &help));
     o.command_line = argv;
     o.n_command_line = argc;
+    o.version = LS_VERSION LS_REVISION;
     enum ls_status st = LS_OK;
     for (size_t i = 0; i < sizeof table / sizeof *table && !help; i++)
         if (table[i].command == info->command)

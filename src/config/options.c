@@ -301,6 +301,43 @@ void ls_options_release(struct ls_options *o)
     *o = (struct ls_options){0};
 }
 
+/* --- the command line as text
+ * ------------------------------------------------------------------------------------------- */
+
+static void put_quoted(const char *word, FILE *out)
+{
+    static const char safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:,+-=@%";
+    if (*word && strspn(word, safe) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    putc('\'', out);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
+    putc('\'', out);
+}
+
+void ls_options_command(const struct ls_options *o, FILE *out)
+{
+    bool hide = false;
+    for (int i = 0; i < o->n_command_line; i++) {
+        const char *word = o->command_line[i], *equals = strchr(word, '=');
+        char name[64] = "";
+        if (strncmp(word, "--", 2) == 0)
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+        const struct ls_option *option = ls_option_find(name);
+        bool secret = option && option->secret;
+        fputs(i ? " " : "", out);
+        if (hide)
+            fputs("...", out);
+        else if (secret && equals)
+            fprintf(out, "--%s=...", name);
+        else
+            put_quoted(word, out);
+        hide = secret && !equals && !hide;
+    }
+}
+
 bool ls_options_given(const struct ls_options *o, const char *name)
 {
     const struct ls_option *option = ls_option_find(name);

@@ -88,7 +88,8 @@ struct ls_options {
     int n_args;
     char **command_line; /* borrowed; as the program got it, for starting workers with; NULL: not from there */
     int n_command_line;
-    uint64_t given[2]; /* a bit for each row of the table that a user set; see ls_options_given */
+    const char *version; /* borrowed; of the program, with its revision; NULL: not from there */
+    uint64_t given[2];   /* a bit for each row of the table that a user set; see ls_options_given */
 };
 
 /* Which commands an option belongs to, a bit each. */
@@ -131,6 +132,9 @@ void ls_options_help(enum ls_command command, FILE *out);
 void ls_options_usage(FILE *out);
 void ls_options_man(const char *version, FILE *out);
 void ls_options_completion(FILE *out);
+
+/* The command line as a shell takes it, secrets left out. */
+void ls_options_command(const struct ls_options *o, FILE *out);
 
 /* "3x64x64" -> three positive numbers. what: the option's name for the error. */
 enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, int64_t *h, int64_t *w);

@@ -151,6 +151,7 @@ const struct ls_option ls_option_table[] = {
     {"rendezvous", TEXT(rendezvous), .commands = SEVERAL, WORKERS, .value = "URL", .here = true,
      .help = "file:///PATH: meet in a folder that all can reach"},
     {"token", TEXT(token), .commands = SEVERAL, WORKERS, .value = "TEXT", .here = true,
+     .secret = true,
      .help = "secret the processes share; as LOCKSTEP_TOKEN no other user sees it"},
     {"sync", TEXT(sync), .missing = "overlap", .commands = T | B, WORKERS, .value = "NAME",
      .choices = "gather allreduce overlap server async cutoff local",
