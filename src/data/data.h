@@ -92,8 +92,7 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
 
 /* --- augmentation: image -> normalised float planes, or the bytes and choices that make them ----------- */
 
-/* "none", or a comma list: crop:PAD  flip  rrc[:SIZE] (RandomResizedCrop)  resize:SIZE (shorter side)
- * center[:SIZE]  — then always converted to planes and normalised. The order is fixed: resize, then one of
+/* "none", or a comma list of ls_augment_words — then always converted to planes and normalised. The order is fixed: resize, then one of
  * rrc, crop and center, then flip. An image that is smaller than what comes out, or of another size with
  * neither rrc, crop nor center given, is first scaled until it just covers it. */
 struct ls_augment {
@@ -112,6 +111,16 @@ struct ls_augment {
 enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info, int64_t channels,
                                 int64_t height, int64_t width, struct ls_augment *a);
 /* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
+/* The words of a list, for the parser and for `lockstep help augment`; ends with a NULL name. */
+struct ls_augment_word {
+    const char *name, *argument, *help; /* argument: "" none, ":PAD" required, "[:SIZE]" may be left out */
+    int least;                          /* that the argument may be */
+    bool size;                          /* the argument is the size of what comes out */
+    void (*set)(struct ls_augment *a, int value);
+};
+extern const struct ls_augment_word ls_augment_words[];
+/* As such a list: "resize:256,center", or "none". */
+const char *ls_augment_text(const struct ls_augment *a, char text[64]);
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);
 /* The same up to the bytes: an image of the final size, rows of H x W x C, not mirrored and not normalised; what is left to do
