@@ -4,6 +4,7 @@
 #ifndef LS_CONFIG_OPTIONS_H
 #define LS_CONFIG_OPTIONS_H
 
+#include "base/help.h"
 #include "base/status.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -129,9 +130,15 @@ bool ls_options_given(const struct ls_options *o, const char *name);
 
 /* The command's help; the list of commands; a manual page and a bash completion script for all of them. */
 void ls_options_help(enum ls_command command, FILE *out);
-void ls_options_usage(FILE *out);
-void ls_options_man(const char *version, FILE *out);
-void ls_options_completion(FILE *out);
+void ls_options_usage(const struct ls_help_row *topics, FILE *out);
+void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out);
+
+/* What a completion offers besides commands, options and their choices: words with spaces between them. */
+struct ls_completion {
+    const char *models, *data, *augment, *topics, *ops;
+};
+/* A bash completion script. */
+void ls_options_completion(const struct ls_completion *words, FILE *out);
 
 /* The command line as a shell takes it, secrets left out. */
 void ls_options_command(const struct ls_options *o, FILE *out);

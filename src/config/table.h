@@ -15,6 +15,9 @@ enum ls_option_type {
     LS_OPTION_SHAPE   /* char *, CxHxW */
 };
 
+/* What a completion offers for a value, besides choices. */
+enum ls_option_names { LS_NAMES_FILES, LS_NAMES_MODELS, LS_NAMES_DATA, LS_NAMES_AUGMENT, LS_NAMES_RUNS };
+
 struct ls_option {
     const char *name; /* as on the command line; YAML and the environment spell it with _ too */
     enum ls_option_type type;
@@ -25,12 +28,13 @@ struct ls_option {
     const char *help;    /* says in brackets what not being set means */
     const char *group;   /* heading; rows of a group stand together */
     const char *choices; /* "f32 bf16", NULL: anything */
-    bool head;           /* choices are for the part before the first ':' */
-    bool alone;          /* may stand without a value, which then is the word "auto" */
-    bool below;          /* the range ends below `high` */
-    bool here;           /* says where this process runs, or is secret: stays out of a run's config.yaml */
-    bool secret;         /* log.txt does not hold the value */
-    double low, high;    /* allowed range; the default is allowed even outside of it */
+    enum ls_option_names names;
+    bool head;        /* choices are for the part before the first ':' */
+    bool alone;       /* may stand without a value, which then is the word "auto" */
+    bool below;       /* the range ends below `high` */
+    bool here;        /* says where this process runs, or is secret: stays out of a run's config.yaml */
+    bool secret;      /* log.txt does not hold the value */
+    double low, high; /* allowed range; the default is allowed even outside of it */
 };
 
 /* At most LS_OPTION_ROWS rows: struct ls_options.given has a bit for each. */

@@ -3,6 +3,7 @@
 #ifndef LS_TRAIN_CARD_H
 #define LS_TRAIN_CARD_H
 
+#include "base/help.h"
 #include "base/memory.h"
 #include "train/safetensors.h"
 
@@ -13,6 +14,9 @@ struct ls_card {
     float mean[4], deviation[4];
     const char *const *class_names; /* classes entries, or NULL */
 };
+
+/* The keys, and what they mean. */
+extern const struct ls_help_row ls_card_keys[];
 
 #define LS_CARD_PAIRS 9
 /* The card as metadata; the strings live in `strings`. */

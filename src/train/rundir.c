@@ -12,6 +12,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+const struct ls_help_row ls_rundir_files[] = {
+    {"config.yaml", "every option of the run; `lockstep train RUN/config.yaml` runs it again"},
+    {"log.txt", "date, host, version and command, then what the run said"},
+    {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
+    {"plan.txt", "the kernels that were chosen; a resumed run uses them again"},
+    {"checkpoints", "one folder each, the last --keep of them, and a link to the best"},
+    {NULL, NULL},
+};
+
 /* --- going on ----------------------------------------------------------------------------------------- */
 
 static bool has(const char *folder, const char *name)

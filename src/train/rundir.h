@@ -1,10 +1,13 @@
-/* The run directory: config.yaml, plan.txt, log.txt, metrics.jsonl, checkpoints/. */
+/* The run directory: ls_rundir_files. */
 #ifndef LS_TRAIN_RUNDIR_H
 #define LS_TRAIN_RUNDIR_H
 
 #include "config/options.h"
 
 /* Is a run to be gone on with, and which? --resume with --run, or --resume RUN or CHECKPOINT. *run is the run
+/* What lies in a run directory. */
+extern const struct ls_help_row ls_rundir_files[];
+
  * directory and *checkpoint a folder or NULL (the newest); both NULL for a new run; freed by ls_free. */
 enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint);
 /* May a new run use --run? Asked before long preparations. */

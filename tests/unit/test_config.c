@@ -448,10 +448,10 @@ static void every_option_is_listed_everywhere(void **state)
         ls_options_help(info->command, out);
     fclose(out);
     out = open_memstream(&man, &size);
-    ls_options_man("1.2.3", out);
+    ls_options_man("1.2.3", topics, out);
     fclose(out);
     out = open_memstream(&completion, &size);
-    ls_options_completion(out);
+    ls_options_completion(&words, out);
     fclose(out);
     assert_non_null(strstr(man, "lockstep 1.2.3"));
     for (int i = 0; i < ls_option_count; i++) {
@@ -483,6 +483,8 @@ static void input_sizes(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(ls_parse_input("--input", bad[i], &c, &h, &w), LS_USAGE);
 }
+    const struct ls_help_row topics[] = {{"knots", "how to tie them"}, {NULL, NULL}};
+    const struct ls_completion words = {"net1 net2", "mnist", "crop: flip", "knots", "conv"};
 
 static void nearest_words(void **state)
 {
@@ -494,6 +496,7 @@ static void nearest_words(void **state)
     assert_string_equal(ls_nearest_word("pred", known, 8), "predict");
     assert_string_equal(ls_nearest_word("l", known, 8), "lr");
     assert_null(ls_nearest_word("xyzzy", known, 8));
+    assert_non_null(strstr(man, "knots\nhow to tie them."));
     assert_null(ls_nearest_word("", known, 8));
     assert_null(ls_nearest_word("a word that is far longer than anything that could be meant by it", known, 8));
     assert_null(ls_nearest_word("train", known, 0));
