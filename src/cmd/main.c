@@ -1,3 +1,4 @@
+#include "cmd/arguments.h"
 #include "cmd/cmd.h"
 #include "cmd/revision.h"
 
@@ -33,7 +34,9 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
     o.n_command_line = argc;
     o.version = LS_VERSION LS_REVISION;
     enum ls_status st = LS_OK;
-    for (size_t i = 0; i < sizeof table / sizeof *table && !help; i++)
+    if (!help)
+        st = ls_arguments_check(info->command, &o);
+    for (size_t i = 0; i < sizeof table / sizeof *table && !help && st == LS_OK; i++)
         if (table[i].command == info->command)
             st = table[i].run(&o);
     ls_options_release(&o);

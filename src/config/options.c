@@ -24,7 +24,9 @@ struct words {
     int n;
     const char **arguments; /* owned; borrowed strings */
     int n_arguments;
-    const char *file; /* the YAML file, or NULL */
+    const char **files; /* owned; borrowed strings: YAML files */
+    int n_files;
+    const char *model; /* the one that describes a model, or NULL */
     bool help;
 };
 
@@ -111,19 +113,14 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     return LS_OK;
 }
 
-static enum ls_status take_argument(struct words *w, enum ls_command command, const char *word)
+/* What else may stand there is for the command to say. */
+static void take_argument(struct words *w, enum ls_command command, const char *word)
 {
     const unsigned with_file = LS_CMD_TRAIN | LS_CMD_EVAL | LS_CMD_BENCH | LS_CMD_PLAN;
-    const unsigned with_arguments = LS_CMD_EVAL | LS_CMD_PREDICT | LS_CMD_MODELS | LS_CMD_DATA;
-    if ((command & with_file) && !w->file && w->n_arguments == 0 && ends_in_yaml(word))
-        w->file = word;
-    else if (command & with_arguments)
-        w->arguments[w->n_arguments++] = word;
+    if ((command & with_file) && ends_in_yaml(word))
+        w->files[w->n_files++] = word;
     else
-        return ls_fail(LS_USAGE,
-                       "%s: '%s' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml",
-                       info_of(command)->name, word);
-    return LS_OK;
+        w->arguments[w->n_arguments++] = word;
 }
 
 static enum ls_status split_words(struct words *w, enum ls_command command, int argc, char **argv)
@@ -138,7 +135,7 @@ static enum ls_status split_words(struct words *w, enum ls_command command, int 
         else if (options && word[0] == '-' && word[1])
             LS_TRY(take_option(w, command, argc, argv, &i));
         else
-            LS_TRY(take_argument(w, command, word));
+            take_argument(w, command, word);
         if (w->help)
             break;
     }
@@ -239,27 +236,65 @@ enum ls_status ls_options_default(struct ls_options *o)
     return LS_OK;
 }
 
-static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[2])
+static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[2], bool *is_model)
 {
     char *text;
     size_t size;
     LS_TRY(ls_file_read(path, YAML_LIMIT, &text, &size));
-    enum ls_status st = ls_options_yaml(o, path, text, size, keep);
+    bool model = ls_yaml_is_model(text, size);
+    enum ls_status st = LS_OK;
+    if (!model)
+        st = ls_options_yaml(o, path, text, size, keep);
+    else if (!is_model)
+        st = ls_fail(LS_BAD_INPUT, "%s: expected a configuration, found a model (a list of layers)", path);
+    if (is_model)
+        *is_model = model;
     ls_free(text);
     return st;
 }
 
 enum ls_status ls_options_load(struct ls_options *o, const char *path)
 {
-    return load(o, path, o->given);
+    return load(o, path, o->given, NULL);
 }
 
-static enum ls_status set_all(struct ls_options *o, const struct words *w)
+/* At most one configuration and one model. */
+static enum ls_status load_files(struct ls_options *o, struct words *w)
+{
+    const char *configuration = NULL;
+    for (int i = 0; i < w->n_files; i++) {
+        bool model;
+        LS_TRY(load(o, w->files[i], NULL, &model));
+        const char **kind = model ? &w->model : &configuration;
+        if (*kind)
+            return ls_fail(LS_USAGE, "%s and %s are two %s; give one", *kind, w->files[i],
+                           model ? "models" : "configurations");
+        *kind = w->files[i];
+    }
+    return LS_OK;
+}
+
+/* A model file that stands alone is as good as one behind --model. */
+static enum ls_status set_model(struct ls_options *o, const struct words *w)
+{
+    const struct ls_option *option = ls_option_find("model");
+    if (!w->model)
+        return LS_OK;
+    for (int i = 0; i < w->n; i++)
+        if (w->list[i].option == option)
+            return ls_fail(LS_USAGE, "two models are given, %s and --model %s; leave out one", w->model,
+                           w->list[i].value);
+    LS_TRY(ls_option_set(o, option, w->model, w->model));
+    ls_option_mark(o, option);
+    return LS_OK;
+}
+
+static enum ls_status set_all(struct ls_options *o, struct words *w)
 {
     LS_TRY(ls_options_default(o));
-    if (w->file)
-        LS_TRY(load(o, w->file, NULL));
+    LS_TRY(load_files(o, w));
     LS_TRY(set_environment(o));
+    LS_TRY(set_model(o, w));
     return set_words(o, w);
 }
 
@@ -271,7 +306,8 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
     *help = false;
     w.list = ls_alloc((size_t)argc + 1, sizeof *w.list);
     w.arguments = ls_alloc((size_t)argc + 1, sizeof *w.arguments);
-    if (!w.list || !w.arguments)
+    w.files = ls_alloc((size_t)argc + 1, sizeof *w.files);
+    if (!w.list || !w.arguments || !w.files)
         goto free_words;
     LS_TRY_GOTO(free_words, split_words(&w, command, argc, argv));
     if (w.help) {
@@ -285,6 +321,7 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
 free_words:
     ls_free(w.list);
     ls_free(w.arguments);
+    ls_free(w.files);
     return st;
 }
 

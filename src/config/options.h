@@ -112,9 +112,9 @@ struct ls_command_info {
 };
 extern const struct ls_command_info ls_commands[];
 
-/* Defaults, then each source, the strongest last. argv starts after the command's name. A first positional
- * argument ending in .yaml or .yml is a configuration file for train, eval, bench and plan; other positional
- * arguments are for eval, predict, models and data only. A file or variable may set options of other
+/* Defaults, then each source, the strongest last. argv starts after the command's name. For train, eval,
+ * bench and plan, positional arguments ending in .yaml or .yml are a configuration and a model (known by its `layers`),
+ * which is as good as behind --model. Others are kept for the command to judge. A file or variable may set options of other
  * commands, the command line may not. --help prints the command's help and returns LS_OK with *help = true.
  * Unknown options name the nearest known one. On failure *o is released. */
 enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help);
@@ -128,7 +128,7 @@ enum ls_status ls_options_write(const struct ls_options *o, enum ls_command comm
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
 
-/* The command's help; the list of commands; a manual page and a bash completion script for all of them. */
+/* The command's help; the list of commands and help topics; a manual page for all of them. */
 void ls_options_help(enum ls_command command, FILE *out);
 void ls_options_usage(const struct ls_help_row *topics, FILE *out);
 void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out);

@@ -19,12 +19,14 @@ enum {
 #define MANY 1e15                /* more than anything counts, and exact as a double */
 
 const struct ls_command_info ls_commands[] = {
-    {LS_CMD_TRAIN, "train", "[FILE.yaml] [options]", "train a model; writes a run directory"},
-    {LS_CMD_EVAL, "eval", "[FILE.yaml] [RUN | CHECKPOINT] [options]", "measure loss and accuracy of a trained model"},
-    {LS_CMD_PREDICT, "predict", "[options] IMAGE...", "name the five likeliest classes of image files"},
-    {LS_CMD_BENCH, "bench", "[FILE.yaml] [options]", "measure the speed of training steps"},
+    {LS_CMD_TRAIN, "train", "[CONFIG.yaml] [MODEL.yaml] [options]", "train a model; writes a run directory"},
+    {LS_CMD_EVAL, "eval", "[CONFIG.yaml] [RUN | CHECKPOINT | WEIGHTS] [options]",
+     "measure loss and accuracy of a trained model"},
+    {LS_CMD_PREDICT, "predict", "[RUN | CHECKPOINT | WEIGHTS] IMAGE... [options]",
+     "name the five likeliest classes of image files"},
+    {LS_CMD_BENCH, "bench", "[CONFIG.yaml] [MODEL.yaml] [options]", "measure the speed of training steps"},
     {LS_CMD_MODELS, "models", "[show NAME] [options]", "list the built-in models, or show one"},
-    {LS_CMD_PLAN, "plan", "[FILE.yaml] [options]", "show nodes, kernels and memory of a training step"},
+    {LS_CMD_PLAN, "plan", "[CONFIG.yaml] [MODEL.yaml] [options]", "show nodes, kernels and memory of a training step"},
     {LS_CMD_DATA, "data", "[DATA] [options]", "describe and check a data set"},
     {LS_CMD_DOCTOR, "doctor", "[options]", "check machine, launcher and network, and say what to change"},
     {0, NULL, NULL, NULL},

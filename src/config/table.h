@@ -64,6 +64,8 @@ static inline void ls_option_mark(struct ls_options *o, const struct ls_option *
     o->given[row / 64] |= (uint64_t)1 << row % 64;
 }
 
+/* Is the text a model, not a configuration: a map with the key `layers`? Text that is no YAML is neither. */
+bool ls_yaml_is_model(const char *text, size_t size);
 /* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay;
  * NULL: none. */
 enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,

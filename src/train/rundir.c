@@ -36,6 +36,11 @@ bool ls_rundir_is_checkpoint(const char *folder)
     return has(folder, "state.json");
 }
 
+bool ls_rundir_is_run(const char *folder)
+{
+    return has(folder, "checkpoints") || (has(folder, "config.yaml") && has(folder, "log.txt"));
+}
+
 /* The run directory two levels above a checkpoint folder. */
 static char *run_of(const char *checkpoint)
 {
