@@ -140,6 +140,7 @@ void ls_options_man(const char *version, const struct ls_help_row *topics, FILE 
                  ".SH ENVIRONMENT\nEvery option may be a variable such as\n.BR LOCKSTEP_BATCH=64 .\n"
                  "The command line wins over the environment, the environment over the file.\n"
                  ".B NO_COLOR\nturns colours off.\n"
+                 ".SH SEE ALSO\n.I share/doc/lockstep\nwhere it is installed: README, docs, recipes, examples.\n"
                  ".SH EXIT STATUS\n0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost,\n"
                  "5 training diverged, 75 stopped after saving; run again with\n.B \\-\\-resume\nto go on.\n");
 }

@@ -44,10 +44,10 @@ expect_offers f32 tf32 bf16 fp16
 
 it "completes models, as the program lists them, and model files"
 offers train --model ""
-"$program" models --json | grep -o '"name": "[^"]*"' | sed 's/.*: "//; s/"//' >models
+"$program" models --json | grep -o '"name": "[^"]*"' | sed 's/.*: "//; s/"//' >known
 while read -r model; do
     grep -qx "$model" out || miss "$model is not offered"
-done <models
+done <known
 grep -qx mine.yaml out || miss "mine.yaml is not offered"
 grep -qx notes.txt out && miss "notes.txt is offered"
 offers bench --model resnet1
@@ -104,7 +104,7 @@ offers help au
 expect_offers augment
 offers help ops max
 expect_offers maxpool
-offers help do
+offers help "do"
 expect_offers doctor
 
 finish

@@ -127,10 +127,9 @@ lockstep train --model mlp --data synthetic:1x8x8:2:32 --batch 16 --steps 2 --ru
 expect_code 0
 lockstep help checkpoint
 cp out words
-ls left left/checkpoints/best/ | grep -v '^left\|^$' >files
-while read -r file; do
-    grep -Eq "^  $file( |\$)" words || miss "the file $file is not explained"
-done <files
+for file in left/* left/checkpoints/best/*; do
+    grep -Eq "^  $(basename "$file")( |\$)" words || miss "the file $file is not explained"
+done
 head -c 4000 left/checkpoints/best/model.safetensors | grep -ao '"__metadata__":{[^}]*}' | head -n 1 |
     grep -o '"[a-z_.]*":"' | tr -d '":' | sed 's/^__metadata__//' >keys
 grep -o '^  "[a-z_0-9]*"' left/checkpoints/best/state.json | tr -d '" ' >>keys
