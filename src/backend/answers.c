@@ -75,12 +75,12 @@ void ls_answers_progress(struct ls_answers *a, const char *layer, const char *wh
 {
     const double pause = 5;
     double now = ls_now();
-    if (a->said == 0)
-        ls_note("Measuring kernels on %s, once for this model and batch ...", where);
-    else if (now - a->said < pause)
+    if (a->quiet || (a->said > 0 && now - a->said < pause))
         return;
+    if (a->said == 0)
+        ls_progress("measuring kernels on %s for this model and batch ...", where);
     else
-        ls_note("Measuring kernels: at layer %s", layer);
+        ls_progress("measuring kernels, at layer %s ...", layer);
     a->said = now;
 }
 

@@ -29,12 +29,13 @@ struct ls_answers {
     bool learned;
     const char *plan;      /* lines; NULL: none; borrowed */
     const char *plan_name; /* for people; NULL: nothing is said of kernels that it lacks; borrowed */
+    bool quiet;            /* nothing is said of progress */
     bool binding;          /* every kernel must be taken from it */
     int missing;           /* kernels that could not be */
     double said;           /* when progress was last told */
 };
 
-/* machine and the plan are set; all else is zero. cache: a path, or NULL. */
+/* machine, quiet and the plan are set; all else is zero. cache: a path, or NULL. */
 enum ls_status ls_answers_open(struct ls_answers *a, const char *cache);
 /* The kernel for a question; NULL: none is known. */
 struct ls_answer *ls_answers_find(struct ls_answers *a, const char *question);

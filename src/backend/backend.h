@@ -20,6 +20,7 @@ struct ls_backend_options {
     bool reuse;        /* place activations by liveness (off: each has its own room) */
     bool keep_grads;   /* gradients get memory of their own that outlives the pass: grad_bytes */
     bool tune;         /* measure candidate kernels where neither plan nor cache has an answer */
+    bool quiet;        /* nothing is said of progress */
     const char *cache; /* file of measured choices, NULL: none */
     /* Choices of kernels (ls_backend.choices) to be taken instead of choosing; NULL: none. With a name, kernels that it
      * lacks are warned of; if it is binding, they are an error. */
@@ -165,6 +166,7 @@ struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* NULL: see there */
     const struct ls_backend_peers *peers; /* NULL: sums over processes are made by the host */
+    bool measures;                        /* kernels are measured where --tune is left to the backend */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     /* May try things out; before anything else is asked of the backend. */
     void (*about)(struct ls_backend_about *about);

@@ -37,7 +37,7 @@ static void compose(char *text, size_t room, const char *format, va_list args)
 
 static void speak(enum ls_log_kind kind, const char *text)
 {
-    static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "", ""};
+    static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "lockstep: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
     pthread_mutex_lock(&sink.lock);
     ls_log_ear *ear = sink.muted ? NULL : sink.ear;
@@ -105,6 +105,16 @@ void ls_say(const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     speak(LS_LOG_LINE, text);
+}
+
+void ls_progress(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    speak(LS_LOG_PROGRESS, text);
 }
 
 void ls_note(const char *format, ...)

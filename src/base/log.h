@@ -13,6 +13,8 @@ enum ls_status ls_fail(enum ls_status status, const char *format, ...) __attribu
 void ls_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line for people: standard output and log.txt. */
 void ls_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* What a long wait is for: standard error and log.txt. */
+void ls_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* A line for log.txt only. */
 void ls_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -37,7 +39,7 @@ void ls_log_last_copy(char *text, size_t room);
 /* A module that is loaded at run time has its own copy of this folder. What it says goes to the program's log once the
  * program has given it its ear: ls_log_forward(ls_log_hear) with the module's ls_log_forward and the program's
  * ls_log_hear. */
-enum ls_log_kind { LS_LOG_ERROR, LS_LOG_WARNING, LS_LOG_LINE, LS_LOG_NOTE };
+enum ls_log_kind { LS_LOG_ERROR, LS_LOG_WARNING, LS_LOG_PROGRESS, LS_LOG_LINE, LS_LOG_NOTE };
 typedef void ls_log_ear(enum ls_log_kind kind, const char *text);
 void ls_log_hear(enum ls_log_kind kind, const char *text);
 void ls_log_forward(ls_log_ear *ear);

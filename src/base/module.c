@@ -51,7 +51,7 @@ static bool look_up(const char *file, const char *named, char *path)
     if (named && is_there(path, named, "", file))
         return true;
     if (program_folder(folder) &&
-        (is_there(path, folder, "", file) || is_there(path, folder, "/../lib/lockstep", file)))
+        (is_there(path, folder, "", file) || is_there(path, folder, "/../" LS_LIBDIR "/lockstep", file)))
         return true;
     if (library_folder(folder) && (is_there(path, folder, "", file) || is_there(path, folder, "/lockstep", file)))
         return true;

@@ -1,6 +1,7 @@
 /* lockstep predict: the five likeliest classes of image files. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "cmd/arguments.h"
 #include "cmd/cmd.h"
 #include "data/data.h"
 #include "train/trained.h"
@@ -167,11 +168,13 @@ static enum ls_status predict_all(struct predict *p)
 
 enum ls_status ls_cmd_predict(struct ls_options *o)
 {
-    struct predict p = {.o = o, .files = (const char *const *)o->args, .n_files = o->n_args};
+    struct predict p = {.o = o};
+    struct ls_pictures pictures;
     enum ls_status st;
-    if (o->n_args == 0)
-        return ls_fail(LS_USAGE, "which images? Name the files: lockstep predict --run DIR IMAGE...");
-    LS_TRY_GOTO(out, ls_trained_find(&p.trained, NULL, o));
+    LS_TRY_GOTO(out, ls_pictures_find(&pictures, o));
+    p.files = pictures.files;
+    p.n_files = pictures.n;
+    LS_TRY_GOTO(out, ls_trained_find(&p.trained, pictures.model, o));
     LS_TRY_GOTO(out, setup(&p));
     st = predict_all(&p);
 out:
@@ -184,5 +187,6 @@ out:
     ls_image_release(&p.scratch);
     ls_engine_close(&p.engine);
     ls_trained_release(&p.trained);
+    ls_pictures_release(&pictures);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "cmd/cmd.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
+#include "train/logbook.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
 
@@ -34,6 +35,7 @@ enum ls_status ls_cmd_train(struct ls_options *o)
             ls_trainer_close(&trainer);
     }
     ls_world_close(&world, trainer.all_know ? LS_OK : st);
+    ls_logbook_end(st);
     ls_log_close();
     return st;
 }

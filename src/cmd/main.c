@@ -1,6 +1,7 @@
+#include "cmd/arguments.h"
 #include "cmd/cmd.h"
+#include "cmd/revision.h"
 
-#include "base/nearest.h"
 #include "base/log.h"
 
 #include <errno.h>
@@ -13,10 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#ifndef LS_VERSION
-#define LS_VERSION "0.1.0"
-#endif
-
 /* What the commands are called and say of themselves is ls_commands (config/table.c). */
 static const struct {
     enum ls_command command;
@@ -27,41 +24,6 @@ static const struct {
     {LS_CMD_DATA, ls_cmd_data},   {LS_CMD_DOCTOR, ls_cmd_doctor},
 };
 
-static const struct ls_command_info *find_command(const char *name)
-{
-    for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        if (strcmp(info->name, name) == 0)
-            return info;
-    return NULL;
-}
-
-static enum ls_status unknown_command(const char *name)
-{
-    const char *known[16];
-    int n = 0;
-    for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        known[n++] = info->name;
-    const char *near = ls_nearest_word(name, known, n);
-    if (near)
-        return ls_fail(LS_USAGE, "unknown command '%s'; did you mean %s?", name, near);
-    return ls_fail(LS_USAGE, "unknown command '%s'; `lockstep --help` lists them", name);
-}
-
-static enum ls_status show_help(const char *what)
-{
-    if (!what)
-        ls_options_usage(stdout);
-    else if (strcmp(what, "--man") == 0)
-        ls_options_man(LS_VERSION, stdout);
-    else if (strcmp(what, "--completion") == 0)
-        ls_options_completion(stdout);
-    else if (find_command(what))
-        ls_options_help(find_command(what)->command, stdout);
-    else
-        return unknown_command(what);
-    return LS_OK;
-}
-
 /* argv: the whole command line. */
 static enum ls_status run_command(const struct ls_command_info *info, int argc, char **argv)
 {
@@ -70,8 +32,11 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
     LS_TRY(ls_options_parse(&o, info->command, argc - 2, argv + 2, &help));
     o.command_line = argv;
     o.n_command_line = argc;
+    o.version = LS_VERSION LS_REVISION;
     enum ls_status st = LS_OK;
-    for (size_t i = 0; i < sizeof table / sizeof *table && !help; i++)
+    if (!help)
+        st = ls_arguments_check(info->command, &o);
+    for (size_t i = 0; i < sizeof table / sizeof *table && !help && st == LS_OK; i++)
         if (table[i].command == info->command)
             st = table[i].run(&o);
     ls_options_release(&o);
@@ -104,13 +69,13 @@ static enum ls_status dispatch(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
     if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        return show_help(argc > 2 ? argv[2] : NULL);
+        return ls_cmd_help(argc - 2, argv + 2);
     if (strcmp(name, "--version") == 0) {
         puts("lockstep " LS_VERSION);
         return LS_OK;
     }
-    const struct ls_command_info *info = find_command(name);
-    return info ? run_command(info, argc, argv) : unknown_command(name);
+    const struct ls_command_info *info = ls_command_find(name);
+    return info ? run_command(info, argc, argv) : ls_command_unknown(name);
 }
 
 /* Output that a full disk has swallowed is a failure; a reader that has seen enough (`| head`) is not. */

@@ -1,15 +1,17 @@
+#include "base/help.h"
 #include "config/table.h"
 
 #include <ctype.h>
 #include <string.h>
 
 #define COLUMN 28
-#define WIDTH 100
 
 /* "--batch N", "--nesterov", "--no-shuffle", "--resume [CHECKPOINT]". */
 static void spell(const struct ls_option *option, char text[64])
 {
-    if (option->type == LS_OPTION_SWITCH)
+    if (option->type == LS_OPTION_AUTO)
+        snprintf(text, 64, "--%s, --no-%s", option->name, option->name);
+    else if (option->type == LS_OPTION_SWITCH)
         snprintf(text, 64, "--%s%s", strcmp(option->missing, "true") == 0 ? "no-" : "", option->name);
     else
         snprintf(text, 64, option->alone ? "--%s [%s]" : "--%s %s", option->name, option->value);
@@ -25,7 +27,7 @@ static void note(const struct ls_option *option, char text[128])
         for (char *space = text + 2; (space = strchr(space, ' '));)
             *space = '|';
     }
-    bool said = !option->missing || option->type == LS_OPTION_SWITCH || strcmp(option->missing, "0") == 0 ||
+    bool said = !option->missing || ls_option_is_switch(option) || strcmp(option->missing, "0") == 0 ||
                 strcmp(option->missing, "-1") == 0;
     if (!said)
         snprintf(text + used, 128 - used, " (%s)", option->missing);
@@ -37,30 +39,13 @@ static const char *negation(const struct ls_option *option)
     return option->type == LS_OPTION_SWITCH && strcmp(option->missing, "true") == 0 ? "turn off: " : "";
 }
 
-/* The words of text from the given column on, going on below it where the line is full. */
-static void wrap(const char *text, int column, FILE *out)
-{
-    int at = column;
-    while (*text) {
-        int length = (int)strcspn(text, " ");
-        if (at > column && at + 1 + length > WIDTH) {
-            fprintf(out, "\n%*s", column, "");
-            at = column;
-        }
-        at += fprintf(out, "%s%.*s", at > column ? " " : "", length, text);
-        text += length + (text[length] == ' ');
-    }
-    putc('\n', out);
-}
-
 static void help_option(const struct ls_option *option, FILE *out)
 {
     char left[64], behind[128], text[512];
     spell(option, left);
     note(option, behind);
     snprintf(text, sizeof text, "%s%s%s", negation(option), option->help, behind);
-    fprintf(out, "  %-*s", COLUMN - 2, left);
-    wrap(text, COLUMN, out);
+    ls_help_row(left, text, 2, COLUMN, out);
 }
 
 void ls_options_help(enum ls_command command, FILE *out)
@@ -80,21 +65,27 @@ void ls_options_help(enum ls_command command, FILE *out)
         group = option->group;
         help_option(option, out);
     }
-    fprintf(out, "\nEvery option may also stand in the FILE.yaml as `batch: 64`, or in the environment as\n"
-                 "LOCKSTEP_BATCH=64; the command line wins over the environment, that over the file.\n");
+    putc('\n', out);
+    ls_help_text(
+        "Every option may also stand in CONFIG.yaml as `batch: 64`, or in the environment as LOCKSTEP_BATCH=64; the "
+        "command line wins over the environment, that over the file.",
+        0, out);
 }
 
-void ls_options_usage(FILE *out)
+void ls_options_usage(const struct ls_help_row *topics, FILE *out)
 {
     fprintf(out, "usage: lockstep COMMAND [options]\n\nTrain convolutional image classifiers.\n\n");
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        fprintf(out, "  %-10s%s\n", info->name, info->summary);
-    fprintf(out, "\n  lockstep help COMMAND         the options of a command\n"
-                 "  lockstep help --man           all of it as a manual page\n"
-                 "  lockstep help --completion    completion for bash: source <(lockstep help --completion)\n"
+        ls_help_row(info->name, info->summary, 2, 12, out);
+    fprintf(out, "\nlockstep help COMMAND lists its options; lockstep help TOPIC explains:\n\n");
+    for (; topics->name; topics++)
+        ls_help_row(topics->name, topics->text, 2, 14, out);
+    fprintf(out, "\n  lockstep help --man           all of it as a manual page\n"
+                 "  lockstep help --completion    completion for bash, as in\n"
+                 "                                source <(lockstep help --completion)\n"
                  "  lockstep --version\n"
-                 "\nExit codes: 0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost, 5 training\n"
-                 "diverged, 75 stopped after saving (run again with --resume to go on).\n");
+                 "\nExit codes: 0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost,\n"
+                 "5 training diverged, 75 stopped after saving (run again with --resume to go on).\n");
 }
 
 /* roff: a backslash and a leading dot or quote mean something, and - would become a hyphen. */
@@ -124,7 +115,7 @@ static void man_option(const struct ls_option *option, FILE *out)
     fprintf(out, ".\nOf %s.\n", commands);
 }
 
-void ls_options_man(const char *version, FILE *out)
+void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out)
 {
     fprintf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\" \"User Commands\"\n", version);
     fprintf(out, ".SH NAME\nlockstep \\- train convolutional image classifiers\n.SH SYNOPSIS\n");
@@ -141,36 +132,17 @@ void ls_options_man(const char *version, FILE *out)
         group = ls_option_table[i].group;
         man_option(&ls_option_table[i], out);
     }
+    fprintf(out, ".SH HELP TOPICS\nExplained by\n.BR \"lockstep help TOPIC\" .\n");
+    for (; topics->name; topics++) {
+        fprintf(out, ".TP\n.B %s\n", topics->name);
+        roff(topics->text, out);
+        fprintf(out, ".\n");
+    }
     fprintf(out, ".SH FILES\nEvery option may stand in a YAML file as\n.BR \"batch: 64\" .\n"
                  ".SH ENVIRONMENT\nEvery option may be a variable such as\n.BR LOCKSTEP_BATCH=64 .\n"
                  "The command line wins over the environment, the environment over the file.\n"
                  ".B NO_COLOR\nturns colours off.\n"
+                 ".SH SEE ALSO\n.I share/doc/lockstep\nwhere it is installed: README, docs, recipes, examples.\n"
                  ".SH EXIT STATUS\n0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost,\n"
                  "5 training diverged, 75 stopped after saving; run again with\n.B \\-\\-resume\nto go on.\n");
-}
-
-void ls_options_completion(FILE *out)
-{
-    fprintf(out, "_lockstep() {\n    local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} words=\n"
-                 "    COMPREPLY=()\n    case $last in\n");
-    for (int i = 0; i < ls_option_count; i++)
-        if (ls_option_table[i].choices)
-            fprintf(out, "    --%s) words='%s' ;;\n", ls_option_table[i].name, ls_option_table[i].choices);
-    fprintf(out, "    esac\n    if [ \"$COMP_CWORD\" = 1 ]; then\n        words='");
-    for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        fprintf(out, "%s ", info->name);
-    fprintf(out, "help'\n    elif [[ $word == -* ]]; then\n        case ${COMP_WORDS[1]} in\n");
-    for (const struct ls_command_info *info = ls_commands; info->name; info++) {
-        fprintf(out, "        %s) words='", info->name);
-        for (int i = 0; i < ls_option_count; i++) {
-            const struct ls_option *option = &ls_option_table[i];
-            bool on = option->type == LS_OPTION_SWITCH && strcmp(option->missing, "true") == 0;
-            if (option->commands & info->command)
-                fprintf(out, "--%s%s ", on ? "no-" : "", option->name);
-        }
-        fprintf(out, "--help' ;;\n");
-    }
-    fprintf(out, "        esac\n    fi\n"
-                 "    [ \"$words\" ] && COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n}\n"
-                 "complete -o default -F _lockstep lockstep\n");
 }

@@ -24,7 +24,9 @@ struct words {
     int n;
     const char **arguments; /* owned; borrowed strings */
     int n_arguments;
-    const char *file; /* the YAML file, or NULL */
+    const char **files; /* owned; borrowed strings: YAML files */
+    int n_files;
+    const char *model; /* the one that describes a model, or NULL */
     bool help;
 };
 
@@ -58,7 +60,7 @@ static enum ls_status unknown_option(enum ls_command command, const char *word)
     int length = (int)strcspn(word, "=");
     snprintf(name, sizeof name, "%.*s", (int)strcspn(bare, "="), bare);
     const char *near = ls_option_nearest(name, command);
-    if (near && *no && ls_option_find(near)->type != LS_OPTION_SWITCH)
+    if (near && *no && !ls_option_is_switch(ls_option_find(near)))
         no = "";
     if (near)
         return ls_fail(LS_USAGE, "unknown option %.*s; did you mean --%s%s?", length, word, no, near);
@@ -87,7 +89,7 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     bool no = !option && strncmp(name, "no-", 3) == 0;
     if (no)
         option = ls_option_find(name + 3);
-    if (!option || (no && option->type != LS_OPTION_SWITCH))
+    if (!option || (no && !ls_option_is_switch(option)))
         return unknown_option(command, word);
     if (!(option->commands & command))
         return not_for_command(command, option);
@@ -97,7 +99,7 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     const char *value;
     if (equals)
         value = equals + 1;
-    else if (option->type == LS_OPTION_SWITCH)
+    else if (ls_option_is_switch(option))
         value = no ? "false" : "true";
     else if (option->alone && (!next || next[0] == '-' || ends_in_yaml(next)))
         value = "auto";
@@ -111,19 +113,14 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     return LS_OK;
 }
 
-static enum ls_status take_argument(struct words *w, enum ls_command command, const char *word)
+/* What else may stand there is for the command to say. */
+static void take_argument(struct words *w, enum ls_command command, const char *word)
 {
     const unsigned with_file = LS_CMD_TRAIN | LS_CMD_EVAL | LS_CMD_BENCH | LS_CMD_PLAN;
-    const unsigned with_arguments = LS_CMD_EVAL | LS_CMD_PREDICT | LS_CMD_MODELS | LS_CMD_DATA;
-    if ((command & with_file) && !w->file && w->n_arguments == 0 && ends_in_yaml(word))
-        w->file = word;
-    else if (command & with_arguments)
-        w->arguments[w->n_arguments++] = word;
+    if ((command & with_file) && ends_in_yaml(word))
+        w->files[w->n_files++] = word;
     else
-        return ls_fail(LS_USAGE,
-                       "%s: '%s' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml",
-                       info_of(command)->name, word);
-    return LS_OK;
+        w->arguments[w->n_arguments++] = word;
 }
 
 static enum ls_status split_words(struct words *w, enum ls_command command, int argc, char **argv)
@@ -138,7 +135,7 @@ static enum ls_status split_words(struct words *w, enum ls_command command, int 
         else if (options && word[0] == '-' && word[1])
             LS_TRY(take_option(w, command, argc, argv, &i));
         else
-            LS_TRY(take_argument(w, command, word));
+            take_argument(w, command, word);
         if (w->help)
             break;
     }
@@ -239,30 +236,67 @@ enum ls_status ls_options_default(struct ls_options *o)
     return LS_OK;
 }
 
-static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[2])
+static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[2], bool *is_model)
 {
     char *text;
     size_t size;
     LS_TRY(ls_file_read(path, YAML_LIMIT, &text, &size));
-    enum ls_status st = ls_options_yaml(o, path, text, size, keep);
+    bool model = ls_yaml_is_model(text, size);
+    enum ls_status st = LS_OK;
+    if (!model)
+        st = ls_options_yaml(o, path, text, size, keep);
+    else if (!is_model)
+        st = ls_fail(LS_BAD_INPUT, "%s: expected a configuration, found a model (a list of layers)", path);
+    if (is_model)
+        *is_model = model;
     ls_free(text);
     return st;
 }
 
 enum ls_status ls_options_load(struct ls_options *o, const char *path)
 {
-    return load(o, path, o->given);
+    return load(o, path, o->given, NULL);
 }
 
-static enum ls_status set_all(struct ls_options *o, const struct words *w)
+/* At most one configuration and one model. */
+static enum ls_status load_files(struct ls_options *o, struct words *w)
+{
+    const char *configuration = NULL;
+    for (int i = 0; i < w->n_files; i++) {
+        bool model;
+        LS_TRY(load(o, w->files[i], NULL, &model));
+        const char **kind = model ? &w->model : &configuration;
+        if (*kind)
+            return ls_fail(LS_USAGE, "%s and %s are two %s; give one", *kind, w->files[i],
+                           model ? "models" : "configurations");
+        *kind = w->files[i];
+    }
+    if (configuration && !(o->config_file = ls_strdup(configuration)))
+        return LS_FAILED;
+    return LS_OK;
+}
+
+/* A model file that stands alone is as good as one behind --model. */
+static enum ls_status set_model(struct ls_options *o, const struct words *w)
+{
+    const struct ls_option *option = ls_option_find("model");
+    if (!w->model)
+        return LS_OK;
+    for (int i = 0; i < w->n; i++)
+        if (w->list[i].option == option)
+            return ls_fail(LS_USAGE, "two models are given, %s and --model %s; leave out one", w->model,
+                           w->list[i].value);
+    LS_TRY(ls_option_set(o, option, w->model, w->model));
+    ls_option_mark(o, option);
+    return LS_OK;
+}
+
+static enum ls_status set_all(struct ls_options *o, struct words *w)
 {
     LS_TRY(ls_options_default(o));
-    if (w->file) {
-        LS_TRY(load(o, w->file, NULL));
-        if (!(o->config_file = ls_strdup(w->file)))
-            return LS_FAILED;
-    }
+    LS_TRY(load_files(o, w));
     LS_TRY(set_environment(o));
+    LS_TRY(set_model(o, w));
     return set_words(o, w);
 }
 
@@ -274,7 +308,8 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
     *help = false;
     w.list = ls_alloc((size_t)argc + 1, sizeof *w.list);
     w.arguments = ls_alloc((size_t)argc + 1, sizeof *w.arguments);
-    if (!w.list || !w.arguments)
+    w.files = ls_alloc((size_t)argc + 1, sizeof *w.files);
+    if (!w.list || !w.arguments || !w.files)
         goto free_words;
     LS_TRY_GOTO(free_words, split_words(&w, command, argc, argv));
     if (w.help) {
@@ -288,6 +323,7 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
 free_words:
     ls_free(w.list);
     ls_free(w.arguments);
+    ls_free(w.files);
     return st;
 }
 
@@ -303,6 +339,43 @@ void ls_options_release(struct ls_options *o)
     ls_free(o->args);
     ls_free(o->config_file);
     *o = (struct ls_options){0};
+}
+
+/* --- the command line as text
+ * ------------------------------------------------------------------------------------------- */
+
+static void put_quoted(const char *word, FILE *out)
+{
+    static const char safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:,+-=@%";
+    if (*word && strspn(word, safe) == strlen(word)) {
+        fputs(word, out);
+        return;
+    }
+    putc('\'', out);
+    for (; *word; word++)
+        fputs(*word == '\'' ? "'\\''" : (char[]){*word, 0}, out);
+    putc('\'', out);
+}
+
+void ls_options_command(const struct ls_options *o, FILE *out)
+{
+    bool hide = false;
+    for (int i = 0; i < o->n_command_line; i++) {
+        const char *word = o->command_line[i], *equals = strchr(word, '=');
+        char name[64] = "";
+        if (strncmp(word, "--", 2) == 0)
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
+        const struct ls_option *option = ls_option_find(name);
+        bool secret = option && option->secret;
+        fputs(i ? " " : "", out);
+        if (hide)
+            fputs("...", out);
+        else if (secret && equals)
+            fprintf(out, "--%s=...", name);
+        else
+            put_quoted(word, out);
+        hide = secret && !equals && !hide;
+    }
 }
 
 bool ls_options_given(const struct ls_options *o, const char *name)

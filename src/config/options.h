@@ -4,10 +4,14 @@
 #ifndef LS_CONFIG_OPTIONS_H
 #define LS_CONFIG_OPTIONS_H
 
+#include "base/help.h"
 #include "base/status.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+
+/* A switch that may be left to what it is for. */
+enum ls_auto { LS_AUTO = -1, LS_OFF, LS_ON };
 
 struct ls_options {
     /* what is trained, on what */
@@ -42,7 +46,7 @@ struct ls_options {
     char *dtype;            /* f32 | tf32 | bf16 | fp16 */
     bool fast;              /* sums may come in no fixed order (cuda) */
     double loss_scale;      /* fp16; 0: dynamic */
-    bool tune;              /* measure kernels where neither a plan nor the plan cache knows one */
+    enum ls_auto tune;      /* measure kernels where neither a plan nor the plan cache knows one */
     bool reuse;             /* reuse activation memory */
     char *plan;             /* kernels to compute with: a run directory or a file; NULL: chosen */
     char *plan_cache;       /* file; NULL: ~/.cache/lockstep/plans */
@@ -90,7 +94,8 @@ struct ls_options {
     int n_args;
     char **command_line; /* borrowed; as the program got it, for starting workers with; NULL: not from there */
     int n_command_line;
-    uint64_t given[2]; /* a bit for each row of the table that a user set; see ls_options_given */
+    const char *version; /* borrowed; of the program, with its revision; NULL: not from there */
+    uint64_t given[2];   /* a bit for each row of the table that a user set; see ls_options_given */
 };
 
 /* Which commands an option belongs to, a bit each. */
@@ -112,9 +117,9 @@ struct ls_command_info {
 };
 extern const struct ls_command_info ls_commands[];
 
-/* Defaults, then each source, the strongest last. argv starts after the command's name. A first positional
- * argument ending in .yaml or .yml is a configuration file for train, eval, bench and plan; other positional
- * arguments are for eval, predict, models and data only. A file or variable may set options of other
+/* Defaults, then each source, the strongest last. argv starts after the command's name. For train, eval,
+ * bench and plan, positional arguments ending in .yaml or .yml are a configuration and a model (known by its `layers`),
+ * which is as good as behind --model. Others are kept for the command to judge. A file or variable may set options of other
  * commands, the command line may not. --help prints the command's help and returns LS_OK with *help = true.
  * Unknown options name the nearest known one. On failure *o is released. */
 enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help);
@@ -128,11 +133,20 @@ enum ls_status ls_options_write(const struct ls_options *o, enum ls_command comm
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
 
-/* The command's help; the list of commands; a manual page and a bash completion script for all of them. */
+/* The command's help; the list of commands and help topics; a manual page for all of them. */
 void ls_options_help(enum ls_command command, FILE *out);
-void ls_options_usage(FILE *out);
-void ls_options_man(const char *version, FILE *out);
-void ls_options_completion(FILE *out);
+void ls_options_usage(const struct ls_help_row *topics, FILE *out);
+void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out);
+
+/* What a completion offers besides commands, options and their choices: words with spaces between them. */
+struct ls_completion {
+    const char *models, *data, *augment, *topics, *ops;
+};
+/* A bash completion script. */
+void ls_options_completion(const struct ls_completion *words, FILE *out);
+
+/* The command line as a shell takes it, secrets left out. */
+void ls_options_command(const struct ls_options *o, FILE *out);
 
 /* "3x64x64" -> three positive numbers. what: the option's name for the error. */
 enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, int64_t *h, int64_t *w);

@@ -12,8 +12,12 @@ enum ls_option_type {
     LS_OPTION_SEED,   /* uint64_t */
     LS_OPTION_REAL,   /* double */
     LS_OPTION_SWITCH, /* bool: --name and --no-name */
+    LS_OPTION_AUTO,   /* enum ls_auto: --name, --no-name, and auto where neither stands */
     LS_OPTION_SHAPE   /* char *, CxHxW */
 };
+
+/* What a completion offers for a value, besides choices. */
+enum ls_option_names { LS_NAMES_FILES, LS_NAMES_MODELS, LS_NAMES_DATA, LS_NAMES_AUGMENT, LS_NAMES_RUNS };
 
 struct ls_option {
     const char *name; /* as on the command line; YAML and the environment spell it with _ too */
@@ -25,16 +29,22 @@ struct ls_option {
     const char *help;    /* says in brackets what not being set means */
     const char *group;   /* heading; rows of a group stand together */
     const char *choices; /* "f32 bf16", NULL: anything */
-    bool head;           /* choices are for the part before the first ':' */
-    bool alone;          /* may stand without a value, which then is the word "auto" */
-    bool below;          /* the range ends below `high` */
-    bool here;           /* says where this process runs, or is secret: stays out of a run's config.yaml */
-    double low, high;    /* allowed range; the default is allowed even outside of it */
+    enum ls_option_names names;
+    bool head;        /* choices are for the part before the first ':' */
+    bool alone;       /* may stand without a value, which then is the word "auto" */
+    bool below;       /* the range ends below `high` */
+    bool here;        /* says where this process runs, or is secret: stays out of a run's config.yaml */
+    bool secret;      /* log.txt does not hold the value */
+    double low, high; /* allowed range; the default is allowed even outside of it */
 };
 
 /* At most LS_OPTION_ROWS rows: struct ls_options.given has a bit for each. */
 enum { LS_OPTION_ROWS = 128 };
 extern const struct ls_option ls_option_table[];
+static inline bool ls_option_is_switch(const struct ls_option *option)
+{
+    return option->type == LS_OPTION_SWITCH || option->type == LS_OPTION_AUTO;
+}
 extern const int ls_option_count;
 
 /* The row with that name, - and _ and case being the same; NULL: none. */
@@ -59,6 +69,8 @@ static inline void ls_option_mark(struct ls_options *o, const struct ls_option *
     o->given[row / 64] |= (uint64_t)1 << row % 64;
 }
 
+/* Is the text a model, not a configuration: a map with the key `layers`? Text that is no YAML is neither. */
+bool ls_yaml_is_model(const char *text, size_t size);
 /* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay;
  * NULL: none. */
 enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,

@@ -73,6 +73,18 @@ static enum ls_status parse_switch(const char *where, const char *text, bool *va
     return ls_fail(LS_USAGE, "%s: '%s' is neither true nor false", where, text);
 }
 
+static enum ls_status parse_auto(const char *where, const char *text, enum ls_auto *value)
+{
+    bool on = false;
+    if (strcmp(text, "auto") == 0) {
+        *value = LS_AUTO;
+        return LS_OK;
+    }
+    LS_TRY(parse_switch(where, text, &on));
+    *value = on ? LS_ON : LS_OFF;
+    return LS_OK;
+}
+
 enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, int64_t *h, int64_t *w)
 {
     int64_t size[3];
@@ -162,6 +174,8 @@ enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *optio
         return set_real(option, where, text, value);
     case LS_OPTION_SWITCH:
         return parse_switch(where, text, value);
+    case LS_OPTION_AUTO:
+        return parse_auto(where, text, value);
     case LS_OPTION_SHAPE:
         LS_TRY(ls_parse_input(where, text, &c, &h, &w));
         break;
@@ -198,6 +212,16 @@ const char *ls_option_get(const struct ls_options *o, const struct ls_option *op
         return room;
     case LS_OPTION_SWITCH:
         return *(const bool *)value ? "true" : "false";
+    case LS_OPTION_AUTO:
+        switch (*(const enum ls_auto *)value) {
+        case LS_AUTO:
+            return "auto";
+        case LS_OFF:
+            return "false";
+        case LS_ON:
+            return "true";
+        }
+        break;
     case LS_OPTION_SHAPE:
     case LS_OPTION_TEXT:
         break;

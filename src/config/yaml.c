@@ -178,6 +178,53 @@ enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const cha
     return st;
 }
 
+/* --- configuration or model
+ * ------------------------------------------------------------------------------------------------ */
+
+/* One event; depth counts the maps and lists it is in, key: the next scalar of the outermost map is a key. */
+static bool is_layers_key(const yaml_event_t *event, int *depth, bool *key)
+{
+    switch (event->type) {
+    case YAML_MAPPING_START_EVENT:
+    case YAML_SEQUENCE_START_EVENT:
+        *key = ++*depth == 1 && event->type == YAML_MAPPING_START_EVENT;
+        return false;
+    case YAML_MAPPING_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
+        *key = --*depth == 1;
+        return false;
+    case YAML_SCALAR_EVENT:
+    case YAML_ALIAS_EVENT:
+        if (*depth != 1)
+            return false;
+        *key = !*key;
+        return !*key && event->type == YAML_SCALAR_EVENT &&
+               strcmp((const char *)event->data.scalar.value, "layers") == 0;
+    default:
+        return false;
+    }
+}
+
+bool ls_yaml_is_model(const char *text, size_t size)
+{
+    yaml_parser_t parser;
+    bool model = false, key = false, more = true;
+    int depth = 0;
+    if (!yaml_parser_initialize(&parser))
+        return false;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
+    while (more && !model) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(&parser, &event))
+            break;
+        model = is_layers_key(&event, &depth, &key);
+        more = event.type != YAML_STREAM_END_EVENT && event.type != YAML_DOCUMENT_END_EVENT;
+        yaml_event_delete(&event);
+    }
+    yaml_parser_delete(&parser);
+    return model;
+}
+
 /* --- writing
  * ------------------------------------------------------------------------------------------------ */
 

@@ -41,33 +41,89 @@ static enum ls_status number(const struct list *list, const char *word, int leas
     return LS_OK;
 }
 
+static void set_resize(struct ls_augment *a, int side)
+{
+    a->resize = side;
+}
+
+static void set_rrc(struct ls_augment *a, int size)
+{
+    (void)size;
+    a->random_resized = true;
+}
+
+static void set_crop(struct ls_augment *a, int pad)
+{
+    a->crop_pad = pad;
+}
+
+static void set_center(struct ls_augment *a, int size)
+{
+    (void)size;
+    a->center = true;
+}
+
+static void set_flip(struct ls_augment *a, int none)
+{
+    (void)none;
+    a->flip = true;
+}
+
+const struct ls_augment_word ls_augment_words[] = {
+    {"resize", ":SIDE", "scale the image so that its shorter side has SIDE pixels", 1, false, set_resize},
+    {"rrc", "[:SIZE]",
+     "random resized crop: a random part of 8% to 100% of the area and 3:4 to 4:3 in shape, scaled to the input's size",
+     1, true, set_rrc},
+    {"crop", ":PAD", "random crop of the input's size, after PAD black pixels were added on each side", 0, false,
+     set_crop},
+    {"center", "[:SIZE]", "crop of the input's size from the middle", 1, true, set_center},
+    {"flip", "", "mirror left and right with a probability of one half", 0, false, set_flip},
+    {NULL, NULL, NULL, 0, false, NULL},
+};
+
+static const struct ls_augment_word *find_word(const char *word)
+{
+    size_t length = strcspn(word, ":");
+    for (const struct ls_augment_word *w = ls_augment_words; w->name; w++)
+        if (strlen(w->name) == length && strncmp(w->name, word, length) == 0)
+            return w;
+    return NULL;
+}
+
+static enum ls_status unknown_word(const struct list *list, const char *word)
+{
+    const char *known[16], *near;
+    char name[32], all[256] = "";
+    size_t used = 0;
+    int n = 0;
+    for (const struct ls_augment_word *w = ls_augment_words; w->name && n < 16; w++) {
+        known[n++] = w->name;
+        used += (size_t)snprintf(all + used, sizeof all - used, " %s%s", w->name, w->argument);
+    }
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ":"), word);
+    near = ls_nearest_word(name, known, n);
+    if (strcmp(word, "auto") == 0 || strcmp(word, "none") == 0)
+        return bad(list, word, "stands alone, without other words");
+    return ls_fail(
+        LS_USAGE,
+        "--augment %s: '%s' is not known%s%s%s there are auto, none or a list of%s; see `lockstep help augment`",
+        list->text, word, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : ";", all);
+}
+
 static enum ls_status parse_word(struct list *list, const char *word, struct ls_augment *a)
 {
-    static const char *const known[] = {"crop", "flip", "rrc", "resize", "center", "none", "auto"};
-    size_t length = strcspn(word, ":");
-    char name[16] = "";
-    if (length < sizeof name)
-        memcpy(name, word, length);
-    if (strcmp(word, "flip") == 0) {
-        a->flip = true;
-        return LS_OK;
-    }
-    if (strcmp(name, "crop") == 0)
-        return number(list, word, 0, -1, &a->crop_pad);
-    if (strcmp(name, "resize") == 0)
-        return number(list, word, 1, -1, &a->resize);
-    if (strcmp(name, "rrc") == 0) {
-        a->random_resized = true;
-        return number(list, word, 1, list->size, &list->size);
-    }
-    if (strcmp(name, "center") == 0) {
-        a->center = true;
-        return number(list, word, 1, list->size, &list->size);
-    }
-    const char *near = ls_nearest_word(name, known, 5);
-    return ls_fail(LS_USAGE,
-                   "--augment %s: '%s' is not known%s%s%s; there are crop:PAD flip rrc[:SIZE] resize:SIZE center",
-                   list->text, word, near ? ", did you mean '" : "", near ? near : "", near ? "'?" : "");
+    const struct ls_augment_word *known = find_word(word);
+    int value = 0;
+    if (!known)
+        return unknown_word(list, word);
+    if (!*known->argument && strchr(word, ':'))
+        return bad(list, word, "takes no number");
+    if (*known->argument)
+        LS_TRY(number(list, word, known->least, *known->argument == '[' ? list->size : -1, &value));
+    if (known->size)
+        list->size = value;
+    known->set(a, value);
+    return LS_OK;
 }
 
 static enum ls_status parse_list(struct list *list, struct ls_augment *a)
@@ -179,4 +235,24 @@ enum ls_status ls_augment_parse(const char *text, bool training, const struct ls
     set_table(info, &made);
     *a = made;
     return LS_OK;
+}
+
+const char *ls_augment_text(const struct ls_augment *a, char text[64])
+{
+    size_t used = 0;
+    text[0] = 0;
+    if (a->resize > 0)
+        used += (size_t)snprintf(text + used, 64 - used, ",resize:%d", a->resize);
+    if (a->random_resized)
+        used += (size_t)snprintf(text + used, 64 - used, ",rrc");
+    if (a->crop_pad >= 0)
+        used += (size_t)snprintf(text + used, 64 - used, ",crop:%d", a->crop_pad);
+    if (a->center)
+        used += (size_t)snprintf(text + used, 64 - used, ",center");
+    if (a->flip)
+        snprintf(text + used, 64 - used, ",flip");
+    if (!*text)
+        snprintf(text, 64, ",none");
+    memmove(text, text + 1, strlen(text));
+    return text;
 }

@@ -54,6 +54,7 @@ struct ls_dataset; /* opaque; holds its ops table */
 
 struct ls_dataset_ops {
     const char *format;
+    const char *word; /* what --data calls it, or begins with; NULL: by its path */
     /* Does spec/path look like this format? Cheap; no errors said. */
     bool (*recognise)(const char *spec);
     /* part: "train" or "test". */
@@ -92,8 +93,7 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
 
 /* --- augmentation: image -> normalised float planes, or the bytes and choices that make them ----------- */
 
-/* "none", or a comma list: crop:PAD  flip  rrc[:SIZE] (RandomResizedCrop)  resize:SIZE (shorter side)
- * center[:SIZE]  — then always converted to planes and normalised. The order is fixed: resize, then one of
+/* "none", or a comma list of ls_augment_words — then always converted to planes and normalised. The order is fixed: resize, then one of
  * rrc, crop and center, then flip. An image that is smaller than what comes out, or of another size with
  * neither rrc, crop nor center given, is first scaled until it just covers it. */
 struct ls_augment {
@@ -111,6 +111,16 @@ struct ls_augment {
  * random. Out size: c, h, w given; h = w = 0: the list's SIZE, else the data set's, else 224. */
 enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info, int64_t channels,
                                 int64_t height, int64_t width, struct ls_augment *a);
+/* The words of a list, for the parser and for `lockstep help augment`; ends with a NULL name. */
+struct ls_augment_word {
+    const char *name, *argument, *help; /* argument: "" none, ":PAD" required, "[:SIZE]" may be left out */
+    int least;                          /* that the argument may be */
+    bool size;                          /* the argument is the size of what comes out */
+    void (*set)(struct ls_augment *a, int value);
+};
+extern const struct ls_augment_word ls_augment_words[];
+/* As such a list: "resize:256,center", or "none". */
+const char *ls_augment_text(const struct ls_augment *a, char text[64]);
 /* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);

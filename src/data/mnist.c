@@ -126,6 +126,7 @@ static void close_embedded(struct ls_dataset *set)
 
 const struct ls_dataset_ops ls_format_mnist = {
     .format = "mnist",
+    .word = "mnist",
     .recognise = recognise,
     .open = open_embedded,
     .close = close_embedded,

@@ -139,6 +139,7 @@ static void close_set(struct ls_dataset *set)
 
 const struct ls_dataset_ops ls_format_synthetic = {
     .format = "synthetic",
+    .word = "synthetic:",
     .recognise = recognise,
     .open = open_set,
     .close = close_set,

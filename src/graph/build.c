@@ -190,12 +190,11 @@ static enum ls_status append_layer(struct ls_build *b, const struct ls_op *op, c
                                    const int *in, int n_in, int *y)
 {
     struct ls_graph *g = b->g;
-    bool has_params = op == &ls_op_conv || op == &ls_op_dense || op == &ls_op_bn;
     int full[LS_MAX_IN], n = n_in, node;
     char text[64];
 
     LS_TRY(check_layer(b, name, in, n_in));
-    if (has_params && n_in != 1)
+    if (op->weights && n_in != 1)
         return ls_fail(LS_BAD_INPUT, "layer %s: %s takes one input, %d are given", name, op->name, n_in);
     memcpy(full, in, (size_t)n_in * sizeof *in);
     if (op == &ls_op_conv)

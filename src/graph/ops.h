@@ -80,13 +80,16 @@ struct ls_attr_key {
     double missing; /* value when the key is not given */
     bool required;
     const char *help;
+    double low, high;  /* whole numbers: from low on; others: any number where high is 0 and not `above` */
+    bool above, below; /* the range begins above `low`, ends below `high` */
 };
 
 struct ls_op {
     const char *name;
-    int min_in, max_in; /* input slots a node must and may fill, parameters and state among them */
-    bool layer;         /* may stand in a model file */
-    /* A layer's parameters are made by build.c from these: weight/bias for conv and dense, BN's five for bn. */
+    const char *help;                /* of a layer, for `lockstep help ops` */
+    int min_in, max_in;              /* input slots a node must and may fill, parameters and state among them */
+    bool layer;                      /* may stand in a model file */
+    bool weights;                    /* a layer of it has parameters, which build.c makes, and reads one tensor */
     const struct ls_attr_key *attrs; /* ends with a NULL key; NULL: none */
     /* Check inputs and attributes, append outputs into n->out. Errors name n->name. */
     enum ls_status (*infer)(struct ls_graph *g, struct ls_node *n);
@@ -103,6 +106,9 @@ struct ls_op {
 /* Ends with NULL. */
 extern const struct ls_op *const ls_ops[];
 const struct ls_op *ls_op_find(const char *name);
+/* What an attribute may be: "whole number from 1", "true or false". */
+const char *ls_attr_range(const struct ls_attr_key *key, char text[64]);
+bool ls_attr_allowed(const struct ls_attr_key *key, double value);
 
 #define LS_DECLARE_OP(name) extern const struct ls_op ls_op_##name;
 LS_DECLARE_OP(conv)

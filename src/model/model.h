@@ -3,6 +3,7 @@
 #ifndef LS_MODEL_MODEL_H
 #define LS_MODEL_MODEL_H
 
+#include "base/help.h"
 #include "graph/build.h"
 #include <stdio.h>
 
@@ -51,6 +52,10 @@ enum ls_status ls_model_default_size(const char *model, struct ls_model_size *si
  *
  * A layer reads the one before it, or what `from` names ("images" is the input); the last gives the logits.
  * Attributes are those of the op (graph/ops/). Names become the names of parameters: conv1.weight. */
+
+/* The same for `lockstep help ops`: the head, every layer, layers with weights, ops that are short for another, and the
+ * ways in which weights start. */
+extern const struct ls_help_row ls_head_keys[], ls_layer_keys[], ls_weights_keys[], ls_op_shorts[], ls_init_rules[];
 
 /* A forward graph as a model file: one layer a line, defaults left out; name goes into a comment. Only for graphs
  * not yet fused; LS_FAILED when out cannot be written. */

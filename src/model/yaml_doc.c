@@ -104,8 +104,17 @@ enum ls_status ls_yaml_integer(struct ls_yaml *y, const yaml_node_t *node, const
 const char *ls_yaml_hint(const char *word, const char *const *known, int n, char text[96])
 {
     const char *near = ls_nearest_word(word, known, n);
-    text[0] = 0;
+    snprintf(text, 96, ";");
     if (near)
         snprintf(text, 96, "; did you mean '%.64s'?", near);
+    return text;
+}
+
+const char *ls_yaml_list(const char *const *words, int n, char text[512])
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < n && used < 512; i++)
+        used += (size_t)snprintf(text + used, 512 - used, "%s%s", i == 0 ? "" : i == n - 1 ? " and " : ", ", words[i]);
     return text;
 }

@@ -26,8 +26,10 @@ enum ls_status ls_yaml_text(struct ls_yaml *y, const yaml_node_t *node, const ch
 /* A whole number from least to 1,000,000,000. */
 enum ls_status ls_yaml_integer(struct ls_yaml *y, const yaml_node_t *node, const char *what, int64_t least,
                                int64_t *value);
-/* "; did you mean 'x'?" or "" into text. */
+/* "; did you mean 'x'?" or ";" into text, for a list of what there is to follow. */
 const char *ls_yaml_hint(const char *word, const char *const *known, int n, char text[96]);
+/* "a, b and c" into text. */
+const char *ls_yaml_list(const char *const *words, int n, char text[512]);
 
 /* How the weights of a kind of layer start: a scheme, or a rule of its own. */
 struct ls_init_rule {

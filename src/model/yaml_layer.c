@@ -1,6 +1,7 @@
 /* One layer of a model file: {name: conv1, op: conv, from: pool1, out: 64, kernel: 3, pad: same, init:
  * xavier}. */
 #include "base/log.h"
+#include "model/model.h"
 #include "model/yaml_doc.h"
 
 #include <errno.h>
@@ -9,6 +10,25 @@
 #include <string.h>
 
 #define MAX_KNOWN 64
+
+const struct ls_help_row ls_layer_keys[] = {
+    {"name", "of the layer; its parameters are called NAME.weight, NAME.bias"},
+    {"op", "what it computes"},
+    {"from", "the layer or list of layers it reads, images for the input (the layer above)"},
+    {NULL, NULL},
+};
+
+const struct ls_help_row ls_weights_keys[] = {
+    {"init", "how its weights start (as the head's init says)"},
+    {"bias_init", "how its biases start, likewise; for both, bn takes the last three ways"},
+    {NULL, NULL},
+};
+
+const struct ls_help_row ls_op_shorts[] = {
+    {"relu", "short for op: act, act: relu"},
+    {"relu6", "short for op: act, act: relu6"},
+    {NULL, NULL},
+};
 
 const char *const ls_scheme_names[] = {
     [LS_SCHEME_TORCH] = "torch",
@@ -27,11 +47,15 @@ static bool parse_number(const char *text, double *value)
     return end != text && !*end && !errno && isfinite(*value) && fabs(*value) < 1e9;
 }
 
-static enum ls_status parse_float(struct ls_yaml *y, const yaml_node_t *node, const char *what, double *value)
+static enum ls_status parse_float(struct ls_yaml *y, const yaml_node_t *node, const struct ls_attr_key *key,
+                                  const char *what, double *value)
 {
     const char *text;
+    char range[64];
     LS_TRY(ls_yaml_text(y, node, what, &text));
-    return parse_number(text, value) ? LS_OK : ls_fail(LS_BAD_INPUT, "%s is a number, not '%.40s'", what, text);
+    if (parse_number(text, value) && ls_attr_allowed(key, *value))
+        return LS_OK;
+    return ls_fail(LS_BAD_INPUT, "%s is a %s, not '%.40s'", what, ls_attr_range(key, range), text);
 }
 
 /* The position of text in words (ends with NULL); an error lists what is known. */
@@ -60,11 +84,11 @@ static enum ls_status parse_value(struct ls_yaml *y, const yaml_node_t *node, co
     int64_t integer;
     switch (key->type) {
     case LS_ATTR_INT:
-        LS_TRY(ls_yaml_integer(y, node, what, 0, &integer));
+        LS_TRY(ls_yaml_integer(y, node, what, (int64_t)key->low, &integer));
         *value = (double)integer;
         return LS_OK;
     case LS_ATTR_FLOAT:
-        return parse_float(y, node, what, value);
+        return parse_float(y, node, key, what, value);
     case LS_ATTR_BOOL:
         LS_TRY(parse_word(y, node, what, truth, value));
         *value = fmod(*value, 2);
@@ -109,20 +133,25 @@ static const struct ls_attr_key *find_attr(const struct ls_op *op, const char *n
     return NULL;
 }
 
-static bool has_weights(const struct ls_op *op)
+static int add_names(const struct ls_help_row *rows, const char **known, int n)
 {
-    return op == &ls_op_conv || op == &ls_op_dense || op == &ls_op_bn;
+    for (; rows->name && n < MAX_KNOWN; rows++)
+        known[n++] = rows->name;
+    return n;
 }
 
 static enum ls_status unknown_attr(const struct ls_yaml_layer *layer, const char *name)
 {
-    const char *known[MAX_KNOWN] = {"name", "op", "from", "init", "bias_init"};
-    int n = has_weights(layer->op) ? 5 : 3;
-    char hint[96];
+    const char *known[MAX_KNOWN];
+    char hint[96], all[512];
+    int n = add_names(ls_layer_keys, known, 0);
+    n = layer->op->weights ? add_names(ls_weights_keys, known, n) : n;
     for (const struct ls_attr_key *key = layer->op->attrs; key && key->key && n < MAX_KNOWN; key++)
         known[n++] = key->key;
-    return ls_fail(LS_BAD_INPUT, "layer %s: unknown attribute '%.40s'%s", layer->name, name,
-                   ls_yaml_hint(name, known, n, hint));
+    return ls_fail(LS_BAD_INPUT,
+                   "layer %s: unknown attribute '%.40s'%s %s has %s; `lockstep help ops %s` explains them", layer->name,
+                   name, ls_yaml_hint(name, known, n, hint), layer->op->name, ls_yaml_list(known, n, all),
+                   layer->op->name);
 }
 
 /* A list of 2 or 4 values for an attribute of that many fields; 2 for 4 are (height, width) of padding. */
@@ -196,14 +225,15 @@ static const yaml_node_t *find_value(struct ls_yaml *y, const yaml_node_t *map, 
 
 static enum ls_status unknown_op(const struct ls_yaml_layer *layer, const char *name)
 {
-    const char *known[MAX_KNOWN] = {"relu", "relu6"};
-    int n = 2;
-    char hint[96];
+    const char *known[MAX_KNOWN];
+    char hint[96], all[512];
+    int n = 0;
     for (const struct ls_op *const *op = ls_ops; *op && n < MAX_KNOWN; op++)
         if ((*op)->layer)
             known[n++] = (*op)->name;
-    return ls_fail(LS_BAD_INPUT, "layer %s: unknown op '%.40s'%s", layer->name, name,
-                   ls_yaml_hint(name, known, n, hint));
+    n = add_names(ls_op_shorts, known, n);
+    return ls_fail(LS_BAD_INPUT, "layer %s: unknown op '%.40s'%s there are %s; `lockstep help ops` explains them",
+                   layer->name, name, ls_yaml_hint(name, known, n, hint), ls_yaml_list(known, n, all));
 }
 
 /* The op, with its default attributes; relu and relu6 are short for act. */
@@ -238,7 +268,7 @@ static enum ls_status read_pair(struct ls_yaml *y, const yaml_node_pair_t *pair,
         layer->from = value;
         return LS_OK;
     }
-    if (has_weights(layer->op) && (strcmp(name, "init") == 0 || strcmp(name, "bias_init") == 0))
+    if (layer->op->weights && (strcmp(name, "init") == 0 || strcmp(name, "bias_init") == 0))
         return parse_init(y, value, name, layer);
     const struct ls_attr_key *attr = find_attr(layer->op, name);
     return attr ? parse_attr(y, value, attr, classes, layer) : unknown_attr(layer, name);

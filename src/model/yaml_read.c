@@ -2,6 +2,7 @@
  * otherwise. The last layer gives the logits. */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "model/model.h"
 #include "model/yaml_doc.h"
 
@@ -28,6 +29,24 @@ struct reader {
     struct head head;
     struct place *places; /* owned; the images, then one for each layer so far */
     int n_places;
+};
+
+const struct ls_help_row ls_head_keys[] = {
+    {"input", "CxHxW, the images it is made for; --input and the data override it"},
+    {"classes", "their number, likewise"},
+    {"init", "how weights start, as in {conv: kaiming_out, dense: torch} (torch)"},
+    {"layers", "the list of layers; the last one gives the score of each class"},
+    {NULL, NULL},
+};
+
+const struct ls_help_row ls_init_rules[] = {
+    {"torch", "as PyTorch's layers start: uniform within 1/sqrt(inputs)"},
+    {"kaiming_out", "normal, with a deviation of sqrt(2/outputs)"},
+    {"xavier", "uniform within sqrt(6/(inputs+outputs))"},
+    {"normal DEVIATION", "normal around 0"},
+    {"uniform BOUND", "uniform from -BOUND to BOUND"},
+    {"constant VALUE", "all the same"},
+    {NULL, NULL},
 };
 
 /* --- the head ------------------------------------------------------------------------------------------------ */
@@ -58,12 +77,22 @@ static enum ls_status read_init(struct ls_yaml *y, const yaml_node_t *node, stru
         LS_TRY(ls_yaml_text(y, ls_yaml_node(y, p->key), "a kind of layer", &kind));
         bool conv = strcmp(kind, "conv") == 0;
         if (!conv && strcmp(kind, "dense") != 0)
-            return ls_fail(LS_BAD_INPUT, "init has conv and dense, not '%.40s'%s", kind,
+            return ls_fail(LS_BAD_INPUT, "init has no '%.40s'%s there are conv and dense", kind,
                            ls_yaml_hint(kind, known, 2, hint));
         LS_TRY(ls_yaml_init_rule(y, ls_yaml_node(y, p->value), conv ? "init of conv" : "init of dense",
                                  conv ? &head->conv : &head->dense));
     }
     return LS_OK;
+}
+
+static bool has_key(struct ls_yaml *y, const yaml_node_t *map, const char *key)
+{
+    for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
+        const yaml_node_t *k = ls_yaml_node(y, p->key);
+        if (k->type == YAML_SCALAR_NODE && strcmp((const char *)k->data.scalar.value, key) == 0)
+            return true;
+    }
+    return false;
 }
 
 static enum ls_status read_head(struct ls_yaml *y, struct head *head)
@@ -82,8 +111,14 @@ static enum ls_status read_head(struct ls_yaml *y, struct head *head)
         LS_TRY(ls_yaml_text(y, key, "a key", &name));
         while (k < 4 && strcmp(name, keys[k]) != 0)
             k++;
+        if (k == 4 && !has_key(y, root, "layers") && !ls_nearest_word(name, keys, 4))
+            return ls_fail(LS_BAD_INPUT,
+                           "'%.40s' is no part of a model, and there is no list of layers: if this is a configuration, "
+                           "leave out --model and type the file alone, as in `lockstep train %s`",
+                           name, y->path);
         if (k == 4)
-            return ls_fail(LS_BAD_INPUT, "unknown key '%.40s'%s", name, ls_yaml_hint(name, keys, 4, hint));
+            return ls_fail(LS_BAD_INPUT, "unknown key '%.40s'%s a model file has input, classes, init and layers", name,
+                           ls_yaml_hint(name, keys, 4, hint));
         if (seen[k])
             return ls_fail(LS_BAD_INPUT, "'%s' stands in line %d already", name, ls_yaml_line(seen[k]));
         seen[k] = key;
@@ -143,8 +178,8 @@ static enum ls_status no_such_input(struct reader *r, const char *layer, const c
                        name, line);
     for (int i = r->n_places - 1; i >= 0 && n < 64; i--)
         known[n++] = r->places[i].name;
-    return ls_fail(LS_BAD_INPUT, "layer %s: reads '%.40s', but no layer has that name%s", layer, name,
-                   ls_yaml_hint(name, known, n, hint));
+    return ls_fail(LS_BAD_INPUT, "layer %s: reads '%.40s', but no layer has that name%s the one above is '%s'", layer,
+                   name, ls_yaml_hint(name, known, n, hint), known[0]);
 }
 
 static enum ls_status add_input(struct reader *r, const struct ls_yaml_layer *layer, const yaml_node_t *node, int *in,

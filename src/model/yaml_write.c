@@ -201,7 +201,7 @@ static void print_layer(FILE *out, const struct ls_graph *g, const struct ls_nod
     print_from(out, g, n, before);
     if (!act)
         print_attrs(out, g, n);
-    if (n->op == &ls_op_conv || n->op == &ls_op_dense || n->op == &ls_op_bn)
+    if (n->op->weights)
         print_layer_init(out, g, n, n->op == &ls_op_conv ? conv : dense);
     fputs("}\n", out);
 }

@@ -9,18 +9,57 @@
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define LARGEST ((size_t)1 << 32)
 
+const struct ls_help_row ls_metrics_keys[] = {
+    {"kind", "step, epoch or eval"},
+    {"step", "steps since the run began, this one included"},
+    {"epoch", "from 1, as in log.txt"},
+    {"samples", "that loss, top1 and top5 are means over"},
+    {"loss", "mean over the samples"},
+    {"lr", "learning rate; not of eval"},
+    {"top1", "share of samples whose class was the likeliest, 0 to 1"},
+    {"top5", "share of samples whose class was among the five likeliest"},
+    {"samples_per_s", "samples / seconds"},
+    {"seconds", "how long it took"},
+    {"time", "when it was over: date and time in UTC, to the millisecond"},
+    {"input_share", "share of the seconds spent waiting for input"},
+    {"compute_share", "share spent on forward and backward"},
+    {"wait_share", "share spent waiting for other workers; not of eval"},
+    {"update_share", "share spent on updates and the rest; not of eval"},
+    {"staleness", "with --sync async or cutoff: updates between pull and push of a gradient, mean"},
+    {"gpu_utilisation",
+     "percent; this and the next are there where a card computes: on step lines as last seen, on epoch "
+     "lines the mean of the epoch"},
+    {"gpu_memory_bytes", "on epoch lines the most so far"},
+    {"gpu_power_w", "watts"},
+    {"gpu_clock_mhz", "MHz"},
+    {"gpu_temperature_c", "degrees Celsius"},
+    {NULL, NULL},
+};
+
 /* The step of one line, or -1 when it is not a line of ours. */
-static int64_t step_of(const char *line, size_t length)
+static int64_t step_of(const json_t *line)
 {
-    json_t *object = json_loadb(line, length, 0, NULL);
-    json_t *step = json_object_get(object, "step");
-    int64_t number = json_is_integer(step) ? json_integer_value(step) : -1;
-    json_decref(object);
-    return number;
+    const json_t *step = json_object_get(line, "step");
+    return json_is_integer(step) ? json_integer_value(step) : -1;
+}
+
+/* Lines without a time are of a version that counted epochs from 0. */
+static enum ls_status put_old_line(struct ls_file_writer *out, json_t *line)
+{
+    json_int_t epoch = json_integer_value(json_object_get(line, "epoch"));
+    json_object_set_new(line, "epoch", json_integer(epoch + 1));
+    char *text = json_dumps(line, JSON_REAL_PRECISION(9));
+    if (!text)
+        return ls_fail(LS_FAILED, "out of memory");
+    enum ls_status st = ls_file_writer_put(out, text, strlen(text));
+    free(text);
+    return st == LS_OK ? ls_file_writer_put(out, "\n", 1) : st;
 }
 
 /* Copy the lines that belong to the story so far. The last one has no newline when a crash tore it. */
@@ -33,11 +72,15 @@ static enum ls_status keep_lines(const char *path, const char *text, size_t size
         if (!newline)
             break;
         size_t length = (size_t)(newline - line) + 1;
-        int64_t step = step_of(line, length);
+        json_t *object = json_loadb(line, length, 0, NULL);
+        int64_t step = step_of(object);
+        enum ls_status st = LS_OK;
         if (step < 0)
             ls_warn("%s:%" PRId64 ": not a line of metrics; dropped", path, number);
         else if (step <= after)
-            LS_TRY(ls_file_writer_put(out, line, length));
+            st = json_object_get(object, "time") ? ls_file_writer_put(out, line, length) : put_old_line(out, object);
+        json_decref(object);
+        LS_TRY(st);
         start += length;
     }
     return LS_OK;
@@ -79,6 +122,18 @@ enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t a
     return LS_OK;
 }
 
+/* The wall clock in UTC, to the millisecond: "2026-03-01T12:34:56.789Z". */
+static void put_time(FILE *out)
+{
+    struct timespec now;
+    struct tm utc;
+    char text[32] = "";
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (gmtime_r(&now.tv_sec, &utc))
+        strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
+    fprintf(out, ", \"time\": \"%s.%03ldZ\"", text, now.tv_nsec / 1000000);
+}
+
 /* Nine digits bring a float back exactly; JSON has no word for what is not finite. */
 static void put_real(FILE *out, const char *name, double value)
 {
@@ -106,7 +161,7 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     FILE *out = m->file;
     bool training = kind != LS_METRICS_EVAL;
     fprintf(out, "{\"kind\": \"%s\", \"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"samples\": %" PRId64, names[kind],
-            r->step, r->epoch, r->samples);
+            r->step, r->epoch + 1, r->samples);
     put_real(out, "loss", r->loss);
     if (training)
         put_real(out, "lr", r->lr);
@@ -114,6 +169,7 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     put_real(out, "top5", r->top5);
     put_real(out, "samples_per_s", ls_report_speed(r));
     put_real(out, "seconds", r->seconds);
+    put_time(out);
     put_real(out, "input_share", r->input_seconds / r->seconds);
     put_real(out, "compute_share", r->compute_seconds / r->seconds);
     if (training)

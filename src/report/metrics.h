@@ -1,17 +1,17 @@
-/* metrics.jsonl of a run directory: one JSON object a line, in the order things happened. Fields:
- *   kind ("step" | "epoch" | "eval"), step, epoch, samples, loss, lr, top1, top5, samples_per_s, seconds,
- *   input_share, compute_share, update_share (of seconds).
- *   gpu_utilisation (%), gpu_memory_bytes, gpu_power_w, gpu_clock_mhz, gpu_temperature_c where a card computes: on step
- *   lines as last seen, on epoch lines the mean since the last one (of memory the most so far).
+/* metrics.jsonl of a run directory: one JSON object a line, in the order things happened. ls_metrics_keys has the fields.
  * Values that are not finite are null; an eval line has no lr and no update_share. */
 #ifndef LS_REPORT_METRICS_H
 #define LS_REPORT_METRICS_H
 
+#include "base/help.h"
 #include "base/status.h"
 #include "report/report.h"
 #include <stdio.h>
 
 enum ls_metrics_kind { LS_METRICS_STEP, LS_METRICS_EPOCH, LS_METRICS_EVAL };
+
+/* Every key of a line, and what it means. */
+extern const struct ls_help_row ls_metrics_keys[];
 
 struct ls_metrics {
     FILE *file;     /* owned; NULL: closed */

@@ -5,6 +5,20 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+/* Every key of the metadata: a line for each that ls_card_write adds. */
+const struct ls_help_row ls_card_keys[] = {
+    {"format", "pt: tensors as PyTorch lays them out"},
+    {"lockstep.model", "the model, as --model had it"},
+    {"lockstep.input", "CxHxW, the images that the model reads"},
+    {"lockstep.classes", "their number"},
+    {"lockstep.stored", "HxW of the images it was trained on, before any augmentation; 0x0: they differed"},
+    {"lockstep.mean", "list, per channel: subtracted from values in 0..1"},
+    {"lockstep.deviation", "list, per channel: then divided by"},
+    {"lockstep.class_names", "list, in the order of the scores; where the data has names"},
+    {"lockstep.identity", "what decided the bits besides the configuration: backend, threads, kernels, ..."},
+    {NULL, NULL},
+};
+
 /* Metadata values are strings: lists are written as JSON inside them. */
 static const char *list_text(json_t *list, struct ls_arena *strings)
 {

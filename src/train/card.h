@@ -3,6 +3,7 @@
 #ifndef LS_TRAIN_CARD_H
 #define LS_TRAIN_CARD_H
 
+#include "base/help.h"
 #include "base/memory.h"
 #include "train/safetensors.h"
 
@@ -14,6 +15,9 @@ struct ls_card {
     const char *const *class_names; /* classes entries, or NULL */
     const char *identity;           /* identity.h; NULL: unknown */
 };
+
+/* The keys, and what they mean. */
+extern const struct ls_help_row ls_card_keys[];
 
 #define LS_CARD_PAIRS 10
 /* The card as metadata; the strings live in `strings`. */

@@ -20,6 +20,13 @@
 #define PATH_ROOM 4096
 #define REASON_ROOM (PATH_ROOM + 512)
 
+const struct ls_help_row ls_checkpoint_files[] = {
+    {"model.safetensors", "weights, under the names that torchvision uses, and what is needed to use them"},
+    {"state.safetensors", "the momentum of each weight, NAME.momentum"},
+    {"state.json", "where the run stands"},
+    {NULL, NULL},
+};
+
 static const char *join(char room[PATH_ROOM], const char *folder, const char *name)
 {
     if (snprintf(room, PATH_ROOM, "%s/%s", folder, name) >= PATH_ROOM)

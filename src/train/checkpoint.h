@@ -19,6 +19,9 @@
 #include "train/state.h"
 #include <pthread.h>
 
+/* The files of a checkpoint. */
+extern const struct ls_help_row ls_checkpoint_files[];
+
 /* Save into run/checkpoints; state->best_step == state->step makes it the best. Keeps the newest `keep` and
  * the best. A failure leaves the checkpoints that were there. The state's checksums are set here. */
 enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_card *card,

@@ -94,12 +94,14 @@ struct given_plan {
 static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
                               struct ls_net *net, bool keep_grads)
 {
-    char *cache = ls_engine_plan_cache(o);
+    bool tune = o->tune == LS_AUTO ? e->backend->measures : o->tune == LS_ON;
+    char *cache = tune ? ls_engine_plan_cache(o) : NULL; /* what was measured is for those who measure */
     struct ls_backend_options options = {
         .threads = e->threads,
         .reuse = o->reuse,
         .keep_grads = keep_grads,
-        .tune = o->tune,
+        .tune = tune,
+        .quiet = o->quiet,
         .cache = cache,
         .plan = plan->lines,
         .plan_name = plan->name,

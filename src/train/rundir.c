@@ -12,6 +12,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
+const struct ls_help_row ls_rundir_files[] = {
+    {"config.yaml", "every option of the run; `lockstep train RUN/config.yaml` runs it again"},
+    {"log.txt", "date, host, version and command, then what the run said"},
+    {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
+    {"plan.txt", "identity and kernels; used again by --resume, by `train RUN/config.yaml` and by --plan RUN"},
+    {"checkpoints", "one folder each, the last --keep of them, and a link to the best"},
+    {NULL, NULL},
+};
+
 /* --- going on ----------------------------------------------------------------------------------------- */
 
 static bool has(const char *folder, const char *name)
@@ -25,6 +34,11 @@ static bool has(const char *folder, const char *name)
 bool ls_rundir_is_checkpoint(const char *folder)
 {
     return has(folder, "state.json");
+}
+
+bool ls_rundir_is_run(const char *folder)
+{
+    return has(folder, "checkpoints") || (has(folder, "config.yaml") && has(folder, "log.txt"));
 }
 
 /* The run directory two levels above a checkpoint folder. */
@@ -197,7 +211,8 @@ enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t
     plain.threads = plain.loader_threads = plain.checkpoint_every = plain.keep = plain.log_every = 0;
     plain.check_every = plain.workers = 0;
     plain.deadline = plain.bucket_mb = 0;
-    plain.tune = plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate = true;
+    plain.tune = LS_AUTO;
+    plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate = true;
     if (exact(o->sync))
         plain.sync = overlap;
     /* Only the cosine looks at the end of the run; any other may be made longer. */

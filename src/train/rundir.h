@@ -1,8 +1,12 @@
-/* The run directory: config.yaml, plan.txt, log.txt, metrics.jsonl, checkpoints/. */
+/* The run directory: ls_rundir_files. */
 #ifndef LS_TRAIN_RUNDIR_H
 #define LS_TRAIN_RUNDIR_H
 
+#include "base/help.h"
 #include "config/options.h"
+
+/* What lies in a run directory. */
+extern const struct ls_help_row ls_rundir_files[];
 
 /* Is a run to be gone on with, and which? --resume with --run, or --resume RUN or CHECKPOINT. *run is the run
  * directory and *checkpoint a folder or NULL (the newest); both NULL for a new run; freed by ls_free. */
@@ -11,6 +15,8 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
 enum ls_status ls_rundir_check(const struct ls_options *o);
 /* Make the directory of a new run: --run, which must be empty or missing, or the next free runs/MODEL-DATA-NNN. */
 enum ls_status ls_rundir_make(const struct ls_options *o, char **run);
+/* Is it a run directory, which need not have a checkpoint yet? */
+bool ls_rundir_is_run(const char *folder);
 /* Is it a checkpoint folder (with a state.json), which need not be a good one? */
 bool ls_rundir_is_checkpoint(const char *folder);
 /* Options that nobody gave are set from the run's config.yaml, where it has one. */

@@ -8,6 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct ls_help_row ls_state_keys[] = {
+    {"version", "1"},
+    {"step", "steps done"},
+    {"epoch", "epochs done"},
+    {"position", "samples of the current epoch that were used"},
+    {"epoch_so_far", "sums over the steps of the current epoch"},
+    {"seed", "as --seed, hexadecimal"},
+    {"batch", "as --batch; this and the next two must be the same when the run is resumed"},
+    {"replicas", "as --replicas"},
+    {"accumulate", "as --accumulate"},
+    {"threads", "of each process; another number gives results that agree up to rounding"},
+    {"identity", "what decides the bits besides the configuration: backend, threads, kernels, ..."},
+    {"config", "checksum of the options that decide the result"},
+    {"best_top1", "the highest accuracy of an evaluation so far; -1: none yet"},
+    {"best_step", "the step after which it was measured"},
+    {"checksums", "of the two other files; a checkpoint with other ones is not used"},
+    {"loss_scale", "with --dtype fp16: what the next step begins with"},
+    {NULL, NULL},
+};
+
 /* 64 bits do not fit JSON's numbers everywhere. */
 static json_t *hex(uint64_t value)
 {

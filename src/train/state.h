@@ -3,6 +3,7 @@
 #define LS_TRAIN_STATE_H
 
 #include "backend/backend.h"
+#include "base/help.h"
 #include "base/status.h"
 #include "report/report.h"
 #include <stdbool.h>
@@ -24,6 +25,9 @@ struct ls_state {
     struct ls_loss_scale scale;     /* what the next step begins with */
     uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
 };
+
+/* The keys of the file, and what they mean. */
+extern const struct ls_help_row ls_state_keys[];
 
 /* Durable. */
 enum ls_status ls_state_write(const char *path, const struct ls_state *s);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "train/agree.h"
 #include "train/identity.h"
+#include "train/logbook.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
 #include "train/weights.h"
@@ -152,6 +153,8 @@ static enum ls_status open_files(struct ls_trainer *t)
         st = ls_rundir_config(t->run, t->o);
     if (st == LS_OK)
         st = ls_log_open(log);
+    if (st == LS_OK)
+        ls_logbook_begin(t);
     if (st == LS_OK)
         st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1);
     ls_free(log);

@@ -42,6 +42,34 @@ for key in step epoch loss lr top1 top5 samples_per_s; do
 done
 expect "$(grep -c '"kind": *"epoch"' one/metrics.jsonl)" = 2
 
+it "counts epochs in metrics.jsonl as the log does, and says when each line was written"
+grep '"kind": "epoch"' one/metrics.jsonl | json epoch >found
+expect "$(cat found)" = 1
+expect "$(tail -n 1 one/metrics.jsonl | json epoch)" = 2
+grep -q '^epoch 2/2' one/log.txt || miss "log.txt does not count to 2"
+expect "$(grep -cE '"time": "20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\.[0-9]{3}Z"' one/metrics.jsonl)" = \
+    "$(wc -l <one/metrics.jsonl)"
+
+it "begins log.txt with date, host, version and command, and ends it with the exit code"
+train --epochs 1 --token "it's mine" --run "with space" --no-evaluate
+expect_code 0
+head -n 1 "with space/log.txt" | grep -Eq "^Started 20[0-9-]+ [0-9:]+ [+-][0-9]{4}, on $(uname -n), by lockstep [0-9]+\.[0-9]+\.[0-9]+" ||
+    miss "the first line is: $(head -n 1 "with space/log.txt")"
+sed -n 2p "with space/log.txt" | grep -Fq "  command    $program train --model $source_root/tests/cli/small.yaml" ||
+    miss "the second line is: $(sed -n 2p "with space/log.txt")"
+sed -n 2p "with space/log.txt" | grep -Fq -- "--token ... --run 'with space' --no-evaluate" || miss "not what was typed"
+grep -q mine "with space/log.txt" && miss "log.txt holds the secret"
+grep -Fq "  folder     $(pwd -P)" "with space/log.txt" || miss "no folder"
+tail -n 1 "with space/log.txt" | grep -Eq '^Ended 20.* with exit code 0: done$' || miss "no last line"
+
+it "heads a resumed run in log.txt again"
+train --resume --run "with space" --epochs 2 --schedule constant --no-evaluate
+expect_code 0
+expect "$(grep -c '^Started' "with space/log.txt")" = 1
+grep -Eq '^Resumed 20.* after step 5, on ' "with space/log.txt" || miss "no line says that it was resumed"
+expect "$(grep -c '^  command ' "with space/log.txt")" = 2
+expect "$(grep -c '^Ended' "with space/log.txt")" = 2
+
 it "gives the same weights for the same seed"
 train --epochs 2 --run again
 expect_same "$(weights one)" "$(weights again)"

@@ -81,7 +81,7 @@ static void defaults(void **state)
     assert_string_equal(o.optimizer, "sgd");
     assert_true(o.lr == 0.05 && o.momentum == 0.9 && o.weight_decay == 5e-4 && o.trust == 0.001);
     assert_true(o.dropout == -1 && o.label_smoothing == 0);
-    assert_true(o.decay_all && o.shuffle && o.tune && o.reuse && o.evaluate);
+    assert_true(o.decay_all && o.shuffle && o.tune == LS_AUTO && o.reuse && o.evaluate);
     assert_false(o.lr_per_256 || o.nesterov || o.json || o.quiet || o.yaml);
     assert_string_equal(o.schedule, "cosine");
     assert_string_equal(o.warmup, "none");
@@ -161,8 +161,9 @@ static void arguments(void **state)
     assert_string_equal(o.args[1], "net.yaml");
     assert_true(o.yaml);
     ls_options_release(&o);
-    refuse(LS_CMD_TRAIN, "lenet",
-           "train: 'lenet' is not an option; a model is given as --model NAME, a configuration as one FILE.yaml");
+    accept(&o, LS_CMD_TRAIN, "lenet"); /* the command says what to type instead */
+    assert_int_equal(o.n_args, 1);
+    ls_options_release(&o);
 }
 
 static void errors_of_the_command_line(void **state)
@@ -438,22 +439,64 @@ static void what_is_not_utf8_is_not_written(void **state)
     ls_options_release(&o);
 }
 
+static void a_command_line_is_written_for_a_shell(void **state)
+{
+    (void)state;
+    char *words[] = {"lockstep", "train", "--run", "it's here", "--token", "se cret", "--token=two", "", "--lr=0.1"};
+    struct ls_options o = {.command_line = words, .n_command_line = 9};
+    char *text;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    ls_options_command(&o, out);
+    fclose(out);
+    assert_string_equal(text, "lockstep train --run 'it'\\''s here' --token ... --token=... '' --lr=0.1");
+    free(text);
+}
+
+static void models_are_told_from_configurations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool model;
+    } cases[] = {
+        {"layers:\n  - {name: a, op: dense, out: classes}\n", true},
+        {"input: 3x4x5\ninit: {conv: torch, dense: torch}\nclasses: 3\nlayers: []\n", true},
+        {"init: {layers: 3}\nx: [layers, layers]\nlayers: 1", true},
+        {"layers: [1, 2", true}, /* what is wrong with it is the model reader's to say */
+        {"init: {layers: 3}\nbatch: 64\n", false},
+        {"batch: layers\nx: [layers]\n", false},
+        {"- layers\n- 3\n", false},
+        {"a: 1\n---\nlayers: 1\n", false},
+        {"layers", false},
+        {"", false},
+        {"\xff\xfe", false},
+        {"a: &b 1\n*b : 2\nlayers: 3\n", true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        if (ls_yaml_is_model(cases[i].text, strlen(cases[i].text)) != cases[i].model)
+            fail_msg("case %zu: %s", i, cases[i].text);
+}
+
 static void every_option_is_listed_everywhere(void **state)
 {
     (void)state;
     char *help, *man, *completion;
     size_t size;
+    const struct ls_help_row topics[] = {{"knots", "how to tie them"}, {NULL, NULL}};
+    const struct ls_completion words = {"net1 net2", "mnist", "crop: flip", "knots", "conv"};
     FILE *out = open_memstream(&help, &size);
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         ls_options_help(info->command, out);
     fclose(out);
     out = open_memstream(&man, &size);
-    ls_options_man("1.2.3", out);
+    ls_options_man("1.2.3", topics, out);
     fclose(out);
     out = open_memstream(&completion, &size);
-    ls_options_completion(out);
+    ls_options_completion(&words, out);
     fclose(out);
     assert_non_null(strstr(man, "lockstep 1.2.3"));
+    assert_non_null(strstr(man, "knots\nhow to tie them."));
     for (int i = 0; i < ls_option_count; i++) {
         const struct ls_option *option = &ls_option_table[i];
         char flag[64], roff[128] = "";
@@ -466,7 +509,7 @@ static void every_option_is_listed_everywhere(void **state)
         assert_non_null(strstr(man, roff));
         assert_non_null(option->help);
         assert_non_null(option->group);
-        assert_true(option->type == LS_OPTION_SWITCH || option->value);
+        assert_true(ls_option_is_switch(option) || option->value);
     }
     free(help);
     free(man);
@@ -516,6 +559,8 @@ int main(void)
         cmocka_unit_test(the_effective_configuration_reads_back),
         cmocka_unit_test(where_a_process_runs_is_not_written),
         cmocka_unit_test(what_is_not_utf8_is_not_written),
+        cmocka_unit_test(a_command_line_is_written_for_a_shell),
+        cmocka_unit_test(models_are_told_from_configurations),
         cmocka_unit_test(every_option_is_listed_everywhere),
         cmocka_unit_test(input_sizes),
         cmocka_unit_test(nearest_words),

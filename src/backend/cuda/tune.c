@@ -34,6 +34,7 @@ enum ls_status tune_open(struct ls_program *p)
     t->answers.plan = p->options.plan;
     t->answers.plan_name = p->options.plan_name;
     t->answers.binding = p->options.plan_binding;
+    t->answers.quiet = p->options.quiet;
     return ls_answers_open(&t->answers, p->options.cache);
 }
 

@@ -49,6 +49,7 @@ enum ls_status tune_open(struct ls_program *p)
     a->plan = p->options.plan;
     a->plan_name = p->options.plan_name;
     a->binding = p->options.plan_binding;
+    a->quiet = p->options.quiet;
     return ls_answers_open(a, p->options.cache);
 }
 

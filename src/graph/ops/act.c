@@ -12,12 +12,13 @@ static enum ls_status act_backward(struct ls_graph *g, int node, const int *dout
 }
 
 static const struct ls_attr_key act_attrs[] = {
-    LS_ATTR("act", LS_ATTR_ACT, act, 1, LS_ACT_RELU, false, "relu or relu6"),
+    LS_ATTR("act", LS_ATTR_ACT, act, 1, LS_ACT_RELU, false, "which function"),
     {0},
 };
 
 const struct ls_op ls_op_act = {
     .name = "act",
+    .help = "activation function",
     .min_in = 1,
     .max_in = 1,
     .layer = true,

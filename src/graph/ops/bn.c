@@ -64,16 +64,19 @@ static enum ls_status bn_running_infer(struct ls_graph *g, struct ls_node *n)
 }
 
 static const struct ls_attr_key bn_attrs[] = {
-    LS_ATTR("eps", LS_ATTR_FLOAT, eps, 1, 1e-5, false, "added to the variance"),
-    LS_ATTR("momentum", LS_ATTR_FLOAT, momentum, 1, 0.1, false, "share of the new value in the running statistics"),
+    LS_ATTR("eps", LS_ATTR_FLOAT, eps, 1, 1e-5, false, "added to the variance", .above = true),
+    LS_ATTR("momentum", LS_ATTR_FLOAT, momentum, 1, 0.1, false, "share of the new value in the running statistics",
+            .high = 1),
     {0},
 };
 
 const struct ls_op ls_op_bn = {
     .name = "bn",
+    .help = "batch normalisation: each channel to mean 0 and variance 1, then scaled and shifted",
     .min_in = 5,
     .max_in = 6,
     .layer = true,
+    .weights = true,
     .attrs = bn_attrs,
     .infer = bn_infer,
     .backward = bn_backward,

@@ -43,21 +43,24 @@ static int64_t conv_macs(const struct ls_graph *g, const struct ls_node *n)
 }
 
 static const struct ls_attr_key conv_attrs[] = {
-    LS_ATTR("out", LS_ATTR_INT, out, 1, 0, true, "output channels"),
-    LS_ATTR("kernel", LS_ATTR_INT, kernel_h, 2, 0, true, "window height and width"),
-    LS_ATTR("stride", LS_ATTR_INT, stride_h, 2, 1, false, "steps of the window down and across"),
+    LS_ATTR("out", LS_ATTR_INT, out, 1, 0, true, "output channels", .low = 1),
+    LS_ATTR("kernel", LS_ATTR_INT, kernel_h, 2, 0, true, "window height and width", .low = 1),
+    LS_ATTR("stride", LS_ATTR_INT, stride_h, 2, 1, false, "steps of the window down and across", .low = 1),
     LS_ATTR("pad", LS_ATTR_INT, pad_t, 4, 0, false, "zeros around the input: top, left, bottom, right"),
-    LS_ATTR("dilation", LS_ATTR_INT, dilation_h, 2, 1, false, "distance between the window's taps"),
-    LS_ATTR("groups", LS_ATTR_INT, groups, 1, 1, false, "independent channel groups; input channels = depthwise"),
+    LS_ATTR("dilation", LS_ATTR_INT, dilation_h, 2, 1, false, "distance between the window's taps", .low = 1),
+    LS_ATTR("groups", LS_ATTR_INT, groups, 1, 1, false, "independent channel groups; input channels = depthwise",
+            .low = 1),
     LS_ATTR("bias", LS_ATTR_BOOL, bias, 1, 1, false, "add a value per output channel"),
     {0},
 };
 
 const struct ls_op ls_op_conv = {
     .name = "conv",
+    .help = "convolution",
     .min_in = 2,
     .max_in = 3,
     .layer = true,
+    .weights = true,
     .attrs = conv_attrs,
     .infer = conv_infer,
     .backward = conv_backward,

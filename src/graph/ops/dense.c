@@ -34,16 +34,18 @@ static int64_t dense_macs(const struct ls_graph *g, const struct ls_node *n)
 }
 
 static const struct ls_attr_key dense_attrs[] = {
-    LS_ATTR("out", LS_ATTR_INT, out, 1, 0, true, "output features"),
+    LS_ATTR("out", LS_ATTR_INT, out, 1, 0, true, "output features", .low = 1),
     LS_ATTR("bias", LS_ATTR_BOOL, bias, 1, 1, false, "add a value per output feature"),
     {0},
 };
 
 const struct ls_op ls_op_dense = {
     .name = "dense",
+    .help = "matrix product with a weight for each input and output; images are flattened first",
     .min_in = 2,
     .max_in = 3,
     .layer = true,
+    .weights = true,
     .attrs = dense_attrs,
     .infer = dense_infer,
     .backward = dense_backward,

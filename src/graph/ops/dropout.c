@@ -18,12 +18,14 @@ static enum ls_status dropout_backward(struct ls_graph *g, int node, const int *
 }
 
 static const struct ls_attr_key dropout_attrs[] = {
-    LS_ATTR("p", LS_ATTR_FLOAT, p, 1, 0.5, false, "share of the values set to zero in training"),
+    LS_ATTR("p", LS_ATTR_FLOAT, p, 1, 0.5, false, "share of the values set to zero in training", .high = 1,
+            .below = true),
     {0},
 };
 
 const struct ls_op ls_op_dropout = {
     .name = "dropout",
+    .help = "sets random values to zero in training and scales the others up; evaluation leaves all as they are",
     .min_in = 1,
     .max_in = 1,
     .layer = true,

@@ -59,6 +59,7 @@ static enum ls_status concat_backward(struct ls_graph *g, int node, const int *d
 
 const struct ls_op ls_op_add = {
     .name = "add",
+    .help = "sum of two tensors of one shape, as in a residual block",
     .min_in = 2,
     .max_in = 2,
     .layer = true,
@@ -69,6 +70,7 @@ const struct ls_op ls_op_add = {
 
 const struct ls_op ls_op_concat = {
     .name = "concat",
+    .help = "several tensors one after the other along the channels",
     .min_in = 1,
     .max_in = LS_MAX_IN,
     .layer = true,

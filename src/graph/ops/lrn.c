@@ -19,15 +19,16 @@ static enum ls_status lrn_backward(struct ls_graph *g, int node, const int *dout
 }
 
 static const struct ls_attr_key lrn_attrs[] = {
-    LS_ATTR("size", LS_ATTR_INT, size, 1, 5, false, "channels in the window"),
+    LS_ATTR("size", LS_ATTR_INT, size, 1, 5, false, "channels in the window", .low = 1),
     LS_ATTR("alpha", LS_ATTR_FLOAT, alpha, 1, 1e-4, false, "weight of the mean square"),
     LS_ATTR("beta", LS_ATTR_FLOAT, beta, 1, 0.75, false, "exponent"),
-    LS_ATTR("k", LS_ATTR_FLOAT, k, 1, 1, false, "constant added to the mean square"),
+    LS_ATTR("k", LS_ATTR_FLOAT, k, 1, 1, false, "constant added to the mean square", .above = true),
     {0},
 };
 
 const struct ls_op ls_op_lrn = {
     .name = "lrn",
+    .help = "local response normalisation across channels, as AlexNet's",
     .min_in = 1,
     .max_in = 1,
     .layer = true,

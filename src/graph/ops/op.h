@@ -8,9 +8,11 @@
 
 #include <stddef.h>
 
-#define LS_ATTR(key, type, field, fields, missing, required, help)                  \
-    {                                                                               \
-        key, type, offsetof(struct ls_attr, field), fields, missing, required, help \
+/* The help comes last; the range may follow it, as in "output channels", .low = 1. */
+#define LS_ATTR(name, kind, field, count, value, must, ...)                                                      \
+    {                                                                                                            \
+        .key = name, .type = kind, .offset = offsetof(struct ls_attr, field), .fields = count, .missing = value, \
+        .required = must, .help = __VA_ARGS__                                                                    \
     }
 
 static inline const struct ls_shape *ls_op_shape(const struct ls_graph *g, int tensor)

@@ -52,7 +52,7 @@ static enum ls_status adaptive_backward(struct ls_graph *g, int node, const int 
 }
 
 #define WINDOW_ATTRS                                                                                              \
-    LS_ATTR("kernel", LS_ATTR_INT, kernel_h, 2, 0, true, "window height and width"),                              \
+    LS_ATTR("kernel", LS_ATTR_INT, kernel_h, 2, 0, true, "window height and width", .low = 1),                    \
         LS_ATTR("stride", LS_ATTR_INT, stride_h, 2, 0, false, "steps of the window down and across; 0 = kernel"), \
         LS_ATTR("pad", LS_ATTR_INT, pad_t, 4, 0, false, "padding around the input: top, left, bottom, right")
 
@@ -68,12 +68,13 @@ static const struct ls_attr_key avgpool_attrs[] = {
 };
 
 static const struct ls_attr_key adaptive_attrs[] = {
-    LS_ATTR("out", LS_ATTR_INT, out_h, 2, 1, false, "output height and width"),
+    LS_ATTR("out", LS_ATTR_INT, out_h, 2, 1, false, "output height and width", .low = 1),
     {0},
 };
 
 const struct ls_op ls_op_maxpool = {
     .name = "maxpool",
+    .help = "largest value of each window",
     .min_in = 1,
     .max_in = 1,
     .layer = true,
@@ -86,6 +87,7 @@ const struct ls_op ls_op_maxpool_bwd = {.name = "maxpool_bwd", .min_in = 2, .max
 
 const struct ls_op ls_op_avgpool = {
     .name = "avgpool",
+    .help = "mean of each window",
     .min_in = 1,
     .max_in = 1,
     .layer = true,
@@ -98,6 +100,7 @@ const struct ls_op ls_op_avgpool_bwd = {.name = "avgpool_bwd", .min_in = 1, .max
 
 const struct ls_op ls_op_adaptive_avgpool = {
     .name = "adaptive_avgpool",
+    .help = "mean of windows chosen so that the output has a given size; 1 is global pooling",
     .min_in = 1,
     .max_in = 1,
     .layer = true,

@@ -20,6 +20,7 @@ static enum ls_status reorder_infer(struct ls_graph *g, struct ls_node *n)
 
 const struct ls_op ls_op_flatten = {
     .name = "flatten",
+    .help = "channels, rows and columns as one vector",
     .min_in = 1,
     .max_in = 1,
     .layer = true,

@@ -1,0 +1,242 @@
+#include "cmd/arguments.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/nearest.h"
+#include "config/table.h"
+#include "data/data.h"
+#include "data/files.h"
+#include "model/model.h"
+#include "train/rundir.h"
+
+#include <limits.h>
+#include <string.h>
+
+static bool ends_in(const char *text, const char *tail)
+{
+    size_t n = strlen(text), of_tail = strlen(tail);
+    return n > of_tail && strcmp(text + n - of_tail, tail) == 0;
+}
+
+/* Has it weights: a run, a checkpoint, or a file of them? */
+static bool is_trained(const char *word)
+{
+    return ends_in(word, ".safetensors") ||
+           (ls_file_is_dir(word) && (ls_rundir_is_run(word) || ls_rundir_is_checkpoint(word)));
+}
+
+/* The model that an option on the command line names, or NULL; one from the environment gives way to a word. */
+static const char *typed_model(const struct ls_options *o)
+{
+    for (int i = 2; i < o->n_command_line && strcmp(o->command_line[i], "--") != 0; i++) {
+        if (strcmp(o->command_line[i], "--run") == 0 || strncmp(o->command_line[i], "--run=", 6) == 0)
+            return o->run;
+        if (strcmp(o->command_line[i], "--init") == 0 || strncmp(o->command_line[i], "--init=", 7) == 0)
+            return o->init;
+    }
+    return NULL;
+}
+
+static bool is_data(const char *word)
+{
+    for (const struct ls_dataset_ops *const *f = ls_dataset_formats; *f; f++)
+        if ((*f)->word && strncmp(word, (*f)->word, strlen((*f)->word)) == 0)
+            return true;
+    return ls_file_is_dir(word);
+}
+
+static const char *nearest_model(const char *word)
+{
+    const char *names[64];
+    int n = 0;
+    for (; ls_models[n] && n < 64; n++)
+        names[n] = ls_models[n]->name;
+    return ls_nearest_word(word, names, n);
+}
+
+/* --- commands that train ------------------------------------------------------------------------------------- */
+
+static enum ls_status explain_trained(const char *command, bool train, const char *word)
+{
+    if (ends_in(word, ".safetensors"))
+        return ls_fail(LS_USAGE, "%s: '%s' holds weights; to start from them: lockstep train --init %s", command, word,
+                       word);
+    if (!train)
+        return ls_fail(LS_USAGE, "%s: '%s' is a run directory; for its configuration: lockstep %s %s/config.yaml",
+                       command, word, command, word);
+    if (ls_rundir_is_run(word))
+        return ls_fail(
+            LS_USAGE,
+            "train: '%s' is a run directory; to go on with it: lockstep train --run %s --resume; to train the "
+            "same again: lockstep train %s/config.yaml",
+            word, word, word);
+    return ls_fail(LS_USAGE, "train: '%s' is a checkpoint; to go on from it: lockstep train --resume %s", word, word);
+}
+
+/* train, bench and plan: a configuration or model file is all that may stand alone. */
+static enum ls_status explain(enum ls_command command, const char *name, const char *word)
+{
+    const struct ls_option *option = ls_option_find(word);
+    const char *near = nearest_model(word);
+    if (strcmp(word, "help") == 0)
+        return ls_fail(LS_USAGE, "%s: for its options: lockstep %s --help", name, name);
+    if (is_trained(word))
+        return explain_trained(name, command == LS_CMD_TRAIN, word);
+    if (ls_model_find(word))
+        return ls_fail(LS_USAGE, "%s: '%s' is a model; type: lockstep %s --model %s", name, word, name, word);
+    if (is_data(word))
+        return ls_fail(LS_USAGE, "%s: '%s' is data; type: lockstep %s --data %s", name, word, name, word);
+    if (option && (option->commands & command))
+        return ls_fail(LS_USAGE, "%s: '%s' is an option; type: --%s", name, word, option->name);
+    if (ls_file_exists(word))
+        return ls_fail(LS_USAGE, "%s: '%s': the name of a configuration or model file ends in .yaml", name, word);
+    if (near)
+        return ls_fail(LS_USAGE, "%s: '%s' is not an option; did you mean --model %s?", name, word, near);
+    return ls_fail(
+        LS_USAGE,
+        "%s: '%s' is neither an option nor a file, folder or model; a model is given as --model NAME, data as "
+        "--data NAME, a configuration as FILE.yaml",
+        name, word);
+}
+
+/* --- eval ---------------------------------------------------------------------------------------------------- */
+
+static enum ls_status check_eval(const struct ls_options *o)
+{
+    const char *word = o->n_args > 0 ? o->args[0] : NULL, *more = o->n_args > 1 ? o->args[1] : NULL;
+    const char *run = o->run ? o->run : o->init, *typed = typed_model(o);
+    if (!word && !run && ls_options_given(o, "model"))
+        return ls_fail(
+            LS_USAGE,
+            "eval: the model %s has no weights; type: lockstep eval RUN, with the directory of a run, or add "
+            "--init FILE.safetensors",
+            o->model);
+    if (more && is_trained(word) && !is_trained(more) && is_data(more))
+        return ls_fail(LS_USAGE, "eval: '%s' is data; type: lockstep eval %s --eval-data %s", more, word, more);
+    if (more)
+        return ls_fail(LS_USAGE, "eval: takes one model, '%s'; '%s' is one too many", word, more);
+    if (word && is_trained(word) && typed)
+        return ls_fail(LS_USAGE, "eval: two models are given, '%s' and '%s'; leave out one", word, typed);
+    if (!word || is_trained(word) || (!ls_model_find(word) && !is_data(word)))
+        return LS_OK;
+    if (ls_model_find(word))
+        return ls_fail(
+            LS_USAGE,
+            "eval: '%s' is a model without weights; type: lockstep eval RUN, with the directory of a run, or "
+            "lockstep eval --model %s --init FILE.safetensors",
+            word, word);
+    return ls_fail(LS_USAGE, "eval: '%s' is data, not a run; type: lockstep eval %s --eval-data %s", word,
+                   run ? run : "RUN", word);
+}
+
+enum ls_status ls_arguments_check(enum ls_command command, const struct ls_options *o)
+{
+    const struct ls_command_info *info = ls_commands;
+    while (info->command != command)
+        info++;
+    if (command == LS_CMD_EVAL)
+        return check_eval(o);
+    if (command & (LS_CMD_PREDICT | LS_CMD_MODELS | LS_CMD_DATA) || o->n_args == 0)
+        return LS_OK;
+    if (command == LS_CMD_DOCTOR)
+        return ls_fail(LS_USAGE, "doctor: takes options alone, not '%s'; `lockstep doctor --help` lists them",
+                       o->args[0]);
+    return explain(command, info->name, o->args[0]);
+}
+
+/* --- predict ------------------------------------------------------------------------------------------------- */
+
+static enum ls_status add(struct ls_pictures *p, const char *file)
+{
+    if (p->n == p->room) {
+        int room = p->room ? 2 * p->room : 64;
+        const char **larger = ls_realloc(p->files, (size_t)p->n, (size_t)room, sizeof *larger);
+        if (!larger)
+            return LS_FAILED;
+        p->files = larger;
+        p->room = room;
+    }
+    p->files[p->n] = ls_arena_strdup(&p->strings, file);
+    return p->files[p->n++] ? LS_OK : LS_FAILED;
+}
+
+/* Every image in the folder and those in it, sorted. */
+static enum ls_status add_folder(struct ls_pictures *p, const char *folder)
+{
+    struct ls_files *found;
+    int64_t n = 0;
+    char path[PATH_MAX];
+    LS_TRY(ls_files_new(&found));
+    enum ls_status st = ls_files_add_tree(found, folder, 0, &n);
+    for (int64_t i = 0; i < n && st == LS_OK; i++) {
+        ls_files_where(&found->base, i, path, sizeof path);
+        st = add(p, path);
+    }
+    if (st == LS_OK && n == 0)
+        st = ls_fail(LS_BAD_INPUT, "%s: no images in this folder; JPEG, PNG, PPM and BMP files are read", folder);
+    ls_files_close(&found->base);
+    return st;
+}
+
+/* No model is named anywhere. */
+static enum ls_status which_model(const char *word)
+{
+    if (!word)
+        return ls_fail(LS_USAGE,
+                       "predict: which model, and which images? Type: lockstep predict RUN IMAGE..., with the "
+                       "directory of a run");
+    if (ls_model_find(word))
+        return ls_fail(
+            LS_USAGE,
+            "predict: '%s' is a model without weights; type: lockstep predict RUN IMAGE..., or lockstep predict "
+            "--model %s --init FILE.safetensors IMAGE...",
+            word, word);
+    if (!ls_file_exists(word))
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: no such run directory, checkpoint or image; type: lockstep predict RUN IMAGE...", word);
+    return ls_fail(
+        LS_USAGE,
+        "predict: which model? Type: lockstep predict RUN %s, with the directory of a run, a checkpoint or a "
+        ".safetensors file",
+        word);
+}
+
+/* The word that is a model, wherever it stands. */
+static enum ls_status find_model(struct ls_pictures *p, const struct ls_options *o)
+{
+    p->model = typed_model(o);
+    for (int i = 0; i < o->n_args; i++) {
+        if (!is_trained(o->args[i]))
+            continue;
+        if (p->model)
+            return ls_fail(LS_USAGE, "predict: two models are given, '%s' and '%s'; leave out one", p->model,
+                           o->args[i]);
+        p->model = o->args[i];
+    }
+    if (!p->model)
+        p->model = o->run ? o->run : o->init;
+    return p->model ? LS_OK : which_model(o->n_args > 0 ? o->args[0] : NULL);
+}
+
+enum ls_status ls_pictures_find(struct ls_pictures *p, const struct ls_options *o)
+{
+    *p = (struct ls_pictures){0};
+    LS_TRY(find_model(p, o));
+    int named = 0;
+    for (int i = 0; i < o->n_args; i++) {
+        if (is_trained(o->args[i]))
+            continue;
+        named++;
+        LS_TRY(ls_file_is_dir(o->args[i]) ? add_folder(p, o->args[i]) : add(p, o->args[i]));
+    }
+    if (named == 0)
+        return ls_fail(LS_USAGE, "predict: which images? Name files or folders: lockstep predict %s IMAGE...",
+                       p->model);
+    return LS_OK;
+}
+
+void ls_pictures_release(struct ls_pictures *p)
+{
+    ls_free(p->files);
+    ls_arena_release(&p->strings);
+    *p = (struct ls_pictures){0};
+}
