@@ -30,6 +30,7 @@ struct ls_image {
     size_t room, side_room;
     struct ls_decoding *decoding; /* borrowed, while ls_dataset_try runs: who may decode JPEGs instead; NULL: nobody */
     struct ls_decoder *decoder;   /* owned; opened when it is first needed */
+    double read_seconds;          /* spent in reading files that storage had to be waited for, so far */
     char why[200];                /* after a failed ls_dataset_try or ls_image_decode: what was wrong */
 };
 /* Room for an image of that size, which the image then has; the pixels are not cleared. */
@@ -163,7 +164,9 @@ struct ls_loader_options {
     uint64_t seed;
     bool shuffle;
     int threads, ring; /* ring: slots in all, >= 2 + held */
-    int held;          /* calls of next that a slot stays valid beyond the following one */
+    int most; /* 0: as many threads fill slots all the time; else the loader measures (tuner.h) and comes to up to
+                        * `most`, or more where they wait for storage for much of their time */
+    int held; /* calls of next that a slot stays valid beyond the following one */
     /* Step t takes `step` samples (0: batch * parts, the most) from the epoch's order, fewer at its end; they are cut into
      * `parts` slices of at most `batch` each, one a slot. Slices
      * come in the order `order[0..own-1]`, the slices of this process; NULL: all, 0, 1, 2 ... Samples are dealt
@@ -188,5 +191,16 @@ enum ls_status ls_loader_next(struct ls_loader *loader, const struct ls_slot **s
 void *ls_loader_region(const struct ls_loader *loader, size_t *bytes);
 /* Seconds ls_loader_next has waited so far. */
 double ls_loader_waited(const struct ls_loader *loader);
+
+/* How many threads fill slots, and what was measured so far; speeds in samples/s, 0: not known yet. For the thread that
+ * calls next. */
+struct ls_loader_pace {
+    int threads;
+    bool settled;    /* the number is chosen, and no other is tried at the moment */
+    double prepares; /* what one thread reads, decodes and augments */
+    double reading;  /* the share of its time in which it waits for storage */
+    double uses;     /* what the caller takes when it does not wait */
+};
+struct ls_loader_pace ls_loader_pace(struct ls_loader *loader);
 
 #endif

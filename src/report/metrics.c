@@ -122,6 +122,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         put_real(out, "update_share", r->update_seconds / r->seconds);
     if (r->gradients > 0)
         put_real(out, "staleness", r->staleness);
+    if (training && r->loader_threads > 0)
+        fprintf(out, ", \"loader_threads\": %d", r->loader_threads);
     if (training && r->on_gpu)
         put_gpu(out, &r->gpu);
     fputs("}\n", out);

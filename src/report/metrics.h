@@ -1,6 +1,7 @@
 /* metrics.jsonl of a run directory: one JSON object a line, in the order things happened. Fields:
  *   kind ("step" | "epoch" | "eval"), step, epoch, samples, loss, lr, top1, top5, samples_per_s, seconds,
  *   input_share, compute_share, update_share (of seconds).
+ *   loader_threads (of rank 0, on step and epoch lines).
  *   gpu_utilisation (%), gpu_memory_bytes, gpu_power_w, gpu_clock_mhz, gpu_temperature_c where a card computes: on step
  *   lines as last seen, on epoch lines the mean since the last one (of memory the most so far).
  * Values that are not finite are null; an eval line has no lr and no update_share. */

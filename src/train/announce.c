@@ -105,9 +105,9 @@ static void say_rate(const struct ls_trainer *t)
 static void say_machine(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
-    int loaders = ls_task_loader_threads(t->o, e);
-    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name, t->o->dtype,
-                   e->threads, plural(e->threads), loaders, plural(loaders));
+    int most, loaders = ls_task_loader_threads(t->o, e, &most);
+    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s%s", e->backend->name, t->o->dtype,
+                   e->threads, plural(e->threads), loaders, plural(loaders), most > 0 ? " to begin with" : "");
     ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
                    (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
                    (double)e->n_grads * sizeof(float) / 1048576);
