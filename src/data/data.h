@@ -19,6 +19,7 @@ struct ls_dataset_info {
     const char *const *class_names; /* classes entries, or NULL; borrowed from the data set */
     const char *format;             /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
     float mean[4], deviation[4];    /* for normalising, of values in 0..1, per channel; both parts alike */
+    const char *folder;             /* that holds the folders of the classes; NULL: the format has none; borrowed */
 };
 
 /* A decoded image: 8-bit, interleaved rows (HWC), channels 1 or 3. It is also a thread's scratch for reading:
@@ -72,6 +73,8 @@ extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NUL
 
 /* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", or a path whose format is recognised. */
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
+/* A path that holds nothing but one folder stands for that folder. Warn of it, where that was so. */
+void ls_dataset_warn_inner(const struct ls_dataset *set, const char *spec);
 /* The number of JPEGs that ls_dataset_decode_by could not have decoded is noted. */
 void ls_dataset_close(struct ls_dataset *set);
 /* Have JPEGs decoded by "cpu" (libjpeg-turbo, as they are without this), "gpu" (nvJPEG) or "hardware" (the JPEG engines of

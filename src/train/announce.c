@@ -72,6 +72,11 @@ static void say_data(const struct ls_trainer *t)
         snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
     ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data, info->format,
                    info->count, info->classes, test);
+    if (info->folder && t->task.test && ls_dataset_info(t->task.test)->folder)
+        ls_trainer_say(t, "  folders    training on %s, evaluation on %s", info->folder,
+                       ls_dataset_info(t->task.test)->folder);
+    else if (info->folder)
+        ls_trainer_say(t, "  folders    training on %s", info->folder);
     describe_augment(&t->task.augment, augment);
     ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);

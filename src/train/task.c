@@ -80,6 +80,9 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
         LS_TRY_GOTO(failed, open_set(o, o->data, "train", &t->train));
     if (test)
         LS_TRY_GOTO(failed, open_set(o, o->eval_data ? o->eval_data : o->data, "test", &t->test));
+    ls_dataset_warn_inner(any_set(t), train || !o->eval_data ? o->data : o->eval_data);
+    if (train && test && o->eval_data)
+        ls_dataset_warn_inner(t->test, o->eval_data);
     LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t))));
     LS_TRY_GOTO(failed, decide_augment(t, o, card));
     if (train && test && ls_dataset_info(t->test)->classes > t->size.classes) {
