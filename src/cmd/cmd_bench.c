@@ -162,13 +162,14 @@ static void copy_slot(const struct bench *b, const struct ls_slot *from, struct 
 static enum ls_status fill_from_data(struct bench *b)
 {
     const struct ls_model_size *size = &b->task.size;
+    int most;
     struct ls_loader_options options = {
         .set = b->task.train,
         .augment = b->task.augment,
         .form = b->stepper.train.form,
         .seed = b->o->seed,
         .shuffle = b->o->shuffle,
-        .threads = ls_task_loader_threads(b->o, &b->engine),
+        .threads = ls_task_loader_threads(b->o, &b->engine, &most),
         .ring = 2,
         .batch = size->batch,
         .parts = 1,

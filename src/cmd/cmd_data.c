@@ -22,10 +22,14 @@ struct broken {
     char why[200];
 };
 
-/* What a pass over pixels adds up; whole numbers, so that threads can share the work and the sums stay the
- * same. */
+/* Means over an image's pixels are added up in steps of 1/SHARES of a grey level. */
+#define SHARES ((int64_t)1 << 20)
+
+/* Sums over pixels, and over images of the means of their pixels; whole numbers, so that threads can share the work and the
+ * sums stay the same. */
 struct tally {
     int64_t pixels, sum[3], squares[3];
+    int64_t images, image_sum[3], image_squares[3];
     int min_height, max_height, min_width, max_width;
 };
 
@@ -37,6 +41,7 @@ struct part {
     struct tally tally;
     struct broken *broken; /* owned, by sample */
     int64_t n_broken, room;
+    bool same; /* the images are those of the part before */
 };
 
 /* --- looking at every sample -------------------------------------------------------------------------- */
@@ -53,7 +58,10 @@ static void tally_image(struct tally *t, const struct ls_image *image)
         }
         t->sum[c] += sum;
         t->squares[c] += squares;
+        t->image_sum[c] += (int64_t)((double)sum / (double)pixels * SHARES + 0.5);
+        t->image_squares[c] += (int64_t)((double)squares / (double)pixels * SHARES + 0.5);
     }
+    t->images++;
     if (t->pixels == 0 || image->height < t->min_height)
         t->min_height = image->height;
     if (t->pixels == 0 || image->width < t->min_width)
@@ -77,7 +85,10 @@ static void tally_add(struct tally *all, const struct tally *t)
     for (int c = 0; c < 3; c++) {
         all->sum[c] += t->sum[c];
         all->squares[c] += t->squares[c];
+        all->image_sum[c] += t->image_sum[c];
+        all->image_squares[c] += t->image_squares[c];
     }
+    all->images += t->images;
 }
 
 static enum ls_status add_broken(struct part *p, int64_t sample, const char *why)
@@ -150,14 +161,28 @@ static enum ls_status count_classes(struct part *p)
     return LS_OK;
 }
 
-static enum ls_status examine(struct part *p, const char *spec, const char *decode, struct ls_console *console,
-                              int threads)
+/* A folder without parts is looked at once. */
+static bool same_images(const struct part *p, const struct part *before)
+{
+    const char *folder = ls_dataset_info(p->set)->folder;
+    const char *other = before && before->set ? ls_dataset_info(before->set)->folder : NULL;
+    return folder && other && strcmp(folder, other) == 0 &&
+           ls_dataset_info(p->set)->count == ls_dataset_info(before->set)->count;
+}
+
+static enum ls_status examine(struct part *p, const struct part *before, const char *spec, const char *decode,
+                              struct ls_console *console, int threads)
 {
     LS_TRY(ls_dataset_open(spec, p->name, &p->set));
+    if (!before)
+        ls_dataset_warn_inner(p->set, spec);
     enum ls_status st = ls_dataset_decode_by(p->set, decode);
+    p->same = same_images(p, before);
     if (st == LS_OK)
         st = count_classes(p);
-    if (st == LS_OK)
+    if (st == LS_OK && p->same)
+        p->tally = before->tally;
+    else if (st == LS_OK)
         st = check_samples(p, console, threads);
     if (st != LS_OK) {
         ls_dataset_close(p->set);
@@ -166,18 +191,41 @@ static enum ls_status examine(struct part *p, const char *spec, const char *deco
     return st;
 }
 
-static double mean_of(const struct tally *t, int c)
+static double pixel_mean(const struct tally *t, int c)
 {
     return t->pixels ? (double)t->sum[c] / (double)t->pixels / 255 : 0;
 }
 
-static double deviation_of(const struct tally *t, int c)
+static double deviation_about(double mean, double squares)
 {
-    double mean = mean_of(t, c), squares = t->pixels ? (double)t->squares[c] / (double)t->pixels / (255.0 * 255) : 0;
     return squares > mean * mean ? sqrt(squares - mean * mean) : 0;
 }
 
+static double pixel_deviation(const struct tally *t, int c)
+{
+    return deviation_about(pixel_mean(t, c), t->pixels ? (double)t->squares[c] / (double)t->pixels / (255.0 * 255) : 0);
+}
+
+/* Every image counts the same, however large it is: in training they all have one size. */
+static double mean_of(const struct tally *t, int c)
+{
+    return t->images ? (double)t->image_sum[c] / SHARES / (double)t->images / 255 : 0;
+}
+
+static double deviation_of(const struct tally *t, int c)
+{
+    return deviation_about(mean_of(t, c),
+                           t->images ? (double)t->image_squares[c] / SHARES / (double)t->images / (255.0 * 255) : 0);
+}
+
 /* --- JSON --------------------------------------------------------------------------------------------- */
+
+/* null for a text that is not UTF-8, or missing. */
+static json_t *json_text(const char *text)
+{
+    json_t *string = text ? json_string(text) : NULL;
+    return string ? string : json_null();
+}
 
 static json_t *json_figures(const struct tally *t, int channels, double (*figure)(const struct tally *, int))
 {
@@ -185,6 +233,16 @@ static json_t *json_figures(const struct tally *t, int channels, double (*figure
     for (int c = 0; c < channels; c++)
         json_array_append_new(list, json_real(figure(t, c)));
     return list;
+}
+
+/* The numbers of the classes without samples. */
+static json_t *json_empty(const struct part *p, const struct ls_dataset_info *info)
+{
+    json_t *empty = json_array();
+    for (int64_t c = 0; c < info->classes; c++)
+        if (p->class_counts[c] == 0)
+            json_array_append_new(empty, json_integer(c));
+    return empty;
 }
 
 static json_t *json_part(const struct part *p)
@@ -197,13 +255,17 @@ static json_t *json_part(const struct part *p)
     for (int64_t b = 0; b < p->n_broken; b++) {
         char where[512];
         ls_dataset_where(p->set, p->broken[b].sample, where, sizeof where);
-        json_array_append_new(broken, json_pack("{sI ss* ss*}", "sample", (json_int_t)p->broken[b].sample, "where",
-                                                where, "error", p->broken[b].why));
+        json_array_append_new(broken, json_pack("{sI so so}", "sample", (json_int_t)p->broken[b].sample, "where",
+                                                json_text(where), "error", json_text(p->broken[b].why)));
     }
-    return json_pack("{sI sI sI so so so si si si si so}", "count", (json_int_t)info->count, "smallest_class",
+    return json_pack("{sI so sb sI sI so so so so so so si si si si so}", "count", (json_int_t)info->count, "folder",
+                     json_text(info->folder), "same_as_train", p->same, "smallest_class",
                      (json_int_t)p->class_counts[p->smallest], "largest_class", (json_int_t)p->class_counts[p->largest],
-                     "class_counts", counts, "mean", json_figures(t, (int)info->channels, mean_of), "deviation",
-                     json_figures(t, (int)info->channels, deviation_of), "min_height", t->min_height, "max_height",
+                     "class_counts", counts, "empty_classes", json_empty(p, info), "mean",
+                     json_figures(t, (int)info->channels, mean_of), "deviation",
+                     json_figures(t, (int)info->channels, deviation_of), "pixel_mean",
+                     json_figures(t, (int)info->channels, pixel_mean), "pixel_deviation",
+                     json_figures(t, (int)info->channels, pixel_deviation), "min_height", t->min_height, "max_height",
                      t->max_height, "min_width", t->min_width, "max_width", t->max_width, "broken", broken);
 }
 
@@ -212,11 +274,17 @@ static json_t *json_names(const struct ls_dataset_info *info)
     if (!info->class_names)
         return json_null();
     json_t *names = json_array();
-    for (int64_t c = 0; c < info->classes; c++) {
-        json_t *name = json_string(info->class_names[c]); /* NULL for a name that is not UTF-8 */
-        json_array_append_new(names, name ? name : json_null());
-    }
+    for (int64_t c = 0; c < info->classes; c++)
+        json_array_append_new(names, json_text(info->class_names[c]));
     return names;
+}
+
+static json_t *json_floats(const float *values, int n)
+{
+    json_t *list = json_array();
+    for (int c = 0; c < n; c++)
+        json_array_append_new(list, json_real((double)values[c]));
+    return list;
 }
 
 static enum ls_status print_json(const char *spec, const struct part *parts, int n)
@@ -227,10 +295,11 @@ static enum ls_status print_json(const char *spec, const struct part *parts, int
             continue;
         const struct ls_dataset_info *info = ls_dataset_info(parts[p].set);
         if (!root)
-            root = json_pack("{ss* ss sI sI sI sI so}", "data", spec, "format", info->format, "channels",
-                             (json_int_t)info->channels, "height", (json_int_t)info->height, "width",
+            root = json_pack("{so ss sI sI sI sI so so so}", "data", json_text(spec), "format", info->format,
+                             "channels", (json_int_t)info->channels, "height", (json_int_t)info->height, "width",
                              (json_int_t)info->width, "classes", (json_int_t)info->classes, "class_names",
-                             json_names(info));
+                             json_names(info), "normalised_by_mean", json_floats(info->mean, (int)info->channels),
+                             "normalised_by_deviation", json_floats(info->deviation, (int)info->channels));
         json_object_set_new(root, parts[p].name, json_part(&parts[p]));
     }
     if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || fputc('\n', stdout) == EOF) {
@@ -268,13 +337,13 @@ static enum ls_status print_parts(const struct part *parts, int n)
     struct ls_table t;
     ls_table_init(&t, "lrrlllr", headings);
     for (int p = 0; p < n; p++) {
-        if (!parts[p].set)
+        if (!parts[p].set || parts[p].same)
             continue;
         const struct ls_dataset_info *info = ls_dataset_info(parts[p].set);
         int64_t fewest = parts[p].class_counts[parts[p].smallest], most = parts[p].class_counts[parts[p].largest];
         char text[64];
         ls_table_row(&t);
-        ls_table_cell(&t, "%s", parts[p].name);
+        ls_table_cell(&t, "%s", p + 1 < n && parts[p + 1].same ? "both" : parts[p].name);
         ls_table_cell(&t, "%" PRId64, info->count);
         if (fewest == most)
             ls_table_cell(&t, "%" PRId64, most);
@@ -311,13 +380,31 @@ static enum ls_status print_classes(const struct ls_dataset_info *info, const st
     return st;
 }
 
+static void print_normalisation(const struct ls_dataset_info *info)
+{
+    char mean[64] = "", deviation[64] = "";
+    for (int c = 0; c < info->channels && c < 4; c++) {
+        size_t a = strlen(mean), b = strlen(deviation);
+        snprintf(mean + a, sizeof mean - a, "%s%.4f", c ? " " : "", (double)info->mean[c]);
+        snprintf(deviation + b, sizeof deviation - b, "%s%.4f", c ? " " : "", (double)info->deviation[c]);
+    }
+    ls_say(
+        "mean and deviation are of values from 0 to 1, and each image counts the same; training normalises with mean "
+        "%s, deviation %s",
+        mean, deviation);
+}
+
 static enum ls_status print_text(const char *spec, const struct part *parts)
 {
     const struct part *train = &parts[0];
     const struct ls_dataset_info *info = ls_dataset_info(train->set);
     ls_say("%s: %s, %" PRId64 " classes, %s", spec, info->format, info->classes,
            info->channels == 1 ? "grey" : "colour");
+    for (int p = 0; p < 2; p++)
+        if (parts[p].set && !parts[p].same && ls_dataset_info(parts[p].set)->folder)
+            ls_say("%s: %s", p == 0 && parts[1].same ? "both" : parts[p].name, ls_dataset_info(parts[p].set)->folder);
     LS_TRY(print_parts(parts, 2));
+    print_normalisation(info);
     if (info->classes <= LISTED_CLASSES) {
         ls_say("%s", "");
         LS_TRY(print_classes(info, parts));
@@ -346,10 +433,10 @@ enum ls_status ls_cmd_data(struct ls_options *o)
     enum ls_status st = LS_OK;
     if (o->n_args > 1)
         return ls_fail(LS_USAGE, "one data set at a time: '%s' is one too many", o->args[1]);
-    int threads = o->threads > 0 ? (int)o->threads : omp_get_max_threads();
+    int threads = o->loader_threads > 0 ? (int)o->loader_threads : omp_get_max_threads();
     ls_console_begin(&console, o, 0);
     for (int p = 0; p < 2 && st == LS_OK; p++)
-        st = examine(&parts[p], spec, o->decode, &console, threads);
+        st = examine(&parts[p], p > 0 ? &parts[p - 1] : NULL, spec, o->decode, &console, threads);
     ls_console_end(&console);
     if (parts[0].set) {
         enum ls_status printed = o->json ? print_json(spec, parts, 2) : print_text(spec, parts);

@@ -116,7 +116,7 @@ const struct ls_option ls_option_table[] = {
      .help = "threads that compute; 0: all cores this process may use"},
     {"loader-threads", WHOLE(loader_threads), .missing = "0", .commands = T | E | B | D, MACHINE,
      .low = 0, .high = 4096,
-     .help = "threads that read and augment; 0: chosen"},
+     .help = "threads that read and augment; 0: chosen by measuring while training"},
     {"decode", TEXT(decode), .missing = "cpu", .commands = T | E | B | D, MACHINE, .value = "NAME",
      .choices = "cpu gpu hardware",
      .help = "what decodes JPEGs (gpu: nvJPEG; hardware: a GPU's JPEG engines); each rounds in its own way"},

@@ -19,6 +19,7 @@ struct ls_dataset_info {
     const char *const *class_names; /* classes entries, or NULL; borrowed from the data set */
     const char *format;             /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
     float mean[4], deviation[4];    /* for normalising, of values in 0..1, per channel; both parts alike */
+    const char *folder;             /* that holds the folders of the classes; NULL: the format has none; borrowed */
 };
 
 /* A decoded image: 8-bit, interleaved rows (HWC), channels 1 or 3. It is also a thread's scratch for reading:
@@ -30,6 +31,7 @@ struct ls_image {
     size_t room, side_room;
     struct ls_decoding *decoding; /* borrowed, while ls_dataset_try runs: who may decode JPEGs instead; NULL: nobody */
     struct ls_decoder *decoder;   /* owned; opened when it is first needed */
+    double read_seconds;          /* spent in reading files that storage had to be waited for, so far */
     char why[200];                /* after a failed ls_dataset_try or ls_image_decode: what was wrong */
 };
 /* Room for an image of that size, which the image then has; the pixels are not cleared. */
@@ -72,6 +74,8 @@ extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NUL
 
 /* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", or a path whose format is recognised. */
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
+/* A path that holds nothing but one folder stands for that folder. Warn of it, where that was so. */
+void ls_dataset_warn_inner(const struct ls_dataset *set, const char *spec);
 /* The number of JPEGs that ls_dataset_decode_by could not have decoded is noted. */
 void ls_dataset_close(struct ls_dataset *set);
 /* Have JPEGs decoded by "cpu" (libjpeg-turbo, as they are without this), "gpu" (nvJPEG) or "hardware" (the JPEG engines of
@@ -173,7 +177,9 @@ struct ls_loader_options {
     uint64_t seed;
     bool shuffle;
     int threads, ring; /* ring: slots in all, >= 2 + held */
-    int held;          /* calls of next that a slot stays valid beyond the following one */
+    int most; /* 0: as many threads fill slots all the time; else the loader measures (tuner.h) and comes to up to
+                        * `most`, or more where they wait for storage for much of their time */
+    int held; /* calls of next that a slot stays valid beyond the following one */
     /* Step t takes `step` samples (0: batch * parts, the most) from the epoch's order, fewer at its end; they are cut into
      * `parts` slices of at most `batch` each, one a slot. Slices
      * come in the order `order[0..own-1]`, the slices of this process; NULL: all, 0, 1, 2 ... Samples are dealt
@@ -198,5 +204,16 @@ enum ls_status ls_loader_next(struct ls_loader *loader, const struct ls_slot **s
 void *ls_loader_region(const struct ls_loader *loader, size_t *bytes);
 /* Seconds ls_loader_next has waited so far. */
 double ls_loader_waited(const struct ls_loader *loader);
+
+/* How many threads fill slots, and what was measured so far; speeds in samples/s, 0: not known yet. For the thread that
+ * calls next. */
+struct ls_loader_pace {
+    int threads;
+    bool settled;    /* the number is chosen, and no other is tried at the moment */
+    double prepares; /* what one thread reads, decodes and augments */
+    double reading;  /* the share of its time in which it waits for storage */
+    double uses;     /* what the caller takes when it does not wait */
+};
+struct ls_loader_pace ls_loader_pace(struct ls_loader *loader);
 
 #endif

@@ -1,18 +1,64 @@
 #include "data/dataset.h"
+#include "data/formats.h"
+#include "data/layout.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <stdio.h>
+#include <string.h>
+
+#define MAX_LEVELS 8
+
+/* The first format that recognises the path, NULL: none. */
+static const struct ls_dataset_ops *format_of(const char *path)
+{
+    for (const struct ls_dataset_ops *const *f = ls_dataset_formats; *f; f++)
+        if ((*f)->recognise(path))
+            return *f;
+    return NULL;
+}
+
+/* The same, after going down while there is but one way: the path is then that folder's, and *down is true. */
+static const struct ls_dataset_ops *find_format(char path[PATH_MAX], bool *down)
+{
+    const struct ls_dataset_ops *format = format_of(path);
+    char inner[PATH_MAX];
+    *down = false;
+    for (int level = 0; level < MAX_LEVELS && format == &ls_format_folder && ls_layout_inner(path, inner); level++) {
+        memcpy(path, inner, PATH_MAX);
+        format = format_of(path);
+        *down = true;
+    }
+    return format;
+}
+
+void ls_dataset_warn_inner(const struct ls_dataset *set, const char *spec)
+{
+    if (set->inner)
+        ls_warn("%s: nothing in it but a folder: %s is taken instead", spec, set->inner);
+}
 
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set)
 {
-    for (const struct ls_dataset_ops *const *f = ls_dataset_formats; *f; f++) {
-        if (!(*f)->recognise(spec))
-            continue;
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", spec) >= (int)sizeof path)
+        return ls_fail(LS_USAGE, "%s: the path is too long", spec);
+    for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
+        path[end - 1] = 0;
+    bool down;
+    const struct ls_dataset_ops *format = find_format(path, &down);
+    if (format) {
         struct ls_dataset *opened;
-        LS_TRY((*f)->open(spec, part, &opened));
-        opened->ops = *f;
-        opened->info.format = (*f)->format;
+        char *inner = down ? ls_strdup(path) : NULL;
+        enum ls_status st = !down || inner ? format->open(path, part, &opened) : LS_FAILED;
+        if (st != LS_OK) {
+            ls_free(inner);
+            return st;
+        }
+        opened->ops = format;
+        opened->info.format = format->format;
+        opened->inner = inner;
         *set = opened;
         return LS_OK;
     }
@@ -32,6 +78,7 @@ void ls_dataset_close(struct ls_dataset *set)
     if (!set)
         return;
     ls_decoding_report(&set->decoding);
+    ls_free(set->inner);
     set->ops->close(set);
 }
 

@@ -86,6 +86,16 @@ static bool has_extension(const char *name, const char *const *extensions)
     return false;
 }
 
+/* Folders that archivers, file systems and network drives leave behind. */
+static bool is_litter(const char *name)
+{
+    static const char *const litter[] = {"__MACOSX", "__pycache__", "@eaDir", "lost+found", "$RECYCLE.BIN", NULL};
+    for (const char *const *l = litter; *l; l++)
+        if (strcmp(name, *l) == 0)
+            return true;
+    return name[0] == '.';
+}
+
 static bool is_folder(const char *path, const struct dirent *e)
 {
     char full[PATH_MAX];
@@ -105,7 +115,7 @@ static enum ls_status list_folder(struct ls_files *f, const char *path, struct l
     enum ls_status st = LS_OK;
     struct dirent *e;
     for (errno = 0; st == LS_OK && (e = readdir(dir)); errno = 0) {
-        if (e->d_name[0] == '.')
+        if (is_litter(e->d_name))
             continue;
         if (is_folder(path, e))
             st = folders ? list_add(folders, &f->arena, e->d_name) : LS_OK;
@@ -149,6 +159,19 @@ enum ls_status ls_files_add_tree(struct ls_files *f, const char *folder, int32_t
     LS_TRY(add_tree(f, folder, label, 0));
     *added = f->base.info.count - before;
     return LS_OK;
+}
+
+enum ls_status ls_files_look(struct ls_files *f, const char *path, struct ls_folder_content *content)
+{
+    struct list folders = {0}, images = {0};
+    int64_t other = f->other;
+    enum ls_status st = list_folder(f, path, &folders, &images);
+    f->other = other;
+    *content = (struct ls_folder_content){.folders = (int64_t)folders.count, .images = (int64_t)images.count};
+    content->image = images.count > 0 ? images.name[0] : NULL;
+    ls_free(folders.name);
+    ls_free(images.name);
+    return st;
 }
 
 enum ls_status ls_files_folders(struct ls_files *f, const char *path, const char ***names, int64_t *count)

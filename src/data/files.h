@@ -26,7 +26,14 @@ void ls_files_close(struct ls_dataset *set);
 enum ls_status ls_files_add(struct ls_files *files, const char *folder, const char *name, int32_t label);
 /* Every image file under folder and its folders, in sorted order; *added: how many there were. */
 enum ls_status ls_files_add_tree(struct ls_files *files, const char *folder, int32_t label, int64_t *added);
-/* The sorted names of the folders in path, in the arena; hidden ones are left out. */
+/* What lies in path itself, not in its folders; hidden things do not count. */
+struct ls_folder_content {
+    int64_t folders, images;
+    const char *image; /* the first by name, in the arena; NULL: none */
+};
+enum ls_status ls_files_look(struct ls_files *files, const char *path, struct ls_folder_content *content);
+/* The sorted names of the folders in path, in the arena; hidden ones, and those that systems leave behind (__MACOSX), are
+ * left out. */
 enum ls_status ls_files_folders(struct ls_files *files, const char *path, const char ***names, int64_t *count);
 /* Set the facts that all such sets share, and say what was left out. */
 void ls_files_describe(struct ls_files *files, const char *path, int64_t classes);

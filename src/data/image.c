@@ -1,4 +1,6 @@
+#define _GNU_SOURCE /* RUSAGE_THREAD */
 #include "data/dataset.h"
+#include "base/clock.h"
 #include "base/decoder.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -9,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -156,10 +159,22 @@ static enum ls_status slurp(const char *path, struct ls_image *image, size_t *si
     return st;
 }
 
+/* How often this thread has waited of its own accord, as it does for storage, and not because others had its core. */
+static int64_t times_slept(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
+}
+
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image)
 {
     size_t size = 0;
-    LS_TRY(slurp(path, image, &size));
+    int64_t slept = times_slept();
+    double start = ls_now();
+    enum ls_status st = slurp(path, image, &size);
+    if (times_slept() > slept)
+        image->read_seconds += ls_now() - start;
+    LS_TRY(st);
     return ls_image_decode(image->side, size, view, channels, image);
 }
 

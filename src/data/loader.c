@@ -7,8 +7,10 @@
  *   1. released <= taken <= opened <= released + ring, taken - released <= 1 + held.
  *   2. Samples are given to threads in order, a few at a time, from the slot opened last only.
  *   3. What a slot holds follows from its number and the options alone; which thread fills it changes
- * nothing. */
+ *      nothing, nor does the number of threads at work, which the tuner may change between two slots.
+ *   4. Threads with an index below `active` wait for work, the others for a larger `active`. */
 #include "data/dataset.h"
+#include "data/tuner.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -25,6 +27,14 @@
 #define CHUNK_VALUES 32768
 #define CHUNK_SAMPLES 16
 #define CHUNK_PICKS 256
+/* Threads that wait for storage for much of their time need no core each: of those that wait for more than WAITS_MUCH of it
+ * there may be SLEEPERS a core, but no more than SLEEPERS_MOST for that reason; until they wait for less than WAITS_LITTLE. */
+#define WAITS_MUCH 0.5
+#define WAITS_LITTLE 0.25
+#define SLEEPERS 4
+#define SLEEPERS_MOST 32
+/* What threads did longer ago counts less. */
+#define RECENT_SECONDS 8.0
 /* Every thread's buffers begin with this, so that small images never make them grow. */
 #define SCRATCH_BYTES ((size_t)1 << 20)
 
@@ -39,6 +49,7 @@ struct place {
 struct worker {
     struct ls_loader *loader; /* borrowed */
     pthread_t thread;
+    int index;
     struct ls_image image, scratch;
 };
 
@@ -50,19 +61,29 @@ struct ls_loader {
     void *region;          /* owned; images, picks and labels of all slots */
     size_t region_bytes;
     struct place *places;  /* owned; ring of them */
-    struct worker *worker; /* owned */
-    int workers;
+    struct worker *worker; /* owned; n_worker of them */
+    int n_worker, workers; /* workers: started */
 
     pthread_mutex_t lock;
-    pthread_cond_t work, filled;
+    pthread_cond_t work, more, filled; /* a slot to fill; more threads wanted; a slot is filled */
     /* under lock */
     uint64_t released, taken, opened;
     uint64_t epoch; /* where the slot opened next begins */
     int64_t position, part;
     bool ended, stop;
+    int active;             /* workers that fill slots */
+    bool sleepy;            /* they wait for storage for much of their time */
+    double prepared;        /* samples filled, */
+    double prepare_seconds; /* the threads' time for that, all added up, */
+    double read_seconds;    /* and how much of it was spent waiting for storage */
     /* the caller's thread only */
     enum ls_status failed;
     double waited;
+    struct ls_tuner tuner;
+    double last;         /* when the last slot was given, ls_now; 0: none yet */
+    uint64_t last_epoch; /* its epoch */
+    int64_t used;        /* samples given beyond the first slot, */
+    double use_seconds;  /* and the time in which the caller did not wait for them */
 };
 
 static struct place *place_of(struct ls_loader *l, uint64_t slot)
@@ -177,6 +198,19 @@ static bool can_claim(struct ls_loader *l)
     return !l->ended && l->opened < l->released + (uint64_t)l->o.ring;
 }
 
+/* Under lock: what a thread has done. */
+static void count_work(struct ls_loader *l, int64_t samples, double seconds, double reading)
+{
+    l->prepared += (double)samples;
+    l->prepare_seconds += seconds;
+    l->read_seconds += reading;
+    if (l->prepare_seconds > RECENT_SECONDS) {
+        l->prepared /= 2;
+        l->prepare_seconds /= 2;
+        l->read_seconds /= 2;
+    }
+}
+
 /* Under lock on entry and exit. */
 static void fill_some(struct worker *w)
 {
@@ -189,11 +223,15 @@ static void fill_some(struct worker *w)
     pthread_mutex_unlock(&l->lock);
     enum ls_status st = LS_OK;
     int64_t i, sample = 0;
+    double start = ls_now(), reading = w->image.read_seconds;
     for (i = first; i < end && st == LS_OK; i++)
         st = fill_one(w, &p->slot, i, &sample);
+    double seconds = ls_now() - start;
     pthread_mutex_lock(&l->lock);
     if (st != LS_OK)
         note_failure(p, st, i - 1, sample, w->image.why);
+    count_work(l, first >= p->slot.valid ? 0 : (end < p->slot.valid ? end : p->slot.valid) - first, seconds,
+               w->image.read_seconds - reading);
     p->unfilled -= end - first;
     if (p->unfilled == 0)
         pthread_cond_signal(&l->filled);
@@ -205,7 +243,9 @@ static void *work(void *argument)
     struct ls_loader *l = w->loader;
     pthread_mutex_lock(&l->lock);
     while (!l->stop) {
-        if (can_claim(l))
+        if (w->index >= l->active)
+            pthread_cond_wait(&l->more, &l->lock);
+        else if (can_claim(l))
             fill_some(w);
         else
             pthread_cond_wait(&l->work, &l->lock);
@@ -228,14 +268,47 @@ static enum ls_status deliver_failure(struct ls_loader *l, const struct place *p
 static void wake(struct ls_loader *l)
 {
     int64_t chunks = (l->o.batch + l->chunk - 1) / l->chunk;
-    if (chunks >= l->workers)
+    if (chunks >= l->active)
         pthread_cond_broadcast(&l->work);
-    for (int64_t i = 0; i < chunks && chunks < l->workers; i++)
+    for (int64_t i = 0; i < chunks && chunks < l->active; i++)
         pthread_cond_signal(&l->work);
+}
+
+/* Under lock. Threads that are to rest may be among those that wait for work: all look again, so that none of them takes a
+ * signal meant for another. */
+static void set_active(struct ls_loader *l, int threads)
+{
+    l->active = threads < l->workers ? threads : l->workers;
+    pthread_cond_broadcast(&l->more);
+    pthread_cond_broadcast(&l->work);
+}
+
+/* Under lock: how many threads there may be, by what they do. */
+static int most_threads(struct ls_loader *l)
+{
+    double waiting = l->prepare_seconds > 0 ? l->read_seconds / l->prepare_seconds : 0;
+    l->sleepy = waiting > (l->sleepy ? WAITS_LITTLE : WAITS_MUCH);
+    return l->sleepy || l->o.most == 0 || l->o.most > l->workers ? l->workers : l->o.most;
+}
+
+/* Under lock: a slot is taken. Between two epochs the caller does other things, which say nothing about its speed. */
+static void measure(struct ls_loader *l, const struct ls_slot *slot, double waited)
+{
+    double now = ls_now(), seconds = now - l->last;
+    if (l->last > 0 && slot->epoch == l->last_epoch) {
+        l->used += slot->valid;
+        l->use_seconds += seconds - waited;
+        l->tuner.most = most_threads(l);
+        if (ls_tuner_slot(&l->tuner, seconds, waited))
+            set_active(l, l->tuner.threads);
+    }
+    l->last = now;
+    l->last_epoch = slot->epoch;
 }
 
 enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
 {
+    double waited = 0;
     if (l->failed != LS_OK)
         return l->failed;
     pthread_mutex_lock(&l->lock);
@@ -253,9 +326,11 @@ enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
         double start = ls_now();
         while (l->taken == l->opened || p->unfilled > 0)
             pthread_cond_wait(&l->filled, &l->lock);
-        l->waited += ls_now() - start;
+        waited = ls_now() - start;
+        l->waited += waited;
     }
     l->taken++;
+    measure(l, &p->slot, waited);
     pthread_mutex_unlock(&l->lock);
     if (p->status != LS_OK)
         return deliver_failure(l, p);
@@ -272,6 +347,21 @@ void *ls_loader_region(const struct ls_loader *l, size_t *bytes)
 double ls_loader_waited(const struct ls_loader *l)
 {
     return l->waited;
+}
+
+struct ls_loader_pace ls_loader_pace(struct ls_loader *l)
+{
+    struct ls_loader_pace pace = {.settled = l->tuner.settled && l->tuner.before == 0};
+    pthread_mutex_lock(&l->lock);
+    pace.threads = l->active;
+    if (l->prepare_seconds > 0) {
+        pace.prepares = l->prepared / l->prepare_seconds;
+        pace.reading = l->read_seconds / l->prepare_seconds;
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (l->use_seconds > 0)
+        pace.uses = (double)l->used / l->use_seconds;
+    return pace;
 }
 
 /* --- beginning and end -------------------------------------------------------------------------------- */
@@ -345,18 +435,28 @@ static enum ls_status reserve_scratch(struct ls_image *image)
     return ls_image_reserve_side(image, SCRATCH_BYTES);
 }
 
+/* Threads that are started; more than are at work at first. */
+static int threads_to_start(const struct ls_loader_options *o)
+{
+    int sleepers = SLEEPERS * o->most < SLEEPERS_MOST ? SLEEPERS * o->most : SLEEPERS_MOST;
+    int most = o->most > sleepers ? o->most : sleepers;
+    return o->most > 0 && most > o->threads ? most : o->threads;
+}
+
 static enum ls_status start_workers(struct ls_loader *l)
 {
     enum ls_status st = LS_OK;
-    l->worker = ls_alloc((size_t)l->o.threads, sizeof *l->worker);
+    l->n_worker = threads_to_start(&l->o);
+    l->worker = ls_alloc((size_t)l->n_worker, sizeof *l->worker);
     if (!l->worker)
         return LS_FAILED;
-    for (int i = 0; i < l->o.threads; i++) {
+    for (int i = 0; i < l->n_worker; i++) {
         l->worker[i].loader = l;
+        l->worker[i].index = i;
         LS_TRY(reserve_scratch(&l->worker[i].image));
         LS_TRY(reserve_scratch(&l->worker[i].scratch));
     }
-    for (int i = 0; i < l->o.threads && st == LS_OK; i++) {
+    for (int i = 0; i < l->n_worker && st == LS_OK; i++) {
         int code = ls_quiet_thread(&l->worker[i].thread, work, &l->worker[i]);
         if (code == 0)
             l->workers++;
@@ -365,6 +465,10 @@ static enum ls_status start_workers(struct ls_loader *l)
         else
             break; /* fewer threads do the same work */
     }
+    pthread_mutex_lock(&l->lock);
+    set_active(l, l->o.threads);
+    ls_tuner_begin(&l->tuner, l->active, most_threads(l), l->o.ring, (int)l->o.own);
+    pthread_mutex_unlock(&l->lock);
     return st;
 }
 
@@ -377,6 +481,7 @@ enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_
         return LS_FAILED;
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->work, NULL);
+    pthread_cond_init(&l->more, NULL);
     pthread_cond_init(&l->filled, NULL);
     l->o = *options;
     l->o.order = NULL;
@@ -414,15 +519,17 @@ void ls_loader_free(struct ls_loader *l)
     pthread_mutex_lock(&l->lock);
     l->stop = true;
     pthread_cond_broadcast(&l->work);
+    pthread_cond_broadcast(&l->more);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->workers; i++)
         pthread_join(l->worker[i].thread, NULL);
-    for (int i = 0; l->worker && i < l->o.threads; i++) {
+    for (int i = 0; l->worker && i < l->n_worker; i++) {
         ls_image_release(&l->worker[i].image);
         ls_image_release(&l->worker[i].scratch);
     }
     pthread_mutex_destroy(&l->lock);
     pthread_cond_destroy(&l->work);
+    pthread_cond_destroy(&l->more);
     pthread_cond_destroy(&l->filled);
     ls_region_unmap(l->region, l->region_bytes);
     ls_free(l->worker);

@@ -84,9 +84,9 @@ static enum ls_status add_training(struct ls_files *f, const char *spec, const s
             return LS_FAILED;
         LS_TRY(ls_files_add_tree(f, folder, c, &added));
         if (added == 0)
-            return ls_fail(LS_BAD_INPUT, "%s: the class is empty: no image in it", folder);
+            ls_warn("%s: the class has no images", folder);
     }
-    return LS_OK;
+    return f->base.info.count > 0 ? LS_OK : ls_fail(LS_BAD_INPUT, "%s/train: every class is empty", spec);
 }
 
 static enum ls_status add_annotated(struct ls_files *f, const char *spec, const struct ls_lines *wnids)

@@ -28,6 +28,7 @@ const struct ls_help_row ls_metrics_keys[] = {
     {"seconds", "how long it took"},
     {"time", "when it was over: date and time in UTC, to the millisecond"},
     {"input_share", "share of the seconds spent waiting for input"},
+    {"loader_threads", "of rank 0, on step and epoch lines"},
     {"compute_share", "share spent on forward and backward"},
     {"wait_share", "share spent waiting for other workers; not of eval"},
     {"update_share", "share spent on updates and the rest; not of eval"},
@@ -178,6 +179,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         put_real(out, "update_share", r->update_seconds / r->seconds);
     if (r->gradients > 0)
         put_real(out, "staleness", r->staleness);
+    if (training && r->loader_threads > 0)
+        fprintf(out, ", \"loader_threads\": %d", r->loader_threads);
     if (training && r->on_gpu)
         put_gpu(out, &r->gpu);
     fputs("}\n", out);

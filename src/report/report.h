@@ -22,6 +22,7 @@ struct ls_report {
     double update_seconds;  /* updating weights, and what is left */
     int64_t gradients;      /* whose staleness was measured; 0: nobody measures it */
     double staleness;       /* their mean: updates made between pull and push */
+    int loader_threads;     /* that fill batches; 0: not known */
     bool on_gpu;            /* a card computes, and was: */
     struct ls_gpu_state gpu;
 };

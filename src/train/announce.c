@@ -73,6 +73,11 @@ static void say_data(const struct ls_trainer *t)
         snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
     ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data, info->format,
                    info->count, info->classes, test);
+    if (info->folder && t->task.test && ls_dataset_info(t->task.test)->folder)
+        ls_trainer_say(t, "  folders    training on %s, evaluation on %s", info->folder,
+                       ls_dataset_info(t->task.test)->folder);
+    else if (info->folder)
+        ls_trainer_say(t, "  folders    training on %s", info->folder);
     describe_augment(&t->task.augment, augment);
     ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);
@@ -106,9 +111,9 @@ static void say_rate(const struct ls_trainer *t)
 static void say_machine(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
-    int loaders = ls_task_loader_threads(t->o, e);
-    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s", e->backend->name, t->o->dtype,
-                   e->threads, plural(e->threads), loaders, plural(loaders));
+    int most, loaders = ls_task_loader_threads(t->o, e, &most);
+    ls_trainer_say(t, "  machine    backend %s, %s, %d thread%s, %d loader thread%s%s", e->backend->name, t->o->dtype,
+                   e->threads, plural(e->threads), loaders, plural(loaders), most > 0 ? " to begin with" : "");
     char words[512];
     ls_identity_words(t->state.identity, words, sizeof words);
     ls_trainer_say(t, "  identity   %08" PRIx32 ": %s", ls_identity_number(t->state.identity), words);

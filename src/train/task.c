@@ -80,6 +80,9 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
         LS_TRY_GOTO(failed, open_set(o, o->data, "train", &t->train));
     if (test)
         LS_TRY_GOTO(failed, open_set(o, o->eval_data ? o->eval_data : o->data, "test", &t->test));
+    ls_dataset_warn_inner(any_set(t), train || !o->eval_data ? o->data : o->eval_data);
+    if (train && test && o->eval_data)
+        ls_dataset_warn_inner(t->test, o->eval_data);
     LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t))));
     LS_TRY_GOTO(failed, decide_augment(t, o, card));
     if (train && test && ls_dataset_info(t->test)->classes > t->size.classes) {
@@ -107,11 +110,20 @@ void ls_task_close(struct ls_task *t)
     *t = (struct ls_task){0};
 }
 
-int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e)
+int ls_task_cores(const struct ls_engine *e)
 {
+    int cores = ls_engine_cores();
+    int share = e->comm ? cores / ls_comm_local_size(e->comm) : cores;
+    int computing = e->threads < cores ? e->threads : cores;
+    return e->comm && share < computing ? computing : share < 1 ? 1 : share;
+}
+
+int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e, int *most)
+{
+    *most = 0;
     if (o->loader_threads > 0)
         return (int)o->loader_threads;
-    int cores = ls_engine_cores(), spared = e->backend->queue ? 1 : cores - cores / 2;
+    int cores = *most = ls_task_cores(e), spared = e->backend->queue ? 1 : cores - cores / 2;
     return cores > spared ? cores - spared : 1;
 }
 
@@ -119,13 +131,14 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
                                    enum ls_form form, struct ls_loader **loader)
 {
     const struct ls_comm *comm = e->comm;
-    int rank = comm ? ls_comm_rank(comm) : 0;
+    int rank = comm ? ls_comm_rank(comm) : 0, most, threads = ls_task_loader_threads(o, e, &most);
     struct ls_loader_options options = {
         .set = t->test,
         .augment = t->test_augment,
         .form = form,
         .seed = o->seed,
-        .threads = ls_task_loader_threads(o, e),
+        .threads = t->loader_threads > 0 ? t->loader_threads : threads,
+        .most = most,
         .ring = 3 + (e->backend->queue != NULL),
         .held = e->backend->queue != NULL,
         .batch = t->size.batch,

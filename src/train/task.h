@@ -12,6 +12,7 @@ struct ls_task {
     struct ls_dataset *train, *test; /* owned; NULL: not asked for */
     struct ls_model_size size;       /* batch: samples of one pass */
     struct ls_augment augment, test_augment;
+    int loader_threads; /* that a loader of this run has come to; 0: none has */
 };
 
 /* Open the parts asked for. The model's input is --input, else the images' size, else (images of many sizes)
@@ -23,8 +24,12 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
 enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o);
 void ls_task_close(struct ls_task *t);
 
-/* Threads for a loader: --loader-threads or a choice, half of the cores, or nearly all where a device computes. */
-int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e);
+/* The cores for this process: its share of those it sees, where several processes of a host see them all, and no fewer than
+ * it computes with. */
+int ls_task_cores(const struct ls_engine *e);
+/* Threads that a loader begins with, and ls_loader_options.most: --loader-threads and 0, or half of the process's cores, nearly
+ * all where a device computes, and all of them. */
+int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e, int *most);
 /* A loader over the test set from its first sample to its last, each once, or where the engine has a comm this process's
  * share of it. */
 enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,

@@ -108,6 +108,7 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
         .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
     LS_TRY(ls_step_collect(&t->stepper));
     say_position(t, LS_STAGE_EVALUATE);
+    t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
     LS_TRY(ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r));
     if (t->root)
         ls_console_eval(&t->console, &r);
@@ -148,6 +149,7 @@ static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind k
     struct ls_report with = *r;
     if (!t->root)
         return LS_OK;
+    with.loader_threads = ls_trainer_watch_loader(t);
     with.on_gpu = kind == LS_METRICS_EPOCH ? ls_gpu_mean(&t->gpu, &t->gpu_before, &with.gpu) : false;
     if (!with.on_gpu)
         with.on_gpu = ls_gpu_last(&t->gpu, &with.gpu);
@@ -235,6 +237,8 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
         LS_TRY(ls_step_collect(&t->stepper));
     if (t->root)
         ls_console_epoch(&t->console, &epoch);
+    if (!t->advised && steps_left(t)) /* the end has it anyway */
+        ls_trainer_advise(t, &epoch);
     if (t->task.test)
         LS_TRY(evaluate(t, &better));
     LS_TRY(write_metrics(t, LS_METRICS_EPOCH, &epoch));
@@ -367,6 +371,7 @@ static void say_end(struct ls_trainer *t)
         ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
                        100 * t->state.best_top1, t->state.best_step, t->run);
     say_time(t);
+    ls_trainer_advise(t, &t->spent);
     say_gpu(t);
     say_skipped(t);
     say_late(t);

@@ -19,6 +19,8 @@ struct ls_trainer {
     struct ls_stepper stepper;
     struct ls_schedule schedule;
     struct ls_loader *loader; /* owned */
+    int said_threads;         /* of the loader, that the log has last; 0: none yet */
+    bool advised;             /* on slow input, in this process */
     struct ls_card card;
     struct ls_state state;
     struct ls_report last_eval;       /* samples 0: none in this process */
@@ -52,6 +54,10 @@ void ls_trainer_close(struct ls_trainer *t);
 enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status);
 /* Say what the run is about to do. */
 void ls_trainer_announce(const struct ls_trainer *t);
+/* Threads of the loader now, 0: not known here. Says so when their number has been chosen anew. */
+int ls_trainer_watch_loader(struct ls_trainer *t);
+/* Where a good part of this stretch was spent waiting for input: say so, and what would help. */
+void ls_trainer_advise(struct ls_trainer *t, const struct ls_report *r);
 /* A line for people; with --quiet for log.txt alone. */
 void ls_trainer_say(const struct ls_trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

@@ -174,12 +174,14 @@ static enum ls_status open_state(struct ls_trainer *t)
 static enum ls_status open_loader(struct ls_trainer *t)
 {
     int64_t parts = t->engine.tree->replicas * t->engine.passes;
+    int most, threads = ls_task_loader_threads(t->o, &t->engine, &most);
     struct ls_loader_options options = {
         .set = t->task.train,
         .augment = t->task.augment,
         .seed = t->o->seed,
         .shuffle = t->o->shuffle,
-        .threads = ls_task_loader_threads(t->o, &t->engine),
+        .threads = threads,
+        .most = most,
         .ring = 4 + t->stepper.lags,
         .held = t->stepper.lags,
         .batch = t->task.size.batch,

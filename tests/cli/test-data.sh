@@ -108,11 +108,78 @@ lockstep train --model lenet --data photos --input 3x28x28 --batch 5 --steps 2 -
 expect_code 3
 expect_error 'photos/train/(bars/3.jpg|ring/2.png)'
 
-it "refuses an empty class"
+it "goes on at an empty class, names it, and still lists broken images"
 rm photos/train/ring/*
 lockstep data photos
 expect_code 3
-expect_error 'photos/train/ring'
+expect_err 'warning: photos/train: 1 of the classes has no images: ring'
+expect_err 'photos/train/bars/3.jpg'
+expect_out '^ *1 +ring +0 +1$'
+rm photos/train/bars/3.jpg
+lockstep data photos --json
+expect_code 0
+expect "$(tr -d ' \n' <out | grep -o '"empty_classes":\[1\]' | wc -l)" = 1
+
+it "trains with an empty class, which stays a class"
+lockstep train --model lenet --data photos --input 3x28x28 --batch 2 --steps 1 --run empty-run
+expect_code 0
+expect_err 'photos/train: 1 of the classes has no images: ring'
+expect_out '2 classes'
+
+it "recognises Training and Testing, and says which folders it takes"
+mkdir habits
+cp -r photos/val habits/Training
+cp -r photos/val habits/Testing
+lockstep data habits
+expect_code 0
+expect_out '^train: habits/Training$'
+expect_out '^test: habits/Testing$'
+cp -r photos/val habits/valid
+lockstep train --model lenet --data habits --input 3x28x28 --batch 2 --steps 1 --run habits-run
+expect_code 0
+expect_out 'training on habits/Training, evaluation on habits/valid'
+
+it "goes down where there is but one way, and says so"
+mkdir high
+cp -r photos high/
+lockstep train --model lenet --data high --input 3x28x28 --batch 2 --steps 1 --run high-run
+expect_code 0
+expect_err 'warning: high: nothing in it but a folder: high/photos is taken instead'
+expect_out 'training on high/photos/train, evaluation on high/photos/val'
+
+it "warns of a single class"
+mkdir -p single
+cp -r photos/val/bars single/
+lockstep train --model lenet --data single --input 3x28x28 --batch 2 --steps 1 --no-evaluate --run single-run
+expect_code 0
+expect_error 'single: there are images of one class only, bars'
+
+it "looks at a folder without parts once"
+cp -r photos/val plain
+echo "not an image" >plain/ring/2.png
+lockstep data plain
+expect_code 3
+expect_out '^both +4 '
+expect "$(grep -c 'plain/ring/2.png' err)" = 1
+
+it "tells it as JSON where names are not UTF-8"
+odd=$(printf 'odd\351')
+cp -r photos/val "$odd"
+lockstep data "$odd" --json
+expect_code 0
+expect "$(json count <out)" = 3
+
+# Two grey images of values 0 and 255, one four times as large as the other.
+it "counts each image the same in the mean, however large it is"
+mkdir -p sizes/a sizes/b
+{ printf 'P5 2 2 255\n'; head -c 4 /dev/zero; } >sizes/a/1.pgm
+{ printf 'P5 4 4 255\n'; head -c 16 /dev/zero | tr '\0' '\377'; } >sizes/b/1.pgm
+lockstep data sizes
+expect_code 0
+expect_out '^both .* 0.5000 0.5000 0.5000  0.5000 0.5000 0.5000 '
+lockstep data sizes --json
+expect "$(tr -d ' \n' <out | grep -oE '"mean":\[[^]]*' | head -n 1)" = '"mean":[0.5,0.5,0.5'
+expect "$(tr -d ' \n' <out | grep -oE '"pixel_mean":\[[^]]*' | head -n 1 | cut -c 1-17)" = '"pixel_mean":[0.8'
 
 it "says what a data set can be when it is none"
 mkdir empty

@@ -120,6 +120,25 @@ for option in "--schedule every:1:0.5" "--schedule multistep:1,2" "--schedule ex
     rm -rf options
 done
 
+it "notes the number of loader threads beside each step"
+train --epochs 1 --loader-threads 3 --run threads3
+expect_code 0
+expect_out 'machine .* 3 loader threads$'
+expect "$(grep -c '"loader_threads": 3[,}]' threads3/metrics.jsonl)" = 6 # five steps, one epoch
+
+it "chooses the number of loader threads by measuring, and says so"
+if [ "$(nproc)" -lt 2 ]; then
+    skip "one core leaves no choice"
+else
+    lockstep train --model mlp --data mnist --batch 256 --steps 60 --no-evaluate --run chosen
+    expect_code 0
+    expect_out 'machine .* loader threads? to begin with'
+    expect_out '^Loader threads: [0-9]+, chosen by measuring: one prepares [0-9]+ samples/s'
+    grep -q 'Loader threads: .*chosen by measuring' chosen/log.txt || miss "log.txt does not say it"
+    grep '"step": 60,' chosen/metrics.jsonl >last
+    expect "$(json loader_threads <last)" -ge 1
+fi
+
 it "writes CNTK's epoch line"
 train --epochs 1 --log-format cntk --run cntk
 expect_out 'Finished Epoch\[1 of 1\]: \[Training\] loss = [0-9.]+ \* 160, metric = [0-9.]+% \* 160 [0-9.]+s \( *[0-9.]+ samples/s\)'

@@ -344,9 +344,7 @@ static void broken_folders_are_named(void **state)
     picture(at("g/train/a/1.jpg"), 1);
     refused(at("g"), "test", "no val or test folder");
     GOOD(ls_dir_make(at("g/train/b")));
-    refused(at("g"), "train", "g/train/b: the class is empty");
     put_text(at("g/train/b/1.webp"), "x");
-    refused(at("g"), "train", "the class is empty");
     picture(at("g/train/b/2.jpg"), 1);
     set = opened(at("g"), "train");
     SAID("1 image files are left out");
@@ -367,6 +365,112 @@ static void broken_folders_are_named(void **state)
     SAID("g/train/a/1.jpg: cannot be opened");
     ls_dataset_close(set);
     ls_image_release(&image);
+}
+
+/* Names of parts that people use, in any case; classes that are only called so. */
+static void parts_have_many_names(void **state)
+{
+    static const char *const names[][3] = {
+        {"Training", "Testing", "Testing"},       {"train", "valid", "valid"}, {"TRAIN", "VAL", "VAL"},
+        {"training", "validation", "validation"}, {"Train", "test", "test"},   {"train", "Eval", "Eval"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        picture(at("n%zu/%s/a/1.jpg", i, names[i][0]), 10);
+        picture(at("n%zu/%s/b/1.jpg", i, names[i][0]), 20);
+        picture(at("n%zu/%s/b/1.jpg", i, names[i][1]), 30);
+        struct ls_dataset *set = opened(at("n%zu", i), "train");
+        expect_samples(set, 2, (int[]){10, 20}, (int[]){0, 1});
+        assert_string_equal(ls_dataset_info(set)->folder, at("n%zu/%s", i, names[i][0]));
+        ls_dataset_close(set);
+        set = opened(at("n%zu", i), "test");
+        expect_samples(set, 1, (int[]){30}, (int[]){1});
+        assert_string_equal(ls_dataset_info(set)->folder, at("n%zu/%s", i, names[i][2]));
+        ls_dataset_close(set);
+    }
+    picture(at("n1/test/a/1.jpg"), 40); /* beside valid */
+    struct ls_dataset *set = opened(at("n1"), "test");
+    expect_samples(set, 1, (int[]){30}, (int[]){1});
+    ls_dataset_close(set);
+    picture(at("v/bus/1.jpg"), 10);
+    picture(at("v/train/1.jpg"), 20);
+    picture(at("v/test/1.jpg"), 30);
+    set = opened(at("v"), "train");
+    expect_samples(set, 3, (int[]){10, 30, 20}, (int[]){0, 1, 2});
+    ls_dataset_close(set);
+    picture(at("w/train/1.jpg"), 20); /* all in one folder */
+    picture(at("w/test/1.jpg"), 30);
+    refused(at("w"), "train", "w/train: no folders in it");
+    picture(at("w/train/a/1.jpg"), 20);
+    refused(at("w"), "test", "w/test: no folders in it");
+    picture(at("x/val/a/1.jpg"), 20);
+    refused(at("x"), "train", "no folder to train on");
+    set = opened(at("x"), "test");
+    expect_samples(set, 1, (int[]){20}, (int[]){0});
+    ls_dataset_close(set);
+}
+
+static void a_level_too_high_is_noticed(void **state)
+{
+    (void)state;
+    picture(at("high/photos/flowers/a/1.jpg"), 10);
+    picture(at("high/photos/flowers/b/1.jpg"), 20);
+    put_text(at("high/README"), "no image");
+    picture(at("high/__MACOSX/photos/._x.jpg"), 1);
+    struct ls_dataset *set = opened(at("high//"), "train");
+    expect_samples(set, 2, (int[]){10, 20}, (int[]){0, 1});
+    assert_string_equal(ls_dataset_info(set)->folder, at("high/photos/flowers"));
+    ls_dataset_warn_inner(set, at("high"));
+    SAID("high/photos/flowers is taken instead");
+    ls_dataset_close(set);
+    picture(at("high/more/1.jpg"), 30); /* now there are two ways */
+    picture(at("high/photos/flowers/train/1.jpg"), 1);
+    set = opened(at("high"), "train");
+    assert_int_equal(ls_dataset_info(set)->classes, 2);
+    ls_dataset_close(set);
+    picture(at("single/a/1.jpg"), 10);
+    set = opened(at("single"), "train");
+    SAID("images of one class only, a,");
+    ls_dataset_close(set);
+    picture(at("sets/one/train/a/1.jpg"), 10);
+    picture(at("sets/two/1.jpg"), 10);
+    set = opened(at("sets"), "train");
+    SAID("give --data");
+    SAID("sets/one");
+    ls_dataset_close(set);
+    picture(at("deep/one/a/1.jpg"), 10);
+    picture(at("deep/one/b/1.jpg"), 10);
+    picture(at("deep/two/a/1.jpg"), 10);
+    picture(at("deep/two/b/1.jpg"), 10);
+    set = opened(at("deep"), "train");
+    SAID("give one level deeper");
+    ls_dataset_close(set);
+    picture(at("low/1.jpg"), 10);
+    refused(at("low"), "train", "give the folder above it");
+}
+
+/* A class without images keeps its number. */
+static void empty_classes_stay_classes(void **state)
+{
+    (void)state;
+    GOOD(ls_dir_make(at("e/train/b")));
+    GOOD(ls_dir_make(at("e/train/.ipynb_checkpoints")));
+    GOOD(ls_dir_make(at("e/train/a")));
+    refused(at("e"), "train", "e/train: every class is empty");
+    picture(at("e/train/a/1.jpg"), 10);
+    picture(at("e/train/c/1.jpg"), 30);
+    picture(at("e/val/b/1.jpg"), 20);
+    struct ls_dataset *set = opened(at("e"), "train");
+    SAID("1 of the classes has no images: b");
+    assert_int_equal(ls_dataset_info(set)->classes, 3);
+    expect_samples(set, 2, (int[]){10, 30}, (int[]){0, 2});
+    ls_dataset_close(set);
+    set = opened(at("e"), "test");
+    expect_samples(set, 1, (int[]){20}, (int[]){1});
+    ls_dataset_close(set);
+    picture(at("e/val/loose.jpg"), 20);
+    set = opened(at("e"), "test");
+    SAID("1 image lies beside the folders of the classes, left out (the first: loose.jpg)");
+    ls_dataset_close(set);
 }
 
 static void tiny_imagenet_as_distributed(void **state)
@@ -503,6 +607,9 @@ int main(void)
         cmocka_unit_test(broken_cifar_is_named),
         cmocka_unit_test(folders_give_sorted_classes),
         cmocka_unit_test(broken_folders_are_named),
+        cmocka_unit_test(parts_have_many_names),
+        cmocka_unit_test(a_level_too_high_is_noticed),
+        cmocka_unit_test(empty_classes_stay_classes),
         cmocka_unit_test(tiny_imagenet_as_distributed),
         cmocka_unit_test(synthetic_is_the_same_every_time),
         cmocka_unit_test(synthetic_classes_can_be_learnt),

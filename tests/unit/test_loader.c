@@ -82,6 +82,42 @@ static void threads_change_nothing(void **state)
     ls_dataset_close(set);
 }
 
+static void wait_a_little(void)
+{
+    struct timespec ten = {.tv_nsec = 10000000};
+    nanosleep(&ten, NULL);
+}
+
+/* However many threads measuring comes to, and whenever, the slots are the same, and nothing is allocated for them. */
+static void measuring_changes_nothing(void **state)
+{
+    struct ls_dataset *set = synthetic(50);
+    struct ls_loader_options o = options_for(set);
+    struct record one;
+    const struct ls_slot *s;
+    (void)state;
+    o.threads = 1;
+    o.epochs = 10;
+    run(&o, &one);
+    o.most = 4;
+    struct ls_loader *loader = started(&o);
+    assert_int_equal(ls_loader_pace(loader).threads, 1);
+    uint64_t before = ls_memory_calls();
+    for (int i = 0; i < one.slots; i++) {
+        if (i % 8 == 3)
+            wait_a_little(); /* so that windows come to an end */
+        GOOD(ls_loader_next(loader, &s));
+        assert_int_equal(one.slot[i].hash, fnv((const uint8_t *)s->images, sizeof(float) * VALUES * 7) ^
+                                               fnv((const uint8_t *)s->labels, sizeof(int32_t) * 7));
+    }
+    assert_true(ls_memory_calls() == before);
+    struct ls_loader_pace pace = ls_loader_pace(loader);
+    assert_in_range(pace.threads, 1, 16);
+    assert_true(pace.prepares > 0 && pace.uses > 0 && pace.reading >= 0 && pace.reading <= 1);
+    ls_loader_free(loader);
+    ls_dataset_close(set);
+}
+
 static void slots_hold_the_samples_of_the_order(void **state)
 {
     struct ls_dataset *set = synthetic(23);
@@ -401,6 +437,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(threads_change_nothing),
+        cmocka_unit_test(measuring_changes_nothing),
         cmocka_unit_test(slots_hold_the_samples_of_the_order),
         cmocka_unit_test(all_forms_hold_the_same),
         cmocka_unit_test(resuming_gives_the_tail),

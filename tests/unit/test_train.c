@@ -443,6 +443,42 @@ static void test_run_directory_in_the_way(void **state)
     ls_options_release(&o);
 }
 
+/* --- slow input --------------------------------------------------------------------------------------- */
+
+static int times_in_log(const char *run, const char *words)
+{
+    char path[64], *text;
+    size_t size;
+    int n = 0;
+    snprintf(path, sizeof path, "%s/log.txt", run);
+    assert_int_equal(ls_file_read(tiny_path(path), 1 << 24, &text, &size), LS_OK);
+    for (const char *at = text; (at = strstr(at, words)); at++)
+        n++;
+    ls_free(text);
+    return n;
+}
+
+static void test_advice(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("advice");
+    struct ls_trainer t;
+    struct ls_report slow = {.seconds = 10, .input_seconds = 6.2}, fast = {.seconds = 10, .input_seconds = 0.9},
+                     brief = {.seconds = 0.1, .input_seconds = 0.09};
+    assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
+    ls_trainer_advise(&t, &fast);
+    ls_trainer_advise(&t, &brief); /* the first batch of a short run says nothing about it */
+    assert_false(t.advised);
+    assert_int_equal(times_in_log("advice", "Advice:"), 0);
+    ls_trainer_advise(&t, &slow);
+    assert_true(t.advised);
+    assert_int_equal(times_in_log("advice", "Advice: 62% of the training time"), 1);
+    if (ls_task_cores(&t.engine) > 1) /* one loader thread was asked for */
+        assert_int_equal(times_in_log("advice", "leave --loader-threads out"), 1);
+    ls_trainer_close(&t);
+    ls_options_release(&o);
+}
+
 /* --- nothing is allocated in a step ------------------------------------------------------------------- */
 
 struct allocations {
@@ -500,6 +536,7 @@ int main(void)
         cmocka_unit_test(test_init),
         cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_run_directory_in_the_way),
+        cmocka_unit_test(test_advice),
         cmocka_unit_test(test_nothing_allocated),
     };
     return cmocka_run_group_tests(tests, tiny_begin, tiny_end);

@@ -39,7 +39,8 @@ static inline char *story(const char *run)
         assert_non_null(object);
         static const char *const clocks[] = {"samples_per_s",    "seconds",     "input_share",       "compute_share",
                                              "update_share",     "wait_share",  "gpu_clock_mhz",     "gpu_utilisation",
-                                             "gpu_memory_bytes", "gpu_power_w", "gpu_temperature_c", "time"};
+                                             "gpu_memory_bytes", "gpu_power_w", "gpu_temperature_c", "time",
+                                             "loader_threads"};
         for (size_t i = 0; i < sizeof clocks / sizeof *clocks; i++)
             json_object_del(object, clocks[i]);
         json_dumpf(object, out, JSON_SORT_KEYS);
