@@ -182,7 +182,7 @@ const struct ls_option ls_option_table[] = {
     {"run", TEXT(run), .commands = T | E | P, RUN, .value = "DIR",
      .help = "the run directory (train: a new one under runs/)"},
     {"resume", TEXT(resume), .commands = T, RUN, .value = "CHECKPOINT", .alone = true,
-     .help = "go on from a checkpoint folder; alone: from the newest of --run (start anew)"},
+     .help = "go on from a checkpoint folder; alone: from the newest of --run, or start there (start anew)"},
     {"checkpoint-every", WHOLE(checkpoint_every), .missing = "0", .commands = T, RUN, .low = 0, .high = MANY,
      .help = "steps between checkpoints; 0: each epoch"},
     {"keep", WHOLE(keep), .missing = "3", .commands = T, RUN, .low = 1, .high = 1e6,

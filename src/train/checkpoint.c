@@ -150,6 +150,23 @@ static enum ls_status list_steps(const char *folder, int64_t **steps, int *n)
     return LS_OK;
 }
 
+bool ls_checkpoint_peek(const char *run, struct ls_state *state)
+{
+    char all[PATH_ROOM], one[PATH_ROOM], name[64], reason[REASON_ROOM];
+    struct mapped m;
+    int64_t *steps;
+    int n;
+    *state = (struct ls_state){0};
+    if (list_steps(join(all, run, "checkpoints"), &steps, &n) != LS_OK)
+        return false;
+    if (n > 0 && map_file(&m, join(one, all, step_name(name, (uint64_t)steps[0], "")), "state.json", reason)) {
+        ls_state_parse(m.bytes, m.size, state, reason, sizeof reason);
+        munmap(m.bytes, m.size);
+    }
+    ls_free(steps);
+    return n > 0;
+}
+
 enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state)
 {
     char all[PATH_ROOM], one[PATH_ROOM], name[64], reason[REASON_ROOM];
@@ -169,7 +186,7 @@ enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_stat
     ls_free(steps);
     if (n > 0)
         return ls_fail(LS_BAD_INPUT, "%s; no older checkpoint is there to go on from", reason);
-    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint to go on from; start anew with another --run", run);
+    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint was saved there yet", run);
 }
 
 /* --- saving ------------------------------------------------------------------------------------------- */
@@ -270,10 +287,12 @@ static enum ls_status write_all(struct ls_checkpoint_writer *w)
         return ls_fail(LS_USAGE, "%s: the path is too long", w->run);
     join(temporary, all, step_name(name, state->step, ".tmp"));
     join(final, all, step_name(name, state->step, ""));
+    LS_TRY(ls_lock_held(w->lock, true));
     remove_leftovers(all);
     LS_TRY(ls_dir_make(temporary));
     LS_TRY_GOTO(failed, write_files(temporary, w));
     LS_TRY_GOTO(failed, ls_dir_sync(temporary));
+    LS_TRY_GOTO(failed, ls_lock_held(w->lock, true)); /* the process may have been stopped for long */
     LS_TRY_GOTO(failed, put_in_place(temporary, final));
     LS_TRY(ls_dir_sync(all));
     if (state->best_step > 0)
@@ -313,9 +332,10 @@ static void drop(struct ls_checkpoint_writer *w)
 }
 
 enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
-                                   const struct ls_card *card, const struct ls_state *state, int64_t keep)
+                                   const struct ls_card *card, struct ls_lock *lock, const struct ls_state *state,
+                                   int64_t keep)
 {
-    *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .state = *state, .keep = keep};
+    *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .lock = lock, .state = *state, .keep = keep};
     enum ls_status st = take(w);
     if (st != LS_OK) {
         drop(w);
@@ -342,7 +362,7 @@ enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, co
                                   struct ls_state *state, int64_t keep)
 {
     struct ls_checkpoint_writer w = {0};
-    LS_TRY(ls_checkpoint_begin(&w, run, e, card, state, keep));
+    LS_TRY(ls_checkpoint_begin(&w, run, e, card, NULL, state, keep));
     enum ls_status st = ls_checkpoint_finish(&w);
     *state = w.state;
     return st;

@@ -13,5 +13,8 @@ void ls_interrupt_watch(void);
 void ls_interrupt_release(void);
 /* The signal that came, 0: none. */
 int ls_interrupted(void);
+/* A file that is to be removed where a signal ends the process, before signals are watched or at the second one; NULL:
+ * none any more. */
+void ls_interrupt_leaves(const char *file);
 
 #endif

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/checksum.h"
+#include "train/lock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -42,8 +43,41 @@ static char *run_of(const char *checkpoint)
     return run;
 }
 
+/* A name that a run makes in its directory, its temporary files included. */
+static bool is_own(const char *name)
+{
+    static const char *const names[] = {"config.yaml", "plan.txt", "log.txt", "metrics.jsonl", "checkpoints"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return ls_lock_is_file(name);
+}
+
+/* The first name in a folder that is foreign; where nothing is `own`, the first at all. A lock is nothing. */
+static bool holds(const char *folder, bool own, char name[256])
+{
+    DIR *dir = opendir(folder);
+    name[0] = 0;
+    for (struct dirent *entry; dir && !*name && (entry = readdir(dir));) {
+        const char *found = entry->d_name;
+        bool passed = own ? is_own(found) : ls_lock_is_file(found);
+        if (strcmp(found, ".") != 0 && strcmp(found, "..") != 0 && !passed)
+            snprintf(name, 256, "%s", found);
+    }
+    if (dir)
+        closedir(dir);
+    return *name;
+}
+
+static bool is_empty(const char *folder)
+{
+    char name[256];
+    return !holds(folder, false, name);
+}
+
 enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint)
 {
+    char foreign[256];
     *run = *checkpoint = NULL;
     if (!o->resume)
         return LS_OK;
@@ -51,32 +85,24 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
     if (newest && !o->run)
         return ls_fail(LS_USAGE, "--resume: which run? Give --run DIR, or --resume with a run or checkpoint folder");
     const char *what = newest ? o->run : o->resume;
-    if (!ls_file_is_dir(what))
+    if (!newest && !ls_file_is_dir(what))
         return ls_fail(LS_BAD_INPUT, "%s: no such folder to go on from", what);
-    if (newest || has(what, "checkpoints")) {
-        *run = ls_strdup(what);
-        return *run ? LS_OK : LS_FAILED;
+    if (!newest && ls_rundir_is_checkpoint(what)) {
+        *checkpoint = ls_strdup(what);
+        *run = o->run ? ls_strdup(o->run) : run_of(what);
+        return *run && *checkpoint ? LS_OK : LS_FAILED;
     }
-    if (!ls_rundir_is_checkpoint(what))
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: neither a run directory (with checkpoints/) nor a checkpoint (with state.json)", what);
-    *checkpoint = ls_strdup(what);
-    *run = o->run ? ls_strdup(o->run) : run_of(what);
-    return *run && *checkpoint ? LS_OK : LS_FAILED;
+    if (!has(what, "checkpoints") && !has(what, "config.yaml") && holds(what, true, foreign))
+        return ls_fail(
+            LS_BAD_INPUT,
+            "%s: neither a run directory (with config.yaml or checkpoints/) nor a checkpoint (with state.json) "
+            "nor empty: it holds %s",
+            what, foreign);
+    *run = ls_strdup(what);
+    return *run ? LS_OK : LS_FAILED;
 }
 
 /* --- a new one ---------------------------------------------------------------------------------------- */
-
-static bool is_empty(const char *folder)
-{
-    int entries = 0;
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    if (dir)
-        closedir(dir);
-    return entries == 0;
-}
 
 /* The last part of a path or name, without what follows a dot or colon; "data/cifar-10/" -> "cifar-10". */
 static void short_name(const char *text, char name[64])
@@ -96,7 +122,7 @@ static void short_name(const char *text, char name[64])
         snprintf(name, 64, "data");
 }
 
-static enum ls_status next_free(const struct ls_options *o, char **run)
+enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
 {
     char model[64], data[64];
     short_name(o->model, model);
@@ -126,16 +152,6 @@ enum ls_status ls_rundir_check(const struct ls_options *o)
         return LS_OK;
     return ls_fail(LS_USAGE, "--run %s: not empty; add --resume to go on with that run, or name another directory",
                    o->run);
-}
-
-enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
-{
-    if (!o->run)
-        return next_free(o, run);
-    LS_TRY(ls_rundir_check(o));
-    LS_TRY(ls_dir_make(o->run));
-    *run = ls_strdup(o->run);
-    return *run ? LS_OK : LS_FAILED;
 }
 
 /* --- the configuration -------------------------------------------------------------------------------- */

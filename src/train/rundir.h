@@ -1,15 +1,16 @@
-/* The run directory: config.yaml, plan.txt, log.txt, metrics.jsonl, checkpoints/. */
+/* The run directory: lock, config.yaml, plan.txt, log.txt, metrics.jsonl, checkpoints/. */
 #ifndef LS_TRAIN_RUNDIR_H
 #define LS_TRAIN_RUNDIR_H
 
 #include "config/options.h"
 
 /* Is a run to be gone on with, and which? --resume with --run, or --resume RUN or CHECKPOINT. *run is the run
- * directory and *checkpoint a folder or NULL (the newest); both NULL for a new run; freed by ls_free. */
+ * directory and *checkpoint a folder or NULL (the newest, if any); both NULL for a new run; freed by ls_free. The run of
+ * --run need not be there yet; nothing is started in a folder that holds other things than a run's. */
 enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint);
 /* May a new run use --run? Asked before long preparations. */
 enum ls_status ls_rundir_check(const struct ls_options *o);
-/* Make the directory of a new run: --run, which must be empty or missing, or the next free runs/MODEL-DATA-NNN. */
+/* Make the directory of a new run that has no --run: the next free runs/MODEL-DATA-NNN. */
 enum ls_status ls_rundir_make(const struct ls_options *o, char **run);
 /* Is it a checkpoint folder (with a state.json), which need not be a good one? */
 bool ls_rundir_is_checkpoint(const char *folder);

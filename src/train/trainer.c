@@ -54,7 +54,7 @@ static enum ls_status await_saved(struct ls_trainer *t)
 static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(await_saved(t));
-    LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, &t->state, t->o->keep));
+    LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
     t->writing = true;
     return t->engine.backend->queue ? LS_OK : await_saved(t);
 }
@@ -199,6 +199,7 @@ static enum ls_status catch_up(struct ls_trainer *t)
 static enum ls_status train_step(struct ls_trainer *t)
 {
     struct ls_state *s = &t->state;
+    LS_TRY(ls_lock_held(t->lock, false));
     if (t->stepper.replicas.n_slices == 0)
         return serve(t);
     int64_t left = t->epoch_samples - s->position, samples = left < t->o->batch ? left : t->o->batch;
@@ -409,6 +410,8 @@ static enum ls_status run_steps(struct ls_trainer *t)
 
 enum ls_status ls_trainer_run(struct ls_trainer *t)
 {
+    if (t->finished)
+        return LS_OK;
     ls_trainer_announce(t);
     t->began = ls_now();
     watch_gpu(t);

@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum ls_status decide_length(struct ls_trainer *t)
 {
@@ -67,18 +68,99 @@ static enum ls_status check_resumed(const struct ls_trainer *t)
     return LS_OK;
 }
 
+/* From here on no other run writes there. */
+static enum ls_status claim(struct ls_trainer *t)
+{
+    t->made = !ls_file_exists(t->run);
+    LS_TRY(ls_dir_make(t->run));
+    return ls_lock_take(t->run, t->o->command_line, LS_LOCK_TIMES, &t->lock);
+}
+
+/* A run that did not come to its first checkpoint has none: it starts again. */
+static enum ls_status find_state(struct ls_trainer *t, bool given)
+{
+    t->resumed = given || ls_checkpoint_peek(t->run, &t->state);
+    if (!t->resumed)
+        return LS_OK;
+    if (!given) {
+        ls_free(t->checkpoint);
+        t->checkpoint = NULL;
+    }
+    LS_TRY(given ? ls_checkpoint_read(t->checkpoint, &t->state)
+                 : ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
+    return check_resumed(t);
+}
+
+/* All steps, and the evaluation after the last epoch. */
+static bool is_finished(const struct ls_trainer *t)
+{
+    return t->state.step >= (uint64_t)t->total_steps && t->state.position < t->epoch_samples;
+}
+
+static enum ls_status say_finished(struct ls_trainer *t)
+{
+    const struct ls_options *o = t->o;
+    int64_t wanted = o->steps > 0 ? o->steps : o->epochs;
+    uint64_t done = o->steps > 0 ? t->state.step : t->state.epoch;
+    t->finished = true;
+    ls_trainer_say(t, "Nothing is left to do: %" PRIu64 " of %" PRId64 " %s are done, up to %s.", done, wanted,
+                   o->steps > 0 ? "steps" : "epochs", t->checkpoint);
+    ls_trainer_say(t, "More --%s go on from there.", o->steps > 0 ? "steps" : "epochs");
+    return LS_OK;
+}
+
+/* A finished run is only looked at: not even a lock is left in it. */
+static enum ls_status resume_run(struct ls_trainer *t)
+{
+    bool given = t->checkpoint != NULL;
+    if (given || (ls_checkpoint_peek(t->run, &t->state) && is_finished(t))) {
+        LS_TRY(find_state(t, given));
+        if (is_finished(t))
+            return say_finished(t);
+    }
+    LS_TRY(claim(t));
+    return given ? LS_OK : find_state(t, false); /* another run may have gone on meanwhile */
+}
+
+static enum ls_status new_run(struct ls_trainer *t)
+{
+    if (!t->o->run)
+        return LS_OK; /* made when all else is known to be good */
+    t->run = ls_strdup(t->o->run);
+    if (!t->run)
+        return LS_FAILED;
+    LS_TRY(ls_rundir_check(t->o));
+    LS_TRY(claim(t));
+    return ls_rundir_check(t->o); /* another run may have come and gone */
+}
+
 /* Everything that can be refused before kernels are measured: a run to go on with, or room for a new one. */
 static enum ls_status find_run(struct ls_trainer *t)
 {
+    if (!t->root)
+        return LS_OK;
     LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
-    t->resumed = t->run != NULL;
-    if (!t->resumed)
-        return t->root ? ls_rundir_check(t->o) : LS_OK;
-    if (t->checkpoint)
-        LS_TRY(ls_checkpoint_read(t->checkpoint, &t->state));
-    else
-        LS_TRY(ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
-    return check_resumed(t);
+    return t->run ? resume_run(t) : new_run(t);
+}
+
+/* What the root found. */
+static enum ls_status share_found(struct ls_trainer *t)
+{
+    struct {
+        bool resumed, finished;
+        struct ls_state state;
+    } found;
+    memset(&found, 0, sizeof found);
+    found.resumed = t->resumed;
+    found.finished = t->finished;
+    found.state = t->state;
+    if (!t->comm)
+        return LS_OK;
+    LS_TRY(ls_comm_broadcast(t->comm, 0, &found, sizeof found));
+    t->resumed = found.resumed;
+    t->finished = found.finished;
+    t->state = found.state;
+    return LS_OK;
 }
 
 /* What else changed is the user's right, but not silently. */
@@ -115,7 +197,7 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 /* The kernels a resumed run began with; NULL: a new run, or it has none. Freed by ls_free. */
 static char *recorded_plan(const struct ls_trainer *t)
 {
-    char *path = t->resumed ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
+    char *path = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
     size_t size;
     if (path && ls_file_exists(path) && ls_file_read(path, (size_t)64 << 20, &text, &size) != LS_OK)
         text = NULL;
@@ -138,9 +220,9 @@ static enum ls_status open_files(struct ls_trainer *t)
     char *plan = ls_format("%s/plan.txt", t->run);
     enum ls_status st = log && metrics && plan ? LS_OK : LS_FAILED;
     if (st == LS_OK)
-        st = ls_engine_record(&t->engine, plan);
+        st = ls_rundir_config(t->run, t->o); /* first: a run that ends before it saves starts again from this */
     if (st == LS_OK)
-        st = ls_rundir_config(t->run, t->o);
+        st = ls_engine_record(&t->engine, plan);
     if (st == LS_OK)
         st = ls_log_open(log);
     if (st == LS_OK)
@@ -196,8 +278,10 @@ static enum ls_status open_loader(struct ls_trainer *t)
 
 static enum ls_status open_run(struct ls_trainer *t)
 {
-    if (t->root && !t->resumed)
+    if (t->root && !t->run) {
         LS_TRY(ls_rundir_make(t->o, &t->run));
+        LS_TRY(claim(t));
+    }
     if (t->root)
         LS_TRY(open_files(t));
     return open_loader(t);
@@ -224,12 +308,24 @@ static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(stru
     return ls_trainer_all_know(t, ls_agree_status(t->comm, st));
 }
 
+/* A directory that was made for nothing; rmdir leaves one that holds anything. */
+static void give_up_run(struct ls_trainer *t)
+{
+    ls_lock_release(t->lock);
+    t->lock = NULL;
+    if (t->made)
+        rmdir(t->run);
+}
+
 enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm)
 {
     enum ls_status st;
     *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0};
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_options(comm, o)));
     LS_TRY_GOTO(failed, together(t, open_task));
+    LS_TRY_GOTO(failed, share_found(t));
+    if (t->finished)
+        return LS_OK;
     describe_model(t);
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
@@ -239,6 +335,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;
 failed:
+    give_up_run(t);
     ls_trainer_close(t);
     return st;
 }
@@ -261,6 +358,7 @@ void ls_trainer_close(struct ls_trainer *t)
         ls_checkpoint_finish(&t->writer);
     ls_engine_close(&t->engine);
     ls_task_close(&t->task);
+    ls_lock_release(t->lock);
     ls_free(t->run);
     ls_free(t->checkpoint);
     *t = (struct ls_trainer){.all_know = all_know};
