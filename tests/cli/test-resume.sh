@@ -52,10 +52,100 @@ expect_code 2
 expect_error 'straight.*--resume'
 expect_file "$(weights straight 20)"
 
-it "has nothing to resume in a new run directory"
-train --steps 5 --run nothing --resume
+it "starts a run that is not there yet, so that the first job of a chain is like the others"
+train --schedule constant --steps 20 --run chain/first --resume
+expect_code 0
+expect_out 'chain/first has no checkpoint yet'
+expect_same "$(weights straight 20)" "$(weights chain/first 20)"
+train --schedule constant --steps 20 --resume nowhere
 expect_code 3
-expect_error 'nothing'
+expect_error 'nowhere: no such folder'
+
+# What is there when a run is killed before its first checkpoint, at one moment or another.
+early() {
+    rm -rf early
+    mkdir early
+    for early_file in "$@"; do
+        cp -r "straight/$early_file" early/
+    done
+}
+
+it "starts again by the same command when the run ended before it saved"
+printf 'host: %s\npid: 999999999\nboot: %s\npids: %s\nid: 1\n' "$(hostname)" "$(cat /proc/sys/kernel/random/boot_id)" \
+    "$(readlink /proc/self/ns/pid)" >straight/lock
+: >straight/config.yaml.tmp-123
+for files in "" lock "lock config.yaml.tmp-123" "lock config.yaml" "lock config.yaml plan.txt" \
+    "lock config.yaml plan.txt log.txt metrics.jsonl"; do
+    # $files is a list of words.
+    # shellcheck disable=SC2086
+    early $files
+    train --schedule constant --steps 20 --run early --resume
+    expect_code 0
+    expect_same "$(weights straight 20)" "$(weights early 20)"
+    expect "$(grep -c '"kind": *"step"' early/metrics.jsonl)" = 20
+done
+rm straight/lock straight/config.yaml.tmp-123
+
+it "starts again from its configuration alone"
+early config.yaml log.txt
+printf 'torn' >early/metrics.jsonl
+mkdir -p early/checkpoints/step-00000007.tmp
+lockstep train --run early --resume
+expect_code 0
+expect_same "$(weights straight 20)" "$(weights early 20)"
+early config.yaml plan.txt
+lockstep train --resume early
+expect_code 0
+expect_same "$(weights straight 20)" "$(weights early 20)"
+
+it "starts nothing among other files"
+mkdir letters
+echo hello >letters/to-mother
+train --steps 5 --run letters --resume
+expect_code 3
+expect_error 'letters: .*to-mother'
+expect "$(ls letters)" = to-mother
+
+it "does not start again over checkpoints that are all damaged"
+cp -r straight damaged
+for file in damaged/checkpoints/step-*/model.safetensors; do
+    echo >>"$file"
+done
+train --schedule constant --steps 30 --run damaged --resume
+expect_code 3
+expect_err 'damaged'
+expect_no_file damaged/lock
+
+# state RUN: every file and folder with its content and times.
+state() {
+    find "$1" -type f -exec sha256sum {} + | sort
+    find "$1" -exec stat -c '%n %s %y %z' {} + | sort
+}
+
+it "has nothing to do in a finished run, and changes nothing there"
+state straight >before
+state straight-4 >before-4
+train --schedule constant --steps 20 --run straight --resume
+expect_code 0
+expect_out 'Nothing is left to do: 20 of 20 steps are done'
+lockstep train --resume straight
+expect_code 0
+expect_out 'Nothing is left to do'
+lockstep train --run straight-4 --resume --workers 2
+expect_code 0
+expect_out 'Nothing is left to do: 20 of 20 steps'
+state straight >after
+state straight-4 >after-4
+expect_same before after
+expect_same before-4 after-4
+train --epochs 2 --run epochs
+train --epochs 2 --run epochs --resume
+expect_out 'Nothing is left to do: 2 of 2 epochs are done'
+
+it "goes on with a finished run when more is asked for"
+train --epochs 3 --run epochs --resume
+expect_code 0
+expect_file "$(weights epochs 21)"
 
 # signal NAME RUN: start the run in the background, and once it has a checkpoint send it the signal.
 signal() {
