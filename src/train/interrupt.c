@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 /* A signal handler reaches nothing but globals. */
 static _Atomic int caught;
 static _Atomic int64_t caught_at; /* ns; 0: none */
@@ -45,11 +45,10 @@ static sigset_t all_signals(void)
 
 static void remember(int number);
 
-/* A shell's background jobs ignore SIGINT; a run saves by it nevertheless. */
+/* A shell's background jobs ignore SIGINT; a run saves by it nevertheless. nohup's SIGHUP stays ignored. */
 static bool stays_ignored(int number, const struct sigaction *before, void (*handler)(int))
 {
-    (void)number;
-    return before->sa_handler == SIG_IGN && handler != remember;
+    return before->sa_handler == SIG_IGN && (number == SIGHUP || handler != remember);
 }
 
 static void set_all(void (*handler)(int))
@@ -79,7 +78,7 @@ static void remember(int number)
         caught = number;
         return;
     }
-    if ((double)(now - first) * 1e-9 < LS_INTERRUPT_ECHO)
+    if (number == SIGHUP || (double)(now - first) * 1e-9 < LS_INTERRUPT_ECHO)
         return;
     end_process(number);
 }

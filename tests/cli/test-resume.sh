@@ -167,6 +167,60 @@ it "saves on SIGTERM too"
 signal TERM terminated
 expect_code 75
 
+it "saves on SIGHUP too, however often it comes"
+# shellcheck disable=SC2086
+hold train $options --steps 3000 --log-every 1 --run hung-up
+within 60 test -e hung-up/checkpoints/best || miss "no checkpoint is saved"
+kill -HUP "$child"
+sleep 1.2 # longer than LS_INTERRUPT_ECHO
+kill -HUP "$child" 2>/dev/null
+let_go
+expect_code 75
+expect_out 'Stopped by Hangup'
+train --steps 3000 --run hung-up --resume
+expect_code 0
+
+it "does not hear SIGHUP under nohup"
+trap '' HUP
+# shellcheck disable=SC2086
+hold train $options --steps 3000 --log-every 1 --run nohup
+trap - HUP
+within 60 test -e nohup/checkpoints/best || miss "no checkpoint is saved"
+kill -HUP "$child"
+let_go
+expect_code 0
+
+# on_terminal ARGUMENTS: a run whose terminal is closed once it has a checkpoint; its exit code.
+on_terminal() {
+    python3 - "$program" "$@" <<'END'
+import os, pty, sys, time
+run = sys.argv[sys.argv.index("--run") + 1]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+os.set_blocking(terminal, False)
+end = time.time() + 60
+while not os.path.exists(run + "/checkpoints/best") and time.time() < end:
+    try:
+        os.read(terminal, 65536)
+    except BlockingIOError:
+        time.sleep(0.01)
+os.close(terminal)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+END
+}
+
+it "saves when its terminal is closed, alone and with workers"
+# shellcheck disable=SC2086
+for more in "" "--workers 2"; do
+    run=closed$(echo $more | tr -d ' -')
+    code=$(on_terminal train $options --steps 1000000 --replicas 2 --run "$run" $more)
+    expect_code 75
+    expect_no_file "$run/lock"
+    step=$(sed -n 's/^Stopped by Hangup after step \([0-9]*\) of.*/\1/p' "$run/log.txt")
+    expect_file "$(weights "$run" "${step:-0}")"
+done
+
 it "goes on to the bits of the uninterrupted run"
 train --steps 3000 --run stopped --resume
 expect_code 0
