@@ -241,6 +241,17 @@ static enum ls_status open_state(struct ls_trainer *t)
     return t->resumed ? resume_state(t, config) : start_state(t, config);
 }
 
+/* Several processes look a step ahead (step.h: starved): the ring then has room for a step of this one, within reason. */
+static int ring_of(const struct ls_trainer *t)
+{
+    const struct ls_model_size *size = &t->task.size;
+    double slot = (double)size->batch * (double)(size->channels * size->height * size->width) * sizeof(float);
+    int least = 4 + t->stepper.lags, most = 1073741824 / slot < 4096 ? (int)(1073741824 / slot) : 4096;
+    int step = t->engine.comm ? t->stepper.replicas.n_slices + 2 + t->stepper.lags : 0;
+    int ring = step < most ? step : most;
+    return ring > least ? ring : least;
+}
+
 static enum ls_status open_loader(struct ls_trainer *t)
 {
     int64_t parts = t->engine.tree->replicas * t->engine.passes;
@@ -250,7 +261,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .seed = t->o->seed,
         .shuffle = t->o->shuffle,
         .threads = ls_task_loader_threads(t->o, &t->engine),
-        .ring = 4 + t->stepper.lags,
+        .ring = ring_of(t),
         .held = t->stepper.lags,
         .batch = t->task.size.batch,
         .parts = parts,
