@@ -199,6 +199,19 @@ static enum ls_status write_weights(const struct ls_checkpoint_writer *w, enum l
                 : ls_weights_save(w->e, which, path, pairs, n_pairs, w->state.step, sum);
 }
 
+/* The configuration that led here. */
+static enum ls_status copy_config(const char *run, const char *folder)
+{
+    char path[PATH_ROOM], *text;
+    size_t size;
+    if (!ls_file_exists(join(path, run, "config.yaml")))
+        return LS_OK;
+    LS_TRY(ls_file_read(path, (size_t)1 << 20, &text, &size));
+    enum ls_status st = ls_file_write(join(path, folder, "config.yaml"), text, size);
+    ls_free(text);
+    return st;
+}
+
 static enum ls_status write_files(const char *folder, struct ls_checkpoint_writer *w)
 {
     char path[PATH_ROOM];
@@ -212,6 +225,8 @@ static enum ls_status write_files(const char *folder, struct ls_checkpoint_write
     if (st == LS_OK)
         st =
             write_weights(w, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, &w->state.tensor_sum);
+    if (st == LS_OK)
+        st = copy_config(w->run, folder);
     if (st == LS_OK)
         st = ls_state_write(join(path, folder, "state.json"), &w->state);
     ls_arena_release(&strings);

@@ -3,6 +3,7 @@
  *   RUN/checkpoints/step-00001234/model.safetensors   weights, for any program that reads torchvision's names
  *                                 state.safetensors   momentum
  *                                 state.json          struct ls_state, with checksums of the two files
+ *                                 config.yaml         the run's, as it was then
  *   RUN/checkpoints/best -> step-00001200             the best evaluation so far
  *
  * Invariants (tests cite them):

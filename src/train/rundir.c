@@ -169,6 +169,11 @@ static enum ls_status config_text(const struct ls_options *o, char **text, size_
     return st;
 }
 
+bool ls_rundir_has_config(const char *folder)
+{
+    return has(folder, "config.yaml");
+}
+
 enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o)
 {
     char *path = ls_format("%s/config.yaml", run);
@@ -204,22 +209,42 @@ static bool exact(const char *sync)
     return false;
 }
 
-enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
+/* Options that may differ without a difference made equal. Strings are borrowed. Only the cosine looks at the end of the
+ * run; any other may be made longer. */
+static struct ls_options settled(const struct ls_options *o, bool any_length)
 {
+    static char overlap[] = "overlap";
     struct ls_options plain = *o;
-    char same[] = "plain", overlap[] = "overlap";
-    plain.run = plain.resume = plain.plan_cache = NULL;
-    plain.log_format = same;
-    plain.threads = plain.loader_threads = plain.checkpoint_every = plain.keep = plain.log_every = 0;
-    plain.check_every = plain.workers = 0;
-    plain.deadline = plain.bucket_mb = 0;
-    plain.tune = plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate = true;
     if (exact(o->sync))
         plain.sync = overlap;
-    /* Only the cosine looks at the end of the run; any other may be made longer. */
-    if (strncmp(o->schedule, "cosine", 6) != 0)
+    if (any_length)
         plain.epochs = plain.steps = 0;
-    return config_text(&plain, text, size);
+    return plain;
+}
+
+static bool has_end(const struct ls_options *o)
+{
+    return strncmp(o->schedule, "cosine", 6) == 0;
+}
+
+enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
+{
+    FILE *file = open_memstream(text, size);
+    if (!file)
+        return ls_fail(LS_FAILED, "the configuration cannot be written down: %s", strerror(errno));
+    struct ls_options plain = settled(o, !has_end(o));
+    ls_options_write_meaning(&plain, LS_CMD_TRAIN, file);
+    if (fclose(file) == 0)
+        return LS_OK;
+    free(*text);
+    return ls_fail(LS_FAILED, "the configuration cannot be written down: out of memory");
+}
+
+void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room)
+{
+    bool any_length = !has_end(was) && !has_end(is);
+    struct ls_options a = settled(was, any_length), b = settled(is, any_length);
+    ls_options_differ(&a, &b, LS_CMD_TRAIN, text, room);
 }
 
 enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)

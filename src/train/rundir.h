@@ -14,12 +14,15 @@ enum ls_status ls_rundir_check(const struct ls_options *o);
 enum ls_status ls_rundir_make(const struct ls_options *o, char **run);
 /* Is it a checkpoint folder (with a state.json), which need not be a good one? */
 bool ls_rundir_is_checkpoint(const char *folder);
-/* Options that nobody gave are set from the run's config.yaml, where it has one. */
+bool ls_rundir_has_config(const char *folder);
+/* Options that nobody gave are set from the config.yaml of a run, or of a checkpoint, where it has one. */
 enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);
 /* Write down the effective configuration as config.yaml, without the options that name this run. */
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
 /* The options that decide a run's result, as YAML: not where it runs, how fast, or what it prints. Freed by free. */
 enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size);
+/* How two configurations differ in these, "" where they do not: "--lr 0.1 is now 0.2, ...". */
+void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room);
 /* Their checksum. */
 enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest);
 

@@ -31,6 +31,7 @@ struct ls_trainer {
     struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
     char *run;                     /* owned: the run directory; known to the root alone */
     char *checkpoint;              /* owned: the newest good one, or NULL; likewise */
+    char *caution;                 /* owned: what changed since the checkpoint, or NULL; likewise */
     struct ls_lock *lock;          /* owned: of the run directory; the root's */
     bool made;                     /* the run directory was not there before */
     struct ls_checkpoint_writer writer;

@@ -163,17 +163,41 @@ static enum ls_status share_found(struct ls_trainer *t)
     return LS_OK;
 }
 
+/* The options that were changed since the checkpoint was saved; false: it is not known which they were. */
+static bool find_changes(const struct ls_trainer *t, char *text, size_t room)
+{
+    struct ls_options was;
+    bool own = ls_rundir_has_config(t->checkpoint), any = own || ls_rundir_has_config(t->run);
+    if (!any || ls_options_default(&was) != LS_OK)
+        return false;
+    ls_log_mute(1); /* one of another version may not be readable any more */
+    bool known = ls_rundir_load_config(own ? t->checkpoint : t->run, &was) == LS_OK;
+    ls_log_mute(0);
+    if (known)
+        ls_rundir_changes(&was, t->o, text, room);
+    ls_options_release(&was);
+    return known;
+}
+
 /* What else changed is the user's right, but not silently. */
+static char *describe_changes(const struct ls_trainer *t, uint64_t config)
+{
+    char text[768] = "";
+    bool known = find_changes(t, text, sizeof text);
+    if (known ? *text : t->state.config != config)
+        return ls_format(
+            "the configuration is not the one of %s%s%s: the result will differ from the uninterrupted run's",
+            t->checkpoint, known ? ": " : "", text);
+    if (t->state.threads != t->engine.threads)
+        return ls_format("%d threads where the run had %" PRId64 ": results agree only up to rounding",
+                         t->engine.threads, t->state.threads);
+    return NULL;
+}
+
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
-    if (!t->root)
-        ;
-    else if (t->state.config != config)
-        ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
-                t->checkpoint);
-    else if (t->state.threads != t->engine.threads)
-        ls_warn("%d threads where the run had %" PRId64 ": results agree only up to rounding", t->engine.threads,
-                t->state.threads);
+    if (t->root)
+        t->caution = describe_changes(t, config);
     t->state.config = config;
     t->state.threads = t->engine.threads;
     const struct ls_backend_queue *queue = t->engine.backend->queue;
@@ -225,6 +249,8 @@ static enum ls_status open_files(struct ls_trainer *t)
         st = ls_engine_record(&t->engine, plan);
     if (st == LS_OK)
         st = ls_log_open(log);
+    if (st == LS_OK && t->caution)
+        ls_warn("%s", t->caution); /* now that the log is there to keep it */
     if (st == LS_OK)
         st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1);
     ls_free(log);
@@ -372,5 +398,6 @@ void ls_trainer_close(struct ls_trainer *t)
     ls_lock_release(t->lock);
     ls_free(t->run);
     ls_free(t->checkpoint);
+    ls_free(t->caution);
     *t = (struct ls_trainer){.all_know = all_know};
 }

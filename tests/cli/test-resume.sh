@@ -147,6 +147,40 @@ train --epochs 3 --run epochs --resume
 expect_code 0
 expect_file "$(weights epochs 21)"
 
+it "names the options that were changed, on the console and in the log"
+train --steps 10 --seed 3 --run changed
+train --steps 12 --lr 0.01 --weight-decay 0 --run changed --resume --keep 9 --deadline 70
+expect_code 0
+expect_error 'changed/checkpoints/step-00000010: --steps 10 is now 12, --lr 0.05 is now 0.01, --weight-decay 0.0005 is now 0:'
+grep -q 'warning: .*--lr 0.05 is now 0.01' changed/log.txt || miss "the log does not say so"
+
+it "names them until a checkpoint has them, and no more then"
+lockstep train --run changed --resume
+expect_code 0
+expect_out 'Nothing is left'
+lockstep train --run changed --resume --steps 14
+expect_error '0000012: --steps 12 is now 14: '
+lockstep train --resume changed/checkpoints/step-00000010 --steps 14
+expect_error '0000010: --steps 10 is now 14, --lr 0.05 is now 0.01, '
+train --schedule constant --steps 25 --run halves --resume
+expect_code 0
+expect "$(cat err)" = ""
+
+it "says things again that --quiet kept quiet when the run began"
+train --schedule constant --steps 10 --run silent --quiet
+expect_code 0
+expect "$(cat out)" = ""
+lockstep eval silent
+expect_code 0
+expect_out 'top-?1'
+lockstep train --run silent --resume --steps 20
+expect_code 0
+expect_out 'Going on after step 10'
+lockstep train --run silent --resume --steps 25 --quiet
+expect_code 0
+expect "$(cat out)" = ""
+expect "$(cat err)" = ""
+
 # signal NAME RUN: start the run in the background, and once it has a checkpoint send it the signal.
 signal() {
     # shellcheck disable=SC2086
