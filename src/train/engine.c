@@ -37,7 +37,20 @@ char *ls_engine_plan_cache(const struct ls_options *o)
         return ls_strdup(o->plan_cache);
     if (cache && *cache)
         return ls_format("%s/lockstep/plans", cache);
-    return home && *home ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
+    return home && *home && ls_file_is_dir(home) ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
+}
+
+/* Measured kernels that cannot be kept cost time at every start, and nothing else. */
+static void say_lost_cache(const struct ls_engine *e, const struct ls_options *o)
+{
+    const struct ls_net *net = ls_engine_net(e);
+    char *cache = ls_engine_plan_cache(o);
+    if (o->tune && !o->quiet && *e->backend->choices(net->program) && (!cache || !ls_file_can_write(cache)))
+        ls_warn(
+            "no plan cache: %s%s; kernels are measured again at each start; --plan-cache FILE or XDG_CACHE_HOME names "
+            "another place",
+            cache ? cache : "there is no home directory", cache ? " cannot be written" : "");
+    ls_free(cache);
 }
 
 static bool wants_tf32(const struct ls_options *o)
@@ -292,6 +305,8 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, ls_peers_check(e, o));
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, record, uses) : make_programs(e, o, record, uses));
     LS_TRY_GOTO(failed, bind_memory(e, o));
+    if (!record && (!e->comm || ls_comm_rank(e->comm) == 0))
+        say_lost_cache(e, o);
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
     LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
