@@ -111,7 +111,7 @@ const struct ls_option ls_option_table[] = {
      .help = "the one source of all random numbers"},
 
     {"threads", WHOLE(threads), .missing = "0", .free = true, .commands = RUNS | C, MACHINE, .low = 0, .high = 65536,
-     .help = "threads that compute; 0: all cores this process may use"},
+     .help = "threads that compute; 0: all cores this process may use, within its CPU quota"},
     {"loader-threads", WHOLE(loader_threads), .missing = "0", .free = true, .commands = T | E | B | D, MACHINE,
      .low = 0, .high = 4096,
      .help = "threads that read and augment; 0: chosen"},

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "train/engine.h"
 #include "backend/store.h"
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/model.h"
@@ -16,7 +17,7 @@ int ls_engine_cores(void)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1)
         return 1;
-    return CPU_COUNT(&set);
+    return ls_cgroup_cores("", CPU_COUNT(&set));
 }
 
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch)
@@ -304,9 +305,9 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, ls_peers_check(e, o));
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, record, uses) : make_programs(e, o, record, uses));
-    LS_TRY_GOTO(failed, bind_memory(e, o));
     if (!record && (!e->comm || ls_comm_rank(e->comm) == 0))
         say_lost_cache(e, o);
+    LS_TRY_GOTO(failed, bind_memory(e, o));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
     LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
