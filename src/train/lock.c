@@ -460,10 +460,12 @@ enum ls_status ls_lock_take(const char *run, char *const *argv, struct ls_lock_t
         l->times = times;
         compose(l->text, argv, id);
         snprintf(l->own, sizeof l->own, "%s.%s", l->path, id);
+        ls_interrupt_leaves(l->own);
         st = write_new(l->own, l->text) ? claim(l) : cannot(l);
         unlink(l->own);
     }
     if (st != LS_OK) {
+        ls_interrupt_leaves(NULL);
         ls_free(l);
         return st;
     }

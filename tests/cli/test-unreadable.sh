@@ -42,6 +42,7 @@ tried() {
     train --run "$tried_run" "$@"
     expect_code 3
     expect_error "$image"
+    cp err said
     expect_out "Saved $tried_run/checkpoints/step-[0-9]*, after step [0-9]* of 30"
     expect_out "go on with: lockstep train --resume --run $tried_run"
     step=$(sed -n 's/.*, after step \([0-9]*\) of 30\./\1/p' out)
@@ -91,6 +92,22 @@ it "saves it with more passes than a ring of slots has"
 tried passes --accumulate 4 --workers 2
 train --accumulate 4 --run passes-whole
 expect "$(weights passes 30)" = "$(weights passes-whole 30)"
+
+it "saves it in one process in the middle of a step's passes"
+tried pieces --accumulate 4
+expect "$(weights pieces 30)" = "$(weights passes-whole 30)"
+
+it "names the rank that cannot read it, on any rank"
+: >ranks
+for i in 21 22 23 24; do
+    image=train/a/$i.ppm
+    tried "rank-$i" --workers 2
+    cat said >>ranks
+    expect "$(weights "rank-$i" 30)" = "$(weights whole 30)"
+done
+grep -q 'error: rank 1 (' ranks || miss "it is never rank 1"
+grep -q 'error: photos' ranks || miss "it is never rank 0"
+image=train/b/17.ppm
 
 it "saves it in two processes that go their own way"
 tried local --workers 2 --sync local --local-steps 4
