@@ -70,15 +70,19 @@ static enum ls_status combine(struct ls_stepper *s)
     return LS_OK;
 }
 
-/* Why this process wants to stop, 0: it does not. One that is alone finds out about its samples when it takes them: a step
- * changes nothing before that. */
-static int wants_to_stop(void *context)
+/* Why this process wants to stop, 0: it does not. `ahead`: steps that it will have begun before it is asked again. One that
+ * is alone finds out about its samples when it takes them: a step changes nothing before that. */
+static int why_stop(struct ls_stepper *s, int ahead)
 {
-    struct ls_stepper *s = context;
     int number = ls_interrupted();
     if (number == 0 && !s->starved && s->engine->comm && s->feed.ready)
-        s->starved = !s->feed.ready(s->feed.context, s->replicas.n_slices);
+        s->starved = !s->feed.ready(s->feed.context, ahead * s->replicas.n_slices);
     return number == 0 && s->starved ? LS_STOP_INPUT : number;
+}
+
+static int wants_to_stop(void *context)
+{
+    return why_stop(context, 1);
 }
 
 /* How many of the step's samples this process computes. */
@@ -128,7 +132,7 @@ static enum ls_status catch_up(struct ls_stepper *s)
 
 /* --- a step behind ------------------------------------------------------------------------------------ */
 
-enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
+static enum ls_status flush(struct ls_stepper *s, int ahead, struct ls_report *r)
 {
     struct ls_pending *p = &s->pending;
     struct ls_totals own = {0}, totals;
@@ -136,7 +140,7 @@ enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
     if (!p->there)
         return LS_OK;
     p->there = false;
-    own.stop = wants_to_stop(s);
+    own.stop = why_stop(s, ahead);
     LS_TRY(ls_pass_count(s, &s->engine->train, p->slot, p->valid, &own));
     s->replicas.part_totals[0] = own;
     LS_TRY(ls_agree_step(&s->agree, &s->replicas, &totals));
@@ -150,6 +154,12 @@ enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
     r->compute_seconds = r->seconds - r->input_seconds - r->wait_seconds;
     s->input_seconds = s->compute_seconds = 0;
     return LS_OK;
+}
+
+/* Nothing is enqueued then: the next two steps are, before one of them is heard of. */
+enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
+{
+    return flush(s, 2, r);
 }
 
 void ls_step_drop(struct ls_stepper *s)
@@ -171,7 +181,7 @@ static enum ls_status leave_pending(struct ls_stepper *s, uint64_t step, int64_t
     now.report.step = (int64_t)step + 1;
     now.report.lr = lr;
     now.report.wait_seconds = s->sync.waited;
-    LS_TRY(ls_step_flush(s, r));
+    LS_TRY(flush(s, 1, r));
     now.since = first ? start : s->heard;
     s->pending = now;
     s->turn = 1 - s->turn;
