@@ -209,7 +209,7 @@ enum ls_status ls_answers_open(struct ls_answers *a, const char *cache)
 enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **choices)
 {
     /* A cache that cannot be written costs time at the next start, nothing else. */
-    if (a->learned && cache && save(a, cache) != LS_OK)
+    if (a->learned && cache && ls_file_can_write(cache) && save(a, cache) != LS_OK)
         ls_warn("the measured kernel choices could not be kept in %s", cache);
     if (a->missing > 0 && !a->binding)
         ls_warn("%s: %d of its kernels are not to be had here, and others take their place: results will differ in "

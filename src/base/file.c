@@ -185,6 +185,18 @@ enum ls_status ls_file_write(const char *path, const void *data, size_t size)
     return ls_file_writer_commit(&w);
 }
 
+bool ls_file_can_write(const char *path)
+{
+    char folder[PATH_MAX];
+    folder_of(path, folder);
+    while (!ls_file_exists(folder) && strcmp(folder, ".") != 0 && strcmp(folder, "/") != 0) {
+        char inner[PATH_MAX];
+        memcpy(inner, folder, sizeof inner);
+        folder_of(inner, folder);
+    }
+    return !ls_file_is_dir(path) && ls_file_is_dir(folder) && access(folder, W_OK | X_OK) == 0;
+}
+
 static int remove_entry(const char *path, const struct stat *s, int kind, struct FTW *walk)
 {
     (void)s, (void)kind, (void)walk;

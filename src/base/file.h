@@ -26,6 +26,8 @@ enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path);
 enum ls_status ls_file_writer_put(struct ls_file_writer *w, const void *data, size_t size);
 enum ls_status ls_file_writer_commit(struct ls_file_writer *w);
 void ls_file_writer_cancel(struct ls_file_writer *w);
+/* Could that be done? Folders that are missing can be made. */
+bool ls_file_can_write(const char *path);
 /* The same for a small whole file. */
 enum ls_status ls_file_write(const char *path, const void *data, size_t size);
 

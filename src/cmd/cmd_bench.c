@@ -399,7 +399,7 @@ static enum ls_status setup(struct bench *b)
     LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
     LS_TRY(ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, NULL, LS_ENGINE_TRAIN));
-    LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){next_slot, b}, b->o));
+    LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){.next = next_slot, .context = b}, b->o));
     LS_TRY(from_data ? ls_supply_open(&b->stepper.train, &b->engine, &b->engine.train, b->task.train, &b->task.augment)
                      : open_synthetic(b));
     LS_TRY(make_slots(b));

@@ -72,27 +72,13 @@ static enum ls_status examine_together(struct doctor *d)
     return ls_pairs_measure(comm, &d->pairs);
 }
 
-/* A file that is there, or can be made with the folders it lies in. */
-static bool can_write(const char *path)
-{
-    if (ls_file_exists(path))
-        return access(path, W_OK) == 0;
-    char *folder = ls_strdup(path), *slash = NULL;
-    while (folder && !ls_file_exists(folder) && (slash = strrchr(folder, '/')) && slash > folder)
-        *slash = 0;
-    const char *nearest = slash ? slash > folder ? folder : "/" : ".";
-    bool can = folder && ls_file_is_dir(nearest) && access(nearest, W_OK) == 0;
-    ls_free(folder);
-    return can;
-}
-
 static void check_plan_cache(struct doctor *d)
 {
     static const char advice[] = "Give --plan-cache FILE, or kernels are measured anew in each run.";
     char *path = ls_engine_plan_cache(d->o);
     if (!path)
         ls_find(&d->found, LS_HEALTH_WARNING, "plan cache", "", "nowhere: there is no home directory");
-    else if (!can_write(path))
+    else if (!ls_file_can_write(path))
         ls_find(&d->found, LS_HEALTH_WARNING, "plan cache", "", "%s cannot be written", path);
     else
         ls_find(&d->found, LS_HEALTH_OK, "plan cache", "", "%s%s", path, ls_file_exists(path) ? "" : ", still empty");

@@ -33,6 +33,8 @@ enum ls_status ls_cmd_train(struct ls_options *o)
         st = ls_trainer_run(&trainer);
         if (st != LS_PEER_LOST) /* its threads may wait for a card that waits for the lost one; main ends them */
             ls_trainer_close(&trainer);
+        else
+            ls_lock_release(trainer.lock);
     }
     ls_world_close(&world, trainer.all_know ? LS_OK : st);
     ls_logbook_end(st);

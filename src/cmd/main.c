@@ -86,6 +86,8 @@ static enum ls_status close_output(enum ls_status st)
     lost |= ferror(stdout) != 0;
     if (!lost || (fstat(STDOUT_FILENO, &s) == 0 && (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))))
         return st;
+    if (!isatty(STDOUT_FILENO) && errno == EIO) /* a terminal that was closed */
+        return st;
     ls_fail(LS_FAILED, "standard output: not everything could be written; is the disk full?");
     return st == LS_OK ? LS_FAILED : st;
 }

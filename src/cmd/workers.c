@@ -38,9 +38,13 @@ struct party {
     sigset_t watched, before;
     enum ls_status status; /* LS_OK until one fails */
     bool hearsay;          /* status is only what a worker says of another */
-    double until;          /* when the others must have ended; 0: no hurry */
-    int asked;             /* signal they were ended with last */
-    int passed;            /* signal from outside that was passed on last */
+    struct {
+        int rank, code;
+        pid_t pid; /* 0: none */
+    } silent;      /* the worker whose status it is, where it did not say why */
+    double until;  /* when the others must have ended; 0: no hurry */
+    int asked;     /* signal they were ended with last */
+    int passed;    /* signal from outside that was passed on last */
 };
 
 /* Is this the process that --workers makes a parent? */
@@ -174,15 +178,19 @@ static void note_end(struct party *p, int rank, int how)
     if ((code == 0 && number == 0) || (p->status != LS_OK && (!p->hearsay || consequence)))
         return;
     p->hearsay = code == LS_PEER_LOST;
+    p->silent.pid = 0;
     if (number && number == p->passed)
         p->status = LS_FAILED; /* as the user wished */
     else if (number)
         p->status = ls_fail(LS_PEER_LOST, "worker %d (pid %ld) was killed by signal %d (%s)", rank, (long)pid, number,
                             strsignal(number));
-    else if (code == LS_INTERRUPTED || code == LS_DIVERGED || p->chorus.voices[rank].complained)
-        p->status = (enum ls_status)code; /* it, or rank 0, has said all there is to say */
-    else
-        p->status = ls_fail((enum ls_status)code, "worker %d (pid %ld) ended with exit code %d", rank, (long)pid, code);
+    else {
+        p->status = (enum ls_status)code; /* it, or rank 0, says all there is to say */
+        bool said = code == LS_INTERRUPTED || code == LS_DIVERGED || p->chorus.voices[rank].complained;
+        p->silent.rank = rank;
+        p->silent.code = code;
+        p->silent.pid = said ? 0 : pid;
+    }
     if (p->running > 0) /* time anew where it turns out who it was that the others speak of */
         p->until = ls_now() + (p->hearsay ? SOON : p->o->deadline + GRACE);
 }
@@ -258,6 +266,12 @@ static void see_to_all(struct party *p)
     }
     while (p->polled && hear_all(p, 0))
         ;
+    for (int i = 0; i < p->n; i++)
+        if (p->silent.pid && p->chorus.voices[i].complained)
+            p->silent.pid = 0;
+    if (p->silent.pid)
+        ls_fail(p->status, "worker %d (pid %ld) ended with exit code %d", p->silent.rank, (long)p->silent.pid,
+                p->silent.code);
 }
 
 static void watch_signals(struct party *p)

@@ -1,11 +1,13 @@
 #define _GNU_SOURCE
 #include "cmd/world.h"
+#include "base/cgroup.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "sync/sync.h"
-#include "train/agree.h"
 
+#include <math.h>
 #include <sched.h>
+#include <stdio.h>
 #include <string.h>
 
 static const char *const ways[] = {
@@ -27,35 +29,77 @@ static enum ls_collective collective_of(const char *name)
     return LS_COLLECTIVE_AUTO;
 }
 
-/* A core that several processes of this host may use counts for each of them by its share. */
-static enum ls_status count_cores(struct ls_comm *comm, int64_t *cores)
+/* What each rank says of itself, so that all can agree on a number of threads. */
+struct bid {
+    cpu_set_t cpus;
+    double quota; /* cores' worth of CPU time, 0: no limit */
+    uint64_t group;
+    int64_t threads; /* as given; 0: not */
+};
+
+/* A core, or a quota, that several processes of a host may use counts for each of them by its share. */
+static int64_t cores_of(const struct ls_comm *comm, const struct bid *all, int rank)
 {
-    int size = ls_comm_size(comm), rank = ls_comm_rank(comm), here = ls_comm_node(comm, rank);
-    cpu_set_t mine, *all = ls_alloc((size_t)size, sizeof *all);
+    int size = ls_comm_size(comm), here = ls_comm_node(comm, rank), sharers = 0;
     double share = 0;
-    CPU_ZERO(&mine);
-    sched_getaffinity(0, sizeof mine, &mine);
-    enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
-    for (int cpu = 0; st == LS_OK && cpu < CPU_SETSIZE; cpu++) {
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
         int users = 0;
-        for (int r = 0; r < size; r++)
-            users += ls_comm_node(comm, r) == here && CPU_ISSET(cpu, &all[r]);
-        if (CPU_ISSET(cpu, &mine) && users > 0)
-            share += 1.0 / users;
+        for (int r = 0; r < size && CPU_ISSET(cpu, &all[rank].cpus); r++)
+            users += ls_comm_node(comm, r) == here && CPU_ISSET(cpu, &all[r].cpus);
+        share += users > 0 ? 1.0 / users : 0;
     }
-    ls_free(all);
-    *cores = share < 1 ? 1 : (int64_t)(share + 1e-6);
-    return st;
+    for (int r = 0; r < size; r++)
+        sharers += ls_comm_node(comm, r) == here && all[r].group == all[rank].group;
+    if (all[rank].quota > 0 && ceil(all[rank].quota) / sharers < share)
+        share = ceil(all[rank].quota) / sharers;
+    return share < 1 ? 1 : (int64_t)(share + 1e-6);
+}
+
+static enum ls_status threads_differ(const struct ls_comm *comm, const struct bid *all, int rank)
+{
+    if (ls_comm_rank(comm) > 0)
+        return LS_USAGE; /* rank 0 says it for all */
+    return ls_fail(
+        LS_USAGE,
+        "--threads %lld on rank 0 (%s), %lld on rank %d (%s): the number is part of what a run computes; start all "
+        "with the same",
+        (long long)all[0].threads, ls_comm_host(comm, 0), (long long)all[rank].threads, rank, ls_comm_host(comm, rank));
 }
 
 /* Every rank computes with as many threads as the one that has the fewest: the number is part of what a run computes. */
+static enum ls_status take_fewest(const struct ls_comm *comm, const struct bid *all, struct ls_options *o)
+{
+    int few = 0, many = 0;
+    for (int r = 1; r < ls_comm_size(comm); r++) {
+        few = cores_of(comm, all, r) < cores_of(comm, all, few) ? r : few;
+        many = cores_of(comm, all, r) > cores_of(comm, all, many) ? r : many;
+    }
+    o->threads = cores_of(comm, all, few);
+    if (ls_comm_rank(comm) == 0 && !o->quiet && ls_comm_node(comm, few) != ls_comm_node(comm, many) &&
+        cores_of(comm, all, many) > o->threads)
+        ls_warn("rank %d (%s) has %lld cores and rank %d (%s) has %lld: every rank computes with %lld threads", many,
+                ls_comm_host(comm, many), (long long)cores_of(comm, all, many), few, ls_comm_host(comm, few),
+                (long long)o->threads, (long long)o->threads);
+    return LS_OK;
+}
+
 static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *o)
 {
-    int64_t cores, most;
-    LS_TRY(count_cores(comm, &cores));
-    LS_TRY(ls_agree_most(comm, -cores, &most));
-    o->threads = -most;
-    return LS_OK;
+    int size = ls_comm_size(comm), odd = 0;
+    struct bid mine, *all = ls_alloc((size_t)size, sizeof *all);
+    memset(&mine, 0, sizeof mine);
+    sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
+    mine.quota = ls_cgroup_cpus("", &mine.group);
+    mine.threads = o->threads;
+    enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
+    for (int r = size - 1; st == LS_OK && r > 0; r--)
+        odd = all[r].threads != all[0].threads ? r : odd;
+    if (st == LS_OK && odd > 0)
+        st = threads_differ(comm, all, odd);
+    else if (st == LS_OK && o->threads == 0)
+        st = take_fewest(comm, all, o);
+    ls_free(all);
+    return st;
 }
 
 /* Open MPI's mpirun gives rank 0 a terminal of its own, wherever what is said goes in the end: perhaps a file, where a
@@ -92,8 +136,11 @@ enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_
     int size = ls_comm_size(w->comm), rank = ls_comm_rank(w->comm);
     if (!ls_options_given(o, "replicas"))
         o->replicas = size > ls_sync_servers(o, size) ? size - ls_sync_servers(o, size) : 1;
-    if (o->threads == 0)
-        LS_TRY_GOTO(failed, agree_on_threads(w->comm, o));
+    st = agree_on_threads(w->comm, o);
+    if (st != LS_OK) {
+        ls_world_close(w, st == LS_USAGE ? LS_OK : st); /* all know */
+        return st;
+    }
     distrust_terminal(&w->launch, o);
     if (rank > 0) {
         o->quiet = true;

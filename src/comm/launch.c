@@ -339,3 +339,12 @@ void ls_launch_release(struct ls_launch *l)
     ls_free(l->session);
     *l = (struct ls_launch){.kind = LS_LAUNCH_ALONE, .how = "alone", .size = 1, .local_size = 1};
 }
+
+const char *ls_launch_job(void)
+{
+    static const char *const names[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID", "JOB_ID"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (variable(names[i]))
+            return variable(names[i]);
+    return "";
+}

@@ -30,5 +30,7 @@ struct ls_launch {
  * range) are LS_USAGE and say what to set. */
 enum ls_status ls_launch_detect(const struct ls_options *o, struct ls_launch *launch);
 void ls_launch_release(struct ls_launch *launch);
+/* The number that a batch system gave the job of this process; "": none. */
+const char *ls_launch_job(void);
 
 #endif

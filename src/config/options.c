@@ -255,7 +255,43 @@ static enum ls_status load(struct ls_options *o, const char *path, const uint64_
 
 enum ls_status ls_options_load(struct ls_options *o, const char *path)
 {
-    return load(o, path, o->given, NULL);
+    struct ls_options kept = {.given = {o->given[0], o->given[1]}};
+    for (int i = 0; i < ls_option_count; i++)
+        if (ls_option_table[i].view)
+            ls_option_mark(&kept, &ls_option_table[i]);
+    return load(o, path, kept.given, NULL);
+}
+
+static bool has_meaning(const struct ls_option *option, enum ls_command command)
+{
+    return (option->commands & command) && !option->here && !option->view && !option->free;
+}
+
+void ls_options_write_meaning(const struct ls_options *o, enum ls_command command, FILE *out)
+{
+    char room[32];
+    for (int i = 0; i < ls_option_count; i++) {
+        const char *value = ls_option_get(o, &ls_option_table[i], room);
+        if (has_meaning(&ls_option_table[i], command))
+            fprintf(out, "%s: %s\n", ls_option_table[i].name, value ? value : "");
+    }
+}
+
+void ls_options_differ(const struct ls_options *was, const struct ls_options *is, enum ls_command command, char *text,
+                       size_t room)
+{
+    char room_was[32], room_is[32];
+    size_t used = 0;
+    text[0] = 0;
+    for (int i = 0; i < ls_option_count && used < room; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        const char *a = ls_option_get(was, option, room_was), *b = ls_option_get(is, option, room_is);
+        a = a ? a : "not given";
+        b = b ? b : "not given";
+        if (has_meaning(option, command) && strcmp(a, b) != 0)
+            used +=
+                (size_t)snprintf(text + used, room - used, "%s--%s %s is now %s", used ? ", " : "", option->name, a, b);
+    }
 }
 
 /* At most one configuration and one model. */

@@ -126,10 +126,16 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
 void ls_options_release(struct ls_options *o);
 /* Every default, nothing given. */
 enum ls_status ls_options_default(struct ls_options *o);
-/* Set from a YAML file (a run's config.yaml, say) what was not given yet; what it sets counts as given. */
+/* Set from a run's config.yaml what was not given yet; what it sets counts as given. How a command shows itself (--quiet)
+ * is not the run's, and stays. */
 enum ls_status ls_options_load(struct ls_options *o, const char *path);
 /* The effective configuration as YAML that `lockstep train FILE` runs again. Only options of `command`. */
 enum ls_status ls_options_write(const struct ls_options *o, enum ls_command command, FILE *out);
+/* The options that decide what a run computes, as lines `name: value`. */
+void ls_options_write_meaning(const struct ls_options *o, enum ls_command command, FILE *out);
+/* Those of them in which two runs differ, as "--lr 0.1 is now 0.2, ..."; "" when there is none. */
+void ls_options_differ(const struct ls_options *was, const struct ls_options *is, enum ls_command command, char *text,
+                       size_t room);
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
 

@@ -34,6 +34,8 @@ struct ls_option {
     bool alone;       /* may stand without a value, which then is the word "auto" */
     bool below;       /* the range ends below `high` */
     bool here;        /* says where this process runs, or is secret: stays out of a run's config.yaml */
+    bool view;        /* how this one command shows itself: stays out of it too, and is not taken from one */
+    bool free;        /* a run may change it at any time: the result stays the same, but for rounding */
     bool secret;      /* log.txt does not hold the value */
     double low, high; /* allowed range; the default is allowed even outside of it */
 };

@@ -293,7 +293,7 @@ enum ls_status ls_options_write(const struct ls_options *o, enum ls_command comm
     fprintf(out, "# The effective configuration: every option of the command, defaults too.\n");
     for (int i = 0; i < ls_option_count; i++) {
         const struct ls_option *option = &ls_option_table[i];
-        if (!(option->commands & command) || option->here)
+        if (!(option->commands & command) || option->here || option->view)
             continue;
         if (strcmp(group, option->group) != 0)
             fprintf(out, "\n# %s\n", option->group);

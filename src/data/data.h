@@ -200,6 +200,9 @@ void ls_loader_free(struct ls_loader *loader);
  * *slot = NULL after the last. Blocks until it is filled; a decode error comes out here, in the order of the
  * samples, naming the file, and ends the loader: further calls return the same status and say nothing. */
 enum ls_status ls_loader_next(struct ls_loader *loader, const struct ls_slot **slot);
+/* Waits until the next `slots` slots are filled, as far as the ring has room for them besides those that are in use, and
+ * looks whether all of them can be had: false means that one of the next calls of next fails. Takes none. */
+bool ls_loader_ready(struct ls_loader *loader, int64_t slots);
 /* The memory that all slots' images, picks and labels lie in. */
 void *ls_loader_region(const struct ls_loader *loader, size_t *bytes);
 /* Seconds ls_loader_next has waited so far. */

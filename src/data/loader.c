@@ -338,6 +338,25 @@ enum ls_status ls_loader_next(struct ls_loader *l, const struct ls_slot **slot)
     return LS_OK;
 }
 
+bool ls_loader_ready(struct ls_loader *l, int64_t slots)
+{
+    bool good = l->failed == LS_OK;
+    double start = ls_now();
+    pthread_mutex_lock(&l->lock);
+    uint64_t end = l->taken + (uint64_t)slots, room = l->released + (uint64_t)l->o.ring;
+    for (uint64_t i = l->taken; good && i < (end < room ? end : room); i++) {
+        const struct place *p = place_of(l, i);
+        while (i >= l->opened ? !l->ended : p->unfilled > 0)
+            pthread_cond_wait(&l->filled, &l->lock);
+        if (i >= l->opened)
+            break; /* the data ends before */
+        good = p->status == LS_OK;
+    }
+    pthread_mutex_unlock(&l->lock);
+    l->waited += ls_now() - start;
+    return good;
+}
+
 void *ls_loader_region(const struct ls_loader *l, size_t *bytes)
 {
     *bytes = l->region_bytes;

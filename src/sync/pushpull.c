@@ -122,7 +122,7 @@ enum ls_status ls_pushpull_finish(struct ls_sync *s)
     struct ls_pushpull *p = s->state;
     p->met = false;
     p->push = (struct ls_push){.kind = LS_PUSH_STEP,
-                               .signal = s->signal(),
+                               .signal = s->signal(s->context),
                                .step = s->step,
                                .lr = s->lr,
                                .own = s->own,
@@ -274,7 +274,7 @@ static enum ls_status take(struct ls_sync *s, const struct ls_serving *serving, 
         return call_back(s);
     }
     from->waits = true;
-    note_signal(p, push, s->signal());
+    note_signal(p, push, s->signal(s->context));
     LS_TRY(call_back(s));
     if (from->waits) {
         ls_comm_position(s->comm, push->step, 0, LS_STAGE_UPDATE);
@@ -331,7 +331,7 @@ static enum ls_status gather_tallies(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     if (p->tally.signal == 0)
-        p->tally.signal = s->signal();
+        p->tally.signal = s->signal(s->context);
     LS_TRY(ls_comm_allgather(s->comm, &p->tally, sizeof p->tally, s->tallies));
     s->stop = 0;
     for (int rank = 0; rank < p->workers + p->servers; rank++)

@@ -79,7 +79,7 @@ struct ls_sync {
     float **bucket_parts;    /* owned; n_parts a bucket */
     void *state;             /* the strategy's own; owned */
     /* Where ranks serve. The caller fills signal, and before each step rate and samples. */
-    int (*signal)(void);           /* the signal this process was told to stop by, 0: none */
+    int (*signal)(void *context);  /* why this process is to stop, a signal or another number; 0: it is not */
     double lr;                     /* a server's: of the update under way */
     int64_t own, samples;          /* of the step: this rank's, all */
     uint64_t next_step;            /* result of a step: the one to go on with */

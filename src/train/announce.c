@@ -171,4 +171,6 @@ void ls_trainer_announce(const struct ls_trainer *t)
     ls_trainer_say(t, "  run        %s", t->run);
     if (t->resumed)
         ls_trainer_say(t, "Going on after step %" PRIu64 " from %s.", t->state.step, t->checkpoint);
+    else if (t->o->resume)
+        ls_trainer_say(t, "%s has no checkpoint yet: the run starts from the beginning.", t->run);
 }

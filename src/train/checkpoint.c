@@ -157,6 +157,23 @@ static enum ls_status list_steps(const char *folder, int64_t **steps, int *n)
     return LS_OK;
 }
 
+bool ls_checkpoint_peek(const char *run, struct ls_state *state)
+{
+    char all[PATH_ROOM], one[PATH_ROOM], name[64], reason[REASON_ROOM];
+    struct mapped m;
+    int64_t *steps;
+    int n;
+    *state = (struct ls_state){0};
+    if (list_steps(join(all, run, "checkpoints"), &steps, &n) != LS_OK)
+        return false;
+    if (n > 0 && map_file(&m, join(one, all, step_name(name, (uint64_t)steps[0], "")), "state.json", reason)) {
+        ls_state_parse(m.bytes, m.size, state, reason, sizeof reason);
+        munmap(m.bytes, m.size);
+    }
+    ls_free(steps);
+    return n > 0;
+}
+
 enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state)
 {
     char all[PATH_ROOM], one[PATH_ROOM], name[64], reason[REASON_ROOM];
@@ -176,7 +193,7 @@ enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_stat
     ls_free(steps);
     if (n > 0)
         return ls_fail(LS_BAD_INPUT, "%s; no older checkpoint is there to go on from", reason);
-    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint to go on from; start anew with another --run", run);
+    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint was saved there yet", run);
 }
 
 /* --- saving ------------------------------------------------------------------------------------------- */
@@ -187,6 +204,19 @@ static enum ls_status write_weights(const struct ls_checkpoint_writer *w, enum l
     struct ls_weights_copy *copy = which == LS_WEIGHTS_MODEL ? w->model : w->momentum;
     return copy ? ls_weights_write(copy, path, pairs, n_pairs, sum)
                 : ls_weights_save(w->e, which, path, pairs, n_pairs, w->state.step, sum);
+}
+
+/* The configuration that led here. */
+static enum ls_status copy_config(const char *run, const char *folder)
+{
+    char path[PATH_ROOM], *text;
+    size_t size;
+    if (!ls_file_exists(join(path, run, "config.yaml")))
+        return LS_OK;
+    LS_TRY(ls_file_read(path, (size_t)1 << 20, &text, &size));
+    enum ls_status st = ls_file_write(join(path, folder, "config.yaml"), text, size);
+    ls_free(text);
+    return st;
 }
 
 static enum ls_status write_files(const char *folder, struct ls_checkpoint_writer *w)
@@ -202,6 +232,8 @@ static enum ls_status write_files(const char *folder, struct ls_checkpoint_write
     if (st == LS_OK)
         st =
             write_weights(w, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, &w->state.tensor_sum);
+    if (st == LS_OK)
+        st = copy_config(w->run, folder);
     if (st == LS_OK)
         st = ls_state_write(join(path, folder, "state.json"), &w->state);
     ls_arena_release(&strings);
@@ -277,10 +309,12 @@ static enum ls_status write_all(struct ls_checkpoint_writer *w)
         return ls_fail(LS_USAGE, "%s: the path is too long", w->run);
     join(temporary, all, step_name(name, state->step, ".tmp"));
     join(final, all, step_name(name, state->step, ""));
+    LS_TRY(ls_lock_held(w->lock, true));
     remove_leftovers(all);
     LS_TRY(ls_dir_make(temporary));
     LS_TRY_GOTO(failed, write_files(temporary, w));
     LS_TRY_GOTO(failed, ls_dir_sync(temporary));
+    LS_TRY_GOTO(failed, ls_lock_held(w->lock, true)); /* the process may have been stopped for long */
     LS_TRY_GOTO(failed, put_in_place(temporary, final));
     LS_TRY(ls_dir_sync(all));
     if (state->best_step > 0)
@@ -320,9 +354,10 @@ static void drop(struct ls_checkpoint_writer *w)
 }
 
 enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
-                                   const struct ls_card *card, const struct ls_state *state, int64_t keep)
+                                   const struct ls_card *card, struct ls_lock *lock, const struct ls_state *state,
+                                   int64_t keep)
 {
-    *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .state = *state, .keep = keep};
+    *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .lock = lock, .state = *state, .keep = keep};
     enum ls_status st = take(w);
     if (st != LS_OK) {
         drop(w);
@@ -349,7 +384,7 @@ enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, co
                                   struct ls_state *state, int64_t keep)
 {
     struct ls_checkpoint_writer w = {0};
-    LS_TRY(ls_checkpoint_begin(&w, run, e, card, state, keep));
+    LS_TRY(ls_checkpoint_begin(&w, run, e, card, NULL, state, keep));
     enum ls_status st = ls_checkpoint_finish(&w);
     *state = w.state;
     return st;

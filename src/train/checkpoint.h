@@ -3,6 +3,7 @@
  *   RUN/checkpoints/step-00001234/model.safetensors   weights, for any program that reads torchvision's names
  *                                 state.safetensors   momentum
  *                                 state.json          struct ls_state, with checksums of the two files
+ *                                 config.yaml         the run's, as it was then
  *   RUN/checkpoints/best -> step-00001200             the best evaluation so far
  *
  * Invariants (tests cite them):
@@ -16,6 +17,7 @@
 
 #include "train/card.h"
 #include "train/engine.h"
+#include "train/lock.h"
 #include "train/state.h"
 #include <pthread.h>
 
@@ -35,16 +37,20 @@ struct ls_checkpoint_writer {
     const char *run;
     const struct ls_engine *e;
     const struct ls_card *card;
+    struct ls_lock *lock;  /* borrowed; nothing is put in place, or removed, once it is lost; NULL: there is none */
     struct ls_state state; /* with its checksums, when it is finished */
     int64_t keep;
     struct ls_weights_copy *model, *momentum; /* owned */
     enum ls_status status;
 };
 enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
-                                   const struct ls_card *card, const struct ls_state *state, int64_t keep);
+                                   const struct ls_card *card, struct ls_lock *lock, const struct ls_state *state,
+                                   int64_t keep);
 /* Wait for what was begun; what became of it, LS_OK where nothing was. */
 enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w);
 
+/* Is there any, good or not? Where the newest one stands, unverified; zero where it cannot be read. Says nothing. */
+bool ls_checkpoint_peek(const char *run, struct ls_state *state);
 /* The newest valid checkpoint of the run directory; newer damaged ones are named in a warning. LS_BAD_INPUT
  * when there is none. *folder is freed by ls_free. */
 enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state);

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "train/engine.h"
 #include "backend/store.h"
+#include "base/cgroup.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/model.h"
@@ -17,7 +18,7 @@ int ls_engine_cores(void)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1)
         return 1;
-    return CPU_COUNT(&set);
+    return ls_cgroup_cores("", CPU_COUNT(&set));
 }
 
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch)
@@ -38,7 +39,26 @@ char *ls_engine_plan_cache(const struct ls_options *o)
         return ls_strdup(o->plan_cache);
     if (cache && *cache)
         return ls_format("%s/lockstep/plans", cache);
-    return home && *home ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
+    return home && *home && ls_file_is_dir(home) ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
+}
+
+/* Are kernels to be measured? */
+static bool tunes(const struct ls_engine *e, const struct ls_options *o)
+{
+    return o->tune == LS_AUTO ? e->backend->measures : o->tune == LS_ON;
+}
+
+/* Measured kernels that cannot be kept cost time at every start, and nothing else. */
+static void say_lost_cache(const struct ls_engine *e, const struct ls_options *o)
+{
+    const struct ls_net *net = ls_engine_net(e);
+    char *cache = ls_engine_plan_cache(o);
+    if (tunes(e, o) && !o->quiet && *e->backend->choices(net->program) && (!cache || !ls_file_can_write(cache)))
+        ls_warn(
+            "no plan cache: %s%s; kernels are measured again at each start; --plan-cache FILE or XDG_CACHE_HOME names "
+            "another place",
+            cache ? cache : "there is no home directory", cache ? " cannot be written" : "");
+    ls_free(cache);
 }
 
 static bool wants_tf32(const struct ls_options *o)
@@ -94,7 +114,7 @@ struct given_plan {
 static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
                               struct ls_net *net, bool keep_grads)
 {
-    bool tune = o->tune == LS_AUTO ? e->backend->measures : o->tune == LS_ON;
+    bool tune = tunes(e, o);
     char *cache = tune ? ls_engine_plan_cache(o) : NULL; /* what was measured is for those who measure */
     struct ls_backend_options options = {
         .threads = e->threads,
@@ -330,6 +350,8 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, ls_peers_check(e, o));
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
+    if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
+        say_lost_cache(e, o);
     LS_TRY_GOTO(failed, bind_memory(e, o));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);

@@ -43,7 +43,7 @@ struct ls_engine {
 
 enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2 };
 
-/* Cores this process may use. */
+/* Cores this process may use, and a CPU quota pays for. */
 int ls_engine_cores(void);
 /* Room for samples of one pass: batch / (replicas * accumulate), rounded up; LS_USAGE when a pass would have none. */
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch);
@@ -94,7 +94,7 @@ enum ls_status ls_mirror_pull(struct ls_engine *e, int bucket, enum ls_sync_part
 enum ls_status ls_mirror_pull_all(struct ls_engine *e);
 enum ls_status ls_mirror_push(struct ls_engine *e, enum ls_sync_part part);
 
-/* Where measured kernels are kept: --plan-cache, or ~/.cache/lockstep/plans; NULL when there is no home. Freed by
+/* Where measured kernels are kept: --plan-cache, or ~/.cache/lockstep/plans; NULL when there is no home directory. Freed by
  * ls_free. */
 char *ls_engine_plan_cache(const struct ls_options *o);
 

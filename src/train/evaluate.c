@@ -18,25 +18,45 @@ static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, in
     }
 }
 
-enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
-                           struct ls_console *console, struct ls_report *r)
+/* This process's share. */
+static enum ls_status evaluate_own(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
+                                   struct ls_console *console, struct ls_totals *totals, double *waited)
 {
     struct ls_loader *loader;
-    struct ls_totals totals = {0};
-    int64_t count = ls_dataset_info(task->test)->count, batch = task->size.batch;
-    double start = ls_now();
     if (!s->eval.open)
         LS_TRY(ls_supply_open(&s->eval, s->engine, &s->engine->eval, task->test, &task->test_augment));
     LS_TRY(ls_task_test_loader(task, o, s->engine, s->eval.form, &loader));
     ls_feed_pin(s->engine, loader);
-    enum ls_status st = run_all(s, loader, count, console, &totals);
+    enum ls_status st = run_all(s, loader, ls_dataset_info(task->test)->count, console, totals);
     if (st != LS_OK)
-        ls_step_evaluate(s, NULL, &totals); /* it may still read its input */
-    double waited = ls_loader_waited(loader);
+        ls_step_evaluate(s, NULL, totals); /* it may still read its input */
+    *waited = ls_loader_waited(loader);
     ls_feed_unpin(s->engine, loader);
     ls_loader_free(loader);
-    if (st != LS_OK)
-        return st;
+    return st;
+}
+
+/* One that cannot read a sample is not waited for by the others; all fail alike, and rank 0 says why. */
+static enum ls_status evaluate_all(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
+                                   struct ls_console *console, struct ls_totals *totals, double *waited)
+{
+    struct ls_comm *comm = s->engine->comm;
+    bool mute = comm && ls_comm_rank(comm) > 0;
+    if (mute)
+        ls_log_mute(1);
+    enum ls_status st = ls_agree_status(comm, evaluate_own(s, task, o, console, totals, waited));
+    if (mute)
+        ls_log_mute(0);
+    return st;
+}
+
+enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
+                           struct ls_console *console, struct ls_report *r)
+{
+    struct ls_totals totals = {0};
+    int64_t count = ls_dataset_info(task->test)->count, batch = task->size.batch;
+    double start = ls_now(), waited = 0;
+    LS_TRY(evaluate_all(s, task, o, console, &totals, &waited));
     LS_TRY(ls_agree_totals(s->engine->comm, &totals));
     if (totals.samples != count)
         return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples, (long long)count);

@@ -4,19 +4,23 @@
 #include "train/interrupt.h"
 #include "base/thread.h"
 
+#include <limits.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 /* A signal handler reaches nothing but globals. */
 static _Atomic int caught;
 static _Atomic int64_t caught_at; /* ns; 0: none */
+static char leaves[PATH_MAX];     /* a file to remove when a signal ends the process; "": none */
+static _Atomic int leaving;       /* that name may be read */
 
 static struct {
     bool on;
@@ -39,12 +43,30 @@ static sigset_t all_signals(void)
     return set;
 }
 
+static void remember(int number);
+
+/* A shell's background jobs ignore SIGINT; a run saves by it nevertheless. nohup's SIGHUP stays ignored. */
+static bool stays_ignored(int number, const struct sigaction *before, void (*handler)(int))
+{
+    return before->sa_handler == SIG_IGN && (number == SIGHUP || handler != remember);
+}
+
 static void set_all(void (*handler)(int))
 {
     /* one at a time, so that the first is remembered whole before a second looks */
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART, .sa_mask = all_signals()};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART, .sa_mask = all_signals()}, before;
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaction(signals[i], &action, NULL);
+        if (sigaction(signals[i], NULL, &before) == 0 && !stays_ignored(signals[i], &before, handler))
+            sigaction(signals[i], &action, NULL);
+}
+
+/* By default, but for the file. */
+static void end_process(int number)
+{
+    if (leaving)
+        unlink(leaves);
+    set_all(SIG_DFL);
+    kill(getpid(), number);
 }
 
 static void remember(int number)
@@ -56,10 +78,9 @@ static void remember(int number)
         caught = number;
         return;
     }
-    if ((double)(now - first) * 1e-9 < LS_INTERRUPT_ECHO)
+    if (number == SIGHUP || (double)(now - first) * 1e-9 < LS_INTERRUPT_ECHO)
         return;
-    set_all(SIG_DFL);
-    kill(getpid(), number);
+    end_process(number);
 }
 
 static void *listen(void *nothing)
@@ -99,7 +120,7 @@ void ls_interrupt_watch(void)
 void ls_interrupt_release(void)
 {
     if (!ls_interrupted())
-        set_all(SIG_DFL);
+        set_all(end_process);
     if (!listener.on)
         return;
     set_masks(&listener.before);
@@ -118,4 +139,14 @@ int ls_interrupted(void)
     if (number > 0)
         remember(number);
     return caught;
+}
+
+void ls_interrupt_leaves(const char *file)
+{
+    leaving = 0;
+    if (!file || strlen(file) >= sizeof leaves)
+        return;
+    strcpy(leaves, file);
+    leaving = 1;
+    set_all(end_process);
 }

@@ -1,5 +1,6 @@
-/* Being asked to stop: the first SIGINT, SIGTERM or SIGUSR1 (Slurm's --signal) is remembered so that the step
- * can be finished and the state saved; a second one ends the process at once. One that follows within a second is an
+/* Being asked to stop: the first SIGINT, SIGTERM, SIGUSR1 (Slurm's --signal) or SIGHUP (the terminal is gone; unless it is
+ * ignored, as by nohup) is remembered so that the step can be finished and the state saved; a second one, other than SIGHUP,
+ * which the kernel and a shell may both send, ends the process at once. One that follows within a second is an
  * echo of the first and counts for nothing: a batch system signals every process of a step, and a parent or a launcher
  * among them passes its own on. */
 #ifndef LS_TRAIN_INTERRUPT_H
@@ -13,5 +14,8 @@ void ls_interrupt_watch(void);
 void ls_interrupt_release(void);
 /* The signal that came, 0: none. */
 int ls_interrupted(void);
+/* A file that is to be removed where a signal ends the process, before signals are watched or at the second one; NULL:
+ * none any more. */
+void ls_interrupt_leaves(const char *file);
 
 #endif

@@ -166,6 +166,8 @@ enum ls_status ls_pass_run(void *context, int replica, int pass, bool last, stru
     struct ls_stepper *s = context;
     const struct ls_slot *slot;
     double start = ls_now();
+    if (s->starved) /* until all have come to the step at which they stop */
+        return run_nothing(s, last, totals);
     say_position(s, 0, LS_STAGE_INPUT);
     LS_TRY(s->feed.next(s->feed.context, &slot));
     double fed = ls_now();

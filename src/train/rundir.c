@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/checksum.h"
+#include "train/lock.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -56,8 +57,41 @@ static char *run_of(const char *checkpoint)
     return run;
 }
 
+/* A name that a run makes in its directory, its temporary files included. */
+static bool is_own(const char *name)
+{
+    static const char *const names[] = {"config.yaml", "plan.txt", "log.txt", "metrics.jsonl", "checkpoints"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(name, names[i], strlen(names[i])) == 0)
+            return true;
+    return ls_lock_is_file(name);
+}
+
+/* The first name in a folder that is foreign; where nothing is `own`, the first at all. A lock is nothing. */
+static bool holds(const char *folder, bool own, char name[256])
+{
+    DIR *dir = opendir(folder);
+    name[0] = 0;
+    for (struct dirent *entry; dir && !*name && (entry = readdir(dir));) {
+        const char *found = entry->d_name;
+        bool passed = own ? is_own(found) : ls_lock_is_file(found);
+        if (strcmp(found, ".") != 0 && strcmp(found, "..") != 0 && !passed)
+            snprintf(name, 256, "%s", found);
+    }
+    if (dir)
+        closedir(dir);
+    return *name;
+}
+
+static bool is_empty(const char *folder)
+{
+    char name[256];
+    return !holds(folder, false, name);
+}
+
 enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint)
 {
+    char foreign[256];
     *run = *checkpoint = NULL;
     if (!o->resume)
         return LS_OK;
@@ -65,32 +99,24 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
     if (newest && !o->run)
         return ls_fail(LS_USAGE, "--resume: which run? Give --run DIR, or --resume with a run or checkpoint folder");
     const char *what = newest ? o->run : o->resume;
-    if (!ls_file_is_dir(what))
+    if (!newest && !ls_file_is_dir(what))
         return ls_fail(LS_BAD_INPUT, "%s: no such folder to go on from", what);
-    if (newest || has(what, "checkpoints")) {
-        *run = ls_strdup(what);
-        return *run ? LS_OK : LS_FAILED;
+    if (!newest && ls_rundir_is_checkpoint(what)) {
+        *checkpoint = ls_strdup(what);
+        *run = o->run ? ls_strdup(o->run) : run_of(what);
+        return *run && *checkpoint ? LS_OK : LS_FAILED;
     }
-    if (!ls_rundir_is_checkpoint(what))
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: neither a run directory (with checkpoints/) nor a checkpoint (with state.json)", what);
-    *checkpoint = ls_strdup(what);
-    *run = o->run ? ls_strdup(o->run) : run_of(what);
-    return *run && *checkpoint ? LS_OK : LS_FAILED;
+    if (!has(what, "checkpoints") && !has(what, "config.yaml") && holds(what, true, foreign))
+        return ls_fail(
+            LS_BAD_INPUT,
+            "%s: neither a run directory (with config.yaml or checkpoints/) nor a checkpoint (with state.json) "
+            "nor empty: it holds %s",
+            what, foreign);
+    *run = ls_strdup(what);
+    return *run ? LS_OK : LS_FAILED;
 }
 
 /* --- a new one ---------------------------------------------------------------------------------------- */
-
-static bool is_empty(const char *folder)
-{
-    int entries = 0;
-    DIR *dir = opendir(folder);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        entries += strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0;
-    if (dir)
-        closedir(dir);
-    return entries == 0;
-}
 
 /* The last part of a path or name, without what follows a dot or colon; "data/cifar-10/" -> "cifar-10". */
 static void short_name(const char *text, char name[64])
@@ -110,7 +136,7 @@ static void short_name(const char *text, char name[64])
         snprintf(name, 64, "data");
 }
 
-static enum ls_status next_free(const struct ls_options *o, char **run)
+enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
 {
     char model[64], data[64];
     short_name(o->model, model);
@@ -142,16 +168,6 @@ enum ls_status ls_rundir_check(const struct ls_options *o)
                    o->run);
 }
 
-enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
-{
-    if (!o->run)
-        return next_free(o, run);
-    LS_TRY(ls_rundir_check(o));
-    LS_TRY(ls_dir_make(o->run));
-    *run = ls_strdup(o->run);
-    return *run ? LS_OK : LS_FAILED;
-}
-
 /* --- the configuration -------------------------------------------------------------------------------- */
 
 static enum ls_status config_text(const struct ls_options *o, char **text, size_t *size)
@@ -165,6 +181,11 @@ static enum ls_status config_text(const struct ls_options *o, char **text, size_
     if (st != LS_OK)
         free(*text);
     return st;
+}
+
+bool ls_rundir_has_config(const char *folder)
+{
+    return has(folder, "config.yaml");
 }
 
 enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o)
@@ -202,23 +223,42 @@ static bool exact(const char *sync)
     return false;
 }
 
-enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
+/* Options that may differ without a difference made equal. Strings are borrowed. Only the cosine looks at the end of the
+ * run; any other may be made longer. */
+static struct ls_options settled(const struct ls_options *o, bool any_length)
 {
+    static char overlap[] = "overlap";
     struct ls_options plain = *o;
-    char same[] = "plain", overlap[] = "overlap";
-    plain.run = plain.resume = plain.plan_cache = NULL;
-    plain.log_format = same;
-    plain.threads = plain.loader_threads = plain.checkpoint_every = plain.keep = plain.log_every = 0;
-    plain.check_every = plain.workers = 0;
-    plain.deadline = plain.bucket_mb = 0;
-    plain.tune = LS_AUTO;
-    plain.reuse = plain.quiet = plain.json = plain.progress = plain.color = plain.evaluate = true;
     if (exact(o->sync))
         plain.sync = overlap;
-    /* Only the cosine looks at the end of the run; any other may be made longer. */
-    if (strncmp(o->schedule, "cosine", 6) != 0)
+    if (any_length)
         plain.epochs = plain.steps = 0;
-    return config_text(&plain, text, size);
+    return plain;
+}
+
+static bool has_end(const struct ls_options *o)
+{
+    return strncmp(o->schedule, "cosine", 6) == 0;
+}
+
+enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
+{
+    FILE *file = open_memstream(text, size);
+    if (!file)
+        return ls_fail(LS_FAILED, "the configuration cannot be written down: %s", strerror(errno));
+    struct ls_options plain = settled(o, !has_end(o));
+    ls_options_write_meaning(&plain, LS_CMD_TRAIN, file);
+    if (fclose(file) == 0)
+        return LS_OK;
+    free(*text);
+    return ls_fail(LS_FAILED, "the configuration cannot be written down: out of memory");
+}
+
+void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room)
+{
+    bool any_length = !has_end(was) && !has_end(is);
+    struct ls_options a = settled(was, any_length), b = settled(is, any_length);
+    ls_options_differ(&a, &b, LS_CMD_TRAIN, text, room);
 }
 
 enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)

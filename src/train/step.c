@@ -12,9 +12,14 @@ static enum ls_status next_from_loader(void *context, const struct ls_slot **slo
     return ls_loader_next(context, slot);
 }
 
+static bool loader_ready(void *context, int64_t slots)
+{
+    return ls_loader_ready(context, slots);
+}
+
 struct ls_feed ls_feed_loader(struct ls_loader *loader)
 {
-    return (struct ls_feed){next_from_loader, loader};
+    return (struct ls_feed){next_from_loader, loader, loader_ready};
 }
 
 void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader)
@@ -65,9 +70,26 @@ static enum ls_status combine(struct ls_stepper *s)
     return LS_OK;
 }
 
+/* Why this process wants to stop, 0: it does not. `ahead`: steps that it will have begun before it is asked again. One that
+ * is alone finds out about its samples when it takes them: a step changes nothing before that. */
+static int why_stop(struct ls_stepper *s, int ahead)
+{
+    int number = ls_interrupted();
+    if (number == 0 && !s->starved && s->engine->comm && s->feed.ready)
+        s->starved = !s->feed.ready(s->feed.context, ahead * s->replicas.n_slices);
+    return number == 0 && s->starved ? LS_STOP_INPUT : number;
+}
+
+static int wants_to_stop(void *context)
+{
+    return why_stop(context, 1);
+}
+
 /* How many of the step's samples this process computes. */
 static int64_t own_samples(const struct ls_stepper *s, int64_t samples)
 {
+    if (s->starved)
+        return 0;
     int64_t slices = s->engine->tree->replicas * s->replicas.passes, own = 0;
     for (int i = 0; i < s->replicas.n_slices; i++)
         own += samples / slices + (s->replicas.order[i] < samples % slices);
@@ -97,23 +119,28 @@ static enum ls_status agree(struct ls_stepper *s, int64_t samples, struct ls_tot
 static enum ls_status catch_up(struct ls_stepper *s)
 {
     const struct ls_slot *slot;
-    if (!s->sync.ops || !s->sync.ops->serve || s->sync.next_step <= s->run.step)
+    if (!s->sync.ops || !s->sync.ops->serve || s->sync.next_step <= s->run.step || s->starved)
         return LS_OK;
-    for (uint64_t left = (s->sync.next_step - s->run.step - 1) * (uint64_t)s->replicas.n_slices; left > 0; left--)
+    for (uint64_t left = (s->sync.next_step - s->run.step - 1) * (uint64_t)s->replicas.n_slices; left > 0; left--) {
+        s->starved = s->feed.ready && !s->feed.ready(s->feed.context, 1);
+        if (s->starved)
+            break; /* the next push says so */
         LS_TRY(s->feed.next(s->feed.context, &slot));
+    }
     return LS_OK;
 }
 
 /* --- a step behind ------------------------------------------------------------------------------------ */
 
-enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
+static enum ls_status flush(struct ls_stepper *s, int ahead, struct ls_report *r)
 {
     struct ls_pending *p = &s->pending;
-    struct ls_totals own = {.stop = ls_interrupted()}, totals;
+    struct ls_totals own = {0}, totals;
     *r = (struct ls_report){0};
     if (!p->there)
         return LS_OK;
     p->there = false;
+    own.stop = why_stop(s, ahead);
     LS_TRY(ls_pass_count(s, &s->engine->train, p->slot, p->valid, &own));
     s->replicas.part_totals[0] = own;
     LS_TRY(ls_agree_step(&s->agree, &s->replicas, &totals));
@@ -127,6 +154,12 @@ enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
     r->compute_seconds = r->seconds - r->input_seconds - r->wait_seconds;
     s->input_seconds = s->compute_seconds = 0;
     return LS_OK;
+}
+
+/* Nothing is enqueued then: the next two steps are, before one of them is heard of. */
+enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
+{
+    return flush(s, 2, r);
 }
 
 void ls_step_drop(struct ls_stepper *s)
@@ -148,7 +181,7 @@ static enum ls_status leave_pending(struct ls_stepper *s, uint64_t step, int64_t
     now.report.step = (int64_t)step + 1;
     now.report.lr = lr;
     now.report.wait_seconds = s->sync.waited;
-    LS_TRY(ls_step_flush(s, r));
+    LS_TRY(flush(s, 1, r));
     now.since = first ? start : s->heard;
     s->pending = now;
     s->turn = 1 - s->turn;
@@ -165,7 +198,7 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
         s->input_seconds = s->compute_seconds = 0;
     s->run.step = step;
     s->run.lr = (float)lr;
-    s->run.grad_scale = 1.0f / (float)(alone ? own : samples);
+    s->run.grad_scale = 1.0f / (float)(alone && own > 0 ? own : samples);
     s->scarce = samples < (int64_t)s->engine->tree->replicas * s->replicas.passes;
 
     s->sync.lr = lr;
@@ -177,7 +210,7 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     if (s->lags)
         return leave_pending(s, step, samples, lr, start, r);
     if (s->replicas.n_parts > 0)
-        s->replicas.part_totals[0].stop = ls_interrupted();
+        s->replicas.part_totals[0].stop = wants_to_stop(s);
     LS_TRY(agree(s, samples, &totals));
     LS_TRY(catch_up(s));
 
@@ -307,7 +340,7 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
                                .update = update,
                                .look = look,
                                .context = s,
-                               .signal = ls_interrupted};
+                               .signal = wants_to_stop};
     LS_TRY(ls_sync_open(&s->sync));
     return ls_agree_init(&s->agree, e->comm, e->tree);
 }

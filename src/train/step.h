@@ -12,8 +12,14 @@
 struct ls_feed {
     enum ls_status (*next)(void *context, const struct ls_slot **slot); /* *slot NULL: no more */
     void *context;                                                      /* borrowed */
+    /* Waits for that many more slots, and says whether they will come; NULL: nobody need ask. */
+    bool (*ready)(void *context, int64_t slots);
 };
 struct ls_feed ls_feed_loader(struct ls_loader *loader);
+
+/* A reason for all to stop after a step, beside the numbers of signals: a process cannot read the samples of its next one
+ * (starved). It is found out a step ahead, so that all can save what they have. */
+enum { LS_STOP_INPUT = 128 };
 
 /* A step that was enqueued and not yet heard of. */
 struct ls_pending {
@@ -33,7 +39,8 @@ struct ls_stepper {
     struct ls_agree agree;
     struct ls_run run;                     /* of the pass under way */
     double input_seconds, compute_seconds; /* of the step under way, or since the last report */
-    int stop;                              /* a signal that a process of the last step was given, or 0 */
+    int stop;                              /* a signal that a process of the last step was given, LS_STOP_INPUT, or 0 */
+    bool starved;                          /* this process cannot have its next samples */
     bool lags;                             /* reports come a step late: see ls_step */
     bool scarce;                           /* the step under way has fewer samples than passes */
     int turn;                              /* the slot for the results of the pass under way */

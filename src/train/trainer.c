@@ -54,7 +54,7 @@ static enum ls_status await_saved(struct ls_trainer *t)
 static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(await_saved(t));
-    LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, &t->state, t->o->keep));
+    LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
     t->writing = true;
     return t->engine.backend->queue ? LS_OK : await_saved(t);
 }
@@ -109,7 +109,9 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
     LS_TRY(ls_step_collect(&t->stepper));
     say_position(t, LS_STAGE_EVALUATE);
     t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
-    LS_TRY(ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r));
+    enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r);
+    if (st != LS_OK)
+        return st == LS_BAD_INPUT ? ls_trainer_all_know(t, st) : st;
     if (t->root)
         ls_console_eval(&t->console, &r);
     t->evaluating += r.seconds;
@@ -201,6 +203,7 @@ static enum ls_status catch_up(struct ls_trainer *t)
 static enum ls_status train_step(struct ls_trainer *t)
 {
     struct ls_state *s = &t->state;
+    LS_TRY(ls_lock_held(t->lock, false));
     if (t->stepper.replicas.n_slices == 0)
         return serve(t);
     int64_t left = t->epoch_samples - s->position, samples = left < t->o->batch ? left : t->o->batch;
@@ -392,6 +395,55 @@ static enum ls_status interrupted(struct ls_trainer *t, int number)
     return LS_INTERRUPTED;
 }
 
+/* The run fails by what it cannot read. All processes are at the same step, which is saved before they end. */
+static enum ls_status save_before_failure(struct ls_trainer *t, enum ls_status status)
+{
+    if (t->state.step > 0) {
+        LS_TRY(save(t));
+        LS_TRY(finish_saving(t));
+        ls_trainer_say(t, "Saved %s, after step %" PRIu64 " of %" PRId64 ".", t->checkpoint, t->state.step,
+                       t->total_steps);
+    }
+    ls_trainer_say(t, "When that is mended, go on with: lockstep train --resume --run %s", t->run);
+    return status;
+}
+
+/* Alone, or all in the same evaluation. */
+static enum ls_status unreadable(struct ls_trainer *t, enum ls_status status)
+{
+    bool all_know = t->all_know;
+    ls_console_end(&t->console);
+    LS_TRY(catch_up(t));
+    status = save_before_failure(t, status);
+    t->all_know = all_know;
+    return status;
+}
+
+/* Why a starved process is: its loader says. */
+static enum ls_status why_starved(struct ls_stepper *s)
+{
+    const struct ls_slot *slot;
+    enum ls_status st = LS_OK;
+    for (int i = 0; i < s->replicas.n_slices && s->starved && st == LS_OK; i++)
+        st = s->feed.next(s->feed.context, &slot);
+    return st;
+}
+
+/* All have stopped where one of them has no samples to go on with. */
+static enum ls_status starved(struct ls_trainer *t)
+{
+    ls_console_end(&t->console);
+    LS_TRY(ls_step_collect(&t->stepper));
+    if (!t->root)
+        ls_log_mute(1);
+    enum ls_status st = ls_agree_status(t->engine.comm, why_starved(&t->stepper));
+    if (!t->root)
+        ls_log_mute(0);
+    if (st == LS_PEER_LOST)
+        return st;
+    return ls_trainer_all_know(t, save_before_failure(t, st == LS_OK ? LS_FAILED : st));
+}
+
 /* The signal that all stop by after this step, or 0. */
 static int told_to_stop(const struct ls_trainer *t)
 {
@@ -414,6 +466,8 @@ static enum ls_status run_steps(struct ls_trainer *t)
 
 enum ls_status ls_trainer_run(struct ls_trainer *t)
 {
+    if (t->finished)
+        return LS_OK;
     ls_trainer_announce(t);
     t->began = ls_now();
     watch_gpu(t);
@@ -423,8 +477,12 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
     t->console.epoch_steps = t->state.done.step_in_epoch;
     ls_interrupt_watch();
     enum ls_status st = run_steps(t);
-    if (st == LS_INTERRUPTED)
+    if (st == LS_INTERRUPTED && told_to_stop(t) == LS_STOP_INPUT)
+        st = starved(t);
+    else if (st == LS_INTERRUPTED)
         st = interrupted(t, told_to_stop(t));
+    else if (st == LS_BAD_INPUT && (!t->engine.comm || t->all_know))
+        st = unreadable(t, st);
     if (st == LS_OK || st == LS_INTERRUPTED)
         ls_peers_close(&t->engine, true);
     else

@@ -7,6 +7,7 @@
 #include "report/gpu.h"
 #include "report/metrics.h"
 #include "train/checkpoint.h"
+#include "train/lock.h"
 #include "train/step.h"
 #include "train/task.h"
 
@@ -30,12 +31,16 @@ struct ls_trainer {
     struct ls_metrics metrics;
     struct ls_gpu gpu;             /* the root's card, where it has one, while it runs */
     struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
-    char *run;                     /* owned: the run directory; a new one is known to the root alone */
-    char *checkpoint;              /* owned: the newest good one, or NULL */
+    char *run;                     /* owned: the run directory; known to the root alone */
+    char *checkpoint;              /* owned: the newest good one, or NULL; likewise */
+    char *caution;                 /* owned: what changed since the checkpoint, or NULL; likewise */
+    struct ls_lock *lock;          /* owned: of the run directory; the root's */
+    bool made;                     /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
     bool writing; /* a checkpoint that is not known to be good yet */
     int64_t epoch_samples, steps_per_epoch, total_steps;
-    bool resumed;
+    bool resumed;  /* from a checkpoint */
+    bool finished; /* nothing is left to do: no engine is open */
     bool all_know; /* a failure that every process has come to by itself: nobody need be told */
     /* Called after every step, for tests; NULL: nobody listens. */
     void (*on_step)(void *context, uint64_t step);

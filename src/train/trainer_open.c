@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum ls_status decide_length(struct ls_trainer *t)
 {
@@ -70,32 +71,141 @@ static enum ls_status check_resumed(const struct ls_trainer *t)
     return LS_OK;
 }
 
-/* Everything that can be refused before kernels are measured: a run to go on with, or room for a new one. */
-static enum ls_status find_run(struct ls_trainer *t)
+/* From here on no other run writes there. */
+static enum ls_status claim(struct ls_trainer *t)
 {
-    LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
-    t->resumed = t->run != NULL;
+    t->made = !ls_file_exists(t->run);
+    LS_TRY(ls_dir_make(t->run));
+    return ls_lock_take(t->run, t->o->command_line, LS_LOCK_TIMES, &t->lock);
+}
+
+/* A run that did not come to its first checkpoint has none: it starts again. */
+static enum ls_status find_state(struct ls_trainer *t, bool given)
+{
+    t->resumed = given || ls_checkpoint_peek(t->run, &t->state);
     if (!t->resumed)
-        return t->root ? ls_rundir_check(t->o) : LS_OK;
-    if (t->checkpoint)
-        LS_TRY(ls_checkpoint_read(t->checkpoint, &t->state));
-    else
-        LS_TRY(ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
+        return LS_OK;
+    if (!given) {
+        ls_free(t->checkpoint);
+        t->checkpoint = NULL;
+    }
+    LS_TRY(given ? ls_checkpoint_read(t->checkpoint, &t->state)
+                 : ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
     return check_resumed(t);
 }
 
-/* What else changed is the user's right, but not silently. */
+/* All steps, and the evaluation after the last epoch. */
+static bool is_finished(const struct ls_trainer *t)
+{
+    return t->state.step >= (uint64_t)t->total_steps && t->state.position < t->epoch_samples;
+}
+
+static enum ls_status say_finished(struct ls_trainer *t)
+{
+    const struct ls_options *o = t->o;
+    int64_t wanted = o->steps > 0 ? o->steps : o->epochs;
+    uint64_t done = o->steps > 0 ? t->state.step : t->state.epoch;
+    t->finished = true;
+    ls_trainer_say(t, "Nothing is left to do: %" PRIu64 " of %" PRId64 " %s are done, up to %s.", done, wanted,
+                   o->steps > 0 ? "steps" : "epochs", t->checkpoint);
+    ls_trainer_say(t, "More --%s go on from there.", o->steps > 0 ? "steps" : "epochs");
+    return LS_OK;
+}
+
+/* A finished run is only looked at: not even a lock is left in it. */
+static enum ls_status resume_run(struct ls_trainer *t)
+{
+    bool given = t->checkpoint != NULL;
+    if (given || (ls_checkpoint_peek(t->run, &t->state) && is_finished(t))) {
+        LS_TRY(find_state(t, given));
+        if (is_finished(t))
+            return say_finished(t);
+    }
+    LS_TRY(claim(t));
+    return given ? LS_OK : find_state(t, false); /* another run may have gone on meanwhile */
+}
+
+static enum ls_status new_run(struct ls_trainer *t)
+{
+    if (!t->o->run)
+        return LS_OK; /* made when all else is known to be good */
+    t->run = ls_strdup(t->o->run);
+    if (!t->run)
+        return LS_FAILED;
+    LS_TRY(ls_rundir_check(t->o));
+    LS_TRY(claim(t));
+    return ls_rundir_check(t->o); /* another run may have come and gone */
+}
+
+/* Everything that can be refused before kernels are measured: a run to go on with, or room for a new one. */
+static enum ls_status find_run(struct ls_trainer *t)
+{
+    if (!t->root)
+        return LS_OK;
+    LS_TRY(ls_rundir_resumed(t->o, &t->run, &t->checkpoint));
+    return t->run ? resume_run(t) : new_run(t);
+}
+
+/* What the root found. */
+static enum ls_status share_found(struct ls_trainer *t)
+{
+    struct {
+        bool resumed, finished;
+        struct ls_state state;
+    } found;
+    memset(&found, 0, sizeof found);
+    found.resumed = t->resumed;
+    found.finished = t->finished;
+    found.state = t->state;
+    if (!t->comm)
+        return LS_OK;
+    LS_TRY(ls_comm_broadcast(t->comm, 0, &found, sizeof found));
+    t->resumed = found.resumed;
+    t->finished = found.finished;
+    t->state = found.state;
+    return LS_OK;
+}
+
+/* The options that were changed since the checkpoint was saved; false: it is not known which they were. */
+static bool find_changes(const struct ls_trainer *t, char *text, size_t room)
+{
+    struct ls_options was;
+    bool own = ls_rundir_has_config(t->checkpoint), any = own || ls_rundir_has_config(t->run);
+    if (!any || ls_options_default(&was) != LS_OK)
+        return false;
+    ls_log_mute(1); /* one of another version may not be readable any more */
+    bool known = ls_rundir_load_config(own ? t->checkpoint : t->run, &was) == LS_OK;
+    ls_log_mute(0);
+    if (known)
+        ls_rundir_changes(&was, t->o, text, room);
+    ls_options_release(&was);
+    return known;
+}
+
+/* What else changed is the user's right, but not silently. NULL: nothing. Freed by ls_free. */
+static char *describe_changes(const struct ls_trainer *t, uint64_t config, const char *identity)
+{
+    char text[768] = "", moved[512];
+    bool known = find_changes(t, text, sizeof text), changed = known ? *text : t->state.config != config;
+    ls_identity_difference(t->state.identity, identity, moved, sizeof moved);
+    if (!*t->state.identity && t->state.threads != t->engine.threads)
+        snprintf(moved, sizeof moved, "threads %" PRId64 ", now %d", t->state.threads, t->engine.threads);
+    if (changed)
+        return ls_format(
+            "the configuration is not the one of %s%s%s%s%s: the result will differ from the uninterrupted run's",
+            t->checkpoint, known ? ": " : "", text, *moved ? "; " : "", moved);
+    return *moved ? ls_format("not computed as before (%s): results agree with the uninterrupted run's only up to "
+                              "rounding",
+                              moved)
+                  : NULL;
+}
+
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
-    char identity[LS_IDENTITY_ROOM], difference[512];
+    char identity[LS_IDENTITY_ROOM];
     ls_identity_make(t->o, &t->engine, identity);
-    ls_identity_difference(t->state.identity, identity, difference, sizeof difference);
-    if (t->root && t->state.config != config)
-        ls_warn("the configuration is not the one of %s: the result will differ from the uninterrupted run's",
-                t->checkpoint);
-    if (t->root && *difference)
-        ls_warn("not computed as before (%s): results agree with the uninterrupted run's only up to rounding",
-                difference);
+    if (t->root)
+        t->caution = describe_changes(t, config, identity);
     t->state.config = config;
     t->state.threads = t->engine.threads;
     snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
@@ -122,10 +232,10 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 static char *recorded_plan(const struct ls_trainer *t)
 {
     const char *config = t->o->config_file, *slash = config ? strrchr(config, '/') : NULL;
-    char *path = t->resumed ? ls_format("%s/plan.txt", t->run)
-                 : slash    ? ls_format("%.*s/plan.txt", (int)(slash - config), config)
-                 : config   ? ls_strdup("plan.txt")
-                            : NULL,
+    char *path = t->resumed && t->run ? ls_format("%s/plan.txt", t->run)
+                 : slash              ? ls_format("%.*s/plan.txt", (int)(slash - config), config)
+                 : config             ? ls_strdup("plan.txt")
+                                      : NULL,
          *text = NULL;
     if (path && ls_file_exists(path) && ls_identity_load_plan(path, &text) != LS_OK)
         text = NULL;
@@ -148,11 +258,13 @@ static enum ls_status open_files(struct ls_trainer *t)
     char *plan = ls_format("%s/plan.txt", t->run);
     enum ls_status st = log && metrics && plan ? LS_OK : LS_FAILED;
     if (st == LS_OK)
+        st = ls_rundir_config(t->run, t->o); /* first: a run that ends before it saves starts again from this */
+    if (st == LS_OK)
         st = ls_identity_save_plan(&t->engine, t->state.identity, plan);
     if (st == LS_OK)
-        st = ls_rundir_config(t->run, t->o);
-    if (st == LS_OK)
         st = ls_log_open(log);
+    if (st == LS_OK && t->caution)
+        ls_warn("%s", t->caution); /* now that the log is there to keep it */
     if (st == LS_OK)
         ls_logbook_begin(t);
     if (st == LS_OK)
@@ -171,6 +283,17 @@ static enum ls_status open_state(struct ls_trainer *t)
     return t->resumed ? resume_state(t, config) : start_state(t, config);
 }
 
+/* Several processes look a step ahead (step.h: starved): the ring then has room for a step of this one, within reason. */
+static int ring_of(const struct ls_trainer *t)
+{
+    const struct ls_model_size *size = &t->task.size;
+    double slot = (double)size->batch * (double)(size->channels * size->height * size->width) * sizeof(float);
+    int least = 4 + t->stepper.lags, most = 1073741824 / slot < 4096 ? (int)(1073741824 / slot) : 4096;
+    int step = t->engine.comm ? t->stepper.replicas.n_slices + 2 + t->stepper.lags : 0;
+    int ring = step < most ? step : most;
+    return ring > least ? ring : least;
+}
+
 static enum ls_status open_loader(struct ls_trainer *t)
 {
     int64_t parts = t->engine.tree->replicas * t->engine.passes;
@@ -182,7 +305,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .shuffle = t->o->shuffle,
         .threads = threads,
         .most = most,
-        .ring = 4 + t->stepper.lags,
+        .ring = ring_of(t),
         .held = t->stepper.lags,
         .batch = t->task.size.batch,
         .parts = parts,
@@ -210,8 +333,10 @@ static enum ls_status open_loader(struct ls_trainer *t)
 
 static enum ls_status open_run(struct ls_trainer *t)
 {
-    if (t->root && !t->resumed)
+    if (t->root && !t->run) {
         LS_TRY(ls_rundir_make(t->o, &t->run));
+        LS_TRY(claim(t));
+    }
     if (t->root)
         LS_TRY(open_files(t));
     return open_loader(t);
@@ -238,12 +363,24 @@ static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(stru
     return ls_trainer_all_know(t, ls_agree_status(t->comm, st));
 }
 
+/* A directory that was made for nothing; rmdir leaves one that holds anything. */
+static void give_up_run(struct ls_trainer *t)
+{
+    ls_lock_release(t->lock);
+    t->lock = NULL;
+    if (t->made)
+        rmdir(t->run);
+}
+
 enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm)
 {
     enum ls_status st;
     *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0};
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_options(comm, o)));
     LS_TRY_GOTO(failed, together(t, open_task));
+    LS_TRY_GOTO(failed, share_found(t));
+    if (t->finished)
+        return LS_OK;
     describe_model(t);
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
@@ -254,6 +391,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;
 failed:
+    give_up_run(t);
     ls_trainer_close(t);
     return st;
 }
@@ -276,7 +414,9 @@ void ls_trainer_close(struct ls_trainer *t)
         ls_checkpoint_finish(&t->writer);
     ls_engine_close(&t->engine);
     ls_task_close(&t->task);
+    ls_lock_release(t->lock);
     ls_free(t->run);
     ls_free(t->checkpoint);
+    ls_free(t->caution);
     *t = (struct ls_trainer){.all_know = all_know};
 }

@@ -56,10 +56,134 @@ expect_code 2
 expect_error 'straight.*--resume'
 expect_file "$(weights straight 20)"
 
-it "has nothing to resume in a new run directory"
-train --steps 5 --run nothing --resume
+it "starts a run that is not there yet, so that the first job of a chain is like the others"
+train --schedule constant --steps 20 --run chain/first --resume
+expect_code 0
+expect_out 'chain/first has no checkpoint yet'
+expect_same "$(weights straight 20)" "$(weights chain/first 20)"
+train --schedule constant --steps 20 --resume nowhere
 expect_code 3
-expect_error 'nothing'
+expect_error 'nowhere: no such folder'
+
+# What is there when a run is killed before its first checkpoint, at one moment or another.
+early() {
+    rm -rf early
+    mkdir early
+    for early_file in "$@"; do
+        cp -r "straight/$early_file" early/
+    done
+}
+
+it "starts again by the same command when the run ended before it saved"
+printf 'host: %s\npid: 999999999\nboot: %s\npids: %s\nid: 1\n' "$(hostname)" "$(cat /proc/sys/kernel/random/boot_id)" \
+    "$(readlink /proc/self/ns/pid)" >straight/lock
+: >straight/config.yaml.tmp-123
+for files in "" lock "lock config.yaml.tmp-123" "lock config.yaml" "lock config.yaml plan.txt" \
+    "lock config.yaml plan.txt log.txt metrics.jsonl"; do
+    # $files is a list of words.
+    # shellcheck disable=SC2086
+    early $files
+    train --schedule constant --steps 20 --run early --resume
+    expect_code 0
+    expect_same "$(weights straight 20)" "$(weights early 20)"
+    expect "$(grep -c '"kind": *"step"' early/metrics.jsonl)" = 20
+done
+rm straight/lock straight/config.yaml.tmp-123
+
+it "starts again from its configuration alone"
+early config.yaml log.txt
+printf 'torn' >early/metrics.jsonl
+mkdir -p early/checkpoints/step-00000007.tmp
+lockstep train --run early --resume
+expect_code 0
+expect_same "$(weights straight 20)" "$(weights early 20)"
+early config.yaml plan.txt
+lockstep train --resume early
+expect_code 0
+expect_same "$(weights straight 20)" "$(weights early 20)"
+
+it "starts nothing among other files"
+mkdir letters
+echo hello >letters/to-mother
+train --steps 5 --run letters --resume
+expect_code 3
+expect_error 'letters: .*to-mother'
+expect "$(ls letters)" = to-mother
+
+it "does not start again over checkpoints that are all damaged"
+cp -r straight damaged
+for file in damaged/checkpoints/step-*/model.safetensors; do
+    echo >>"$file"
+done
+train --schedule constant --steps 30 --run damaged --resume
+expect_code 3
+expect_err 'damaged'
+expect_no_file damaged/lock
+
+# state RUN: every file and folder with its content and times.
+state() {
+    find "$1" -type f -exec sha256sum {} + | sort
+    find "$1" -exec stat -c '%n %s %y %z' {} + | sort
+}
+
+it "has nothing to do in a finished run, and changes nothing there"
+state straight >before
+state straight-4 >before-4
+train --schedule constant --steps 20 --run straight --resume
+expect_code 0
+expect_out 'Nothing is left to do: 20 of 20 steps are done'
+lockstep train --resume straight
+expect_code 0
+expect_out 'Nothing is left to do'
+lockstep train --run straight-4 --resume --workers 2
+expect_code 0
+expect_out 'Nothing is left to do: 20 of 20 steps'
+state straight >after
+state straight-4 >after-4
+expect_same before after
+expect_same before-4 after-4
+train --epochs 2 --run epochs
+train --epochs 2 --run epochs --resume
+expect_out 'Nothing is left to do: 2 of 2 epochs are done'
+
+it "goes on with a finished run when more is asked for"
+train --epochs 3 --run epochs --resume
+expect_code 0
+expect_file "$(weights epochs 21)"
+
+it "names the options that were changed, on the console and in the log"
+train --steps 10 --seed 3 --run changed
+train --steps 12 --lr 0.01 --weight-decay 0 --run changed --resume --keep 9 --deadline 70
+expect_code 0
+expect_error 'changed/checkpoints/step-00000010: --steps 10 is now 12, --lr 0.05 is now 0.01, --weight-decay 0.0005 is now 0:'
+grep -q 'warning: .*--lr 0.05 is now 0.01' changed/log.txt || miss "the log does not say so"
+
+it "names them until a checkpoint has them, and no more then"
+lockstep train --run changed --resume
+expect_code 0
+expect_out 'Nothing is left'
+lockstep train --run changed --resume --steps 14
+expect_error '0000012: --steps 12 is now 14: '
+lockstep train --resume changed/checkpoints/step-00000010 --steps 14
+expect_error '0000010: --steps 10 is now 14, --lr 0.05 is now 0.01, '
+train --schedule constant --steps 25 --run halves --resume
+expect_code 0
+expect "$(cat err)" = ""
+
+it "says things again that --quiet kept quiet when the run began"
+train --schedule constant --steps 10 --run silent --quiet
+expect_code 0
+expect "$(cat out)" = ""
+lockstep eval silent
+expect_code 0
+expect_out 'top-?1'
+lockstep train --run silent --resume --steps 20
+expect_code 0
+expect_out 'Going on after step 10'
+lockstep train --run silent --resume --steps 25 --quiet
+expect_code 0
+expect "$(cat out)" = ""
+expect "$(cat err)" = ""
 
 # signal NAME RUN: start the run in the background, and once it has a checkpoint send it the signal.
 signal() {
@@ -80,6 +204,60 @@ expect "$(find stopped/checkpoints -name model.safetensors | wc -l)" -ge 1
 it "saves on SIGTERM too"
 signal TERM terminated
 expect_code 75
+
+it "saves on SIGHUP too, however often it comes"
+# shellcheck disable=SC2086
+hold train $options --steps 3000 --log-every 1 --run hung-up
+within 60 test -e hung-up/checkpoints/best || miss "no checkpoint is saved"
+kill -HUP "$child"
+sleep 1.2 # longer than LS_INTERRUPT_ECHO
+kill -HUP "$child" 2>/dev/null
+let_go
+expect_code 75
+expect_out 'Stopped by Hangup'
+train --steps 3000 --run hung-up --resume
+expect_code 0
+
+it "does not hear SIGHUP under nohup"
+trap '' HUP
+# shellcheck disable=SC2086
+hold train $options --steps 3000 --log-every 1 --run nohup
+trap - HUP
+within 60 test -e nohup/checkpoints/best || miss "no checkpoint is saved"
+kill -HUP "$child"
+let_go
+expect_code 0
+
+# on_terminal ARGUMENTS: a run whose terminal is closed once it has a checkpoint; its exit code.
+on_terminal() {
+    python3 - "$program" "$@" <<'END'
+import os, pty, sys, time
+run = sys.argv[sys.argv.index("--run") + 1]
+pid, terminal = pty.fork()
+if pid == 0:
+    os.execv(sys.argv[1], sys.argv[1:])
+os.set_blocking(terminal, False)
+end = time.time() + 60
+while not os.path.exists(run + "/checkpoints/best") and time.time() < end:
+    try:
+        os.read(terminal, 65536)
+    except BlockingIOError:
+        time.sleep(0.01)
+os.close(terminal)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+END
+}
+
+it "saves when its terminal is closed, alone and with workers"
+# shellcheck disable=SC2086
+for more in "" "--workers 2"; do
+    run=closed$(echo $more | tr -d ' -')
+    code=$(on_terminal train $options --steps 1000000 --replicas 2 --run "$run" $more)
+    expect_code 75
+    expect_no_file "$run/lock"
+    step=$(sed -n 's/^Stopped by Hangup after step \([0-9]*\) of.*/\1/p' "$run/log.txt")
+    expect_file "$(weights "$run" "${step:-0}")"
+done
 
 it "goes on to the bits of the uninterrupted run"
 train --steps 3000 --run stopped --resume

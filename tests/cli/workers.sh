@@ -28,13 +28,13 @@ release_scratch() {
     end_workers
 }
 
-# Do all workers of the parent train by now, that is, watch for SIGUSR1?
+# Do all workers of the parent train by now, that is, leave SIGUSR1 to the thread that watches for it?
 all_train() {
     kill -0 "$parent" 2>/dev/null || return 0
     ready=0
     for worker_pid in $(pgrep -P "$parent"); do
-        caught=$(sed -n 's/^SigCgt:.*\(...\)$/0x\1/p' "/proc/$worker_pid/status" 2>/dev/null)
-        [ $((${caught:-0} & 0x200)) = 0 ] || ready=$((ready + 1))
+        blocked=$(sed -n 's/^SigBlk:.*\(...\)$/0x\1/p' "/proc/$worker_pid/status" 2>/dev/null)
+        [ $((${blocked:-0} & 0x200)) = 0 ] || ready=$((ready + 1))
     done
     [ $ready = "$workers" ]
 }

@@ -168,6 +168,18 @@ else
     chain 1
 fi
 
+it "starts again by train-chain.sbatch where a job died before it saved"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    run=chain-early
+    mkdir $run
+    cp batch/plan.txt batch/log.txt $run
+    sed 's/^steps:.*/steps: 0/' batch/config.yaml >$run/config.yaml
+    chain 1
+    expect_out 'chain-early has no checkpoint yet'
+fi
+
 it "saves at the signal in two processes, and goes on in both"
 if [ -n "$no_mpi" ]; then
     skip "$no_mpi"

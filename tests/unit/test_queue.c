@@ -191,6 +191,57 @@ static void test_cannot_save(void **state)
     ls_options_release(&o);
 }
 
+/* A feed whose slots cannot be read from one on. */
+struct starving {
+    struct ls_feed feed;
+    int64_t left;
+};
+
+static enum ls_status starving_next(void *context, const struct ls_slot **slot)
+{
+    struct starving *s = context;
+    return s->left-- > 0 ? s->feed.next(s->feed.context, slot) : ls_fail(LS_BAD_INPUT, "a broken image");
+}
+
+static bool starving_ready(void *context, int64_t slots)
+{
+    const struct starving *s = context;
+    return s->left >= slots;
+}
+
+static void starve(struct ls_trainer *t, struct starving *s, int64_t left)
+{
+    *s = (struct starving){t->stepper.feed, left};
+    t->stepper.feed = (struct ls_feed){starving_next, s, starving_ready};
+}
+
+/* What can be read of a step that cannot be finished leaves nothing behind: the step before it is saved. */
+static void test_unreadable(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t replicas, accumulate, slots;
+        uint64_t step;
+    } cases[] = {{1, 1, 7, 7}, {1, 1, 1, 1}, {1, 1, TINY_STEPS, TINY_STEPS}, {1, 3, 20, 6}, {4, 1, 13, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct ls_options whole = run_options("whole", false), o = run_options("stopped", true);
+        struct ls_trainer t;
+        struct starving s;
+        whole.replicas = o.replicas = cases[i].replicas;
+        whole.accumulate = o.accumulate = cases[i].accumulate;
+        assert_int_equal(tiny_train(&whole), LS_OK);
+        assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
+        starve(&t, &s, cases[i].slots);
+        assert_int_equal(ls_trainer_run(&t), LS_BAD_INPUT);
+        assert_int_equal(t.state.step, cases[i].step);
+        ls_trainer_close(&t);
+        assert_true(queued_empty());
+        expect_goes_on(&o);
+        ls_options_release(&whole);
+        forget("whole");
+    }
+}
+
 static void test_scale_goes_on(void **state)
 {
     (void)state;
@@ -312,6 +363,41 @@ static void compare_together(const struct together *c)
     expect_same_run("plain", "queue", (int)steps);
     forget("plain");
     forget("queue");
+}
+
+/* The last rank cannot read its ninth step. All stop at the same one, also where reports lag behind. */
+static void starved_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    struct starving s;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    bool last = ls_comm_rank(c) + 1 == ls_comm_size(c);
+    starve(&t, &s, last ? 8 * t.stepper.replicas.n_slices : 1 << 20);
+    NEED(ls_trainer_run(&t) == LS_BAD_INPUT);
+    NEED(t.state.step == 8 && t.all_know);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_unreadable_together(void **state)
+{
+    (void)state;
+    static const char *const syncs[] = {"overlap", "gather", "server", "local"};
+    for (int i = 0; i < 8; i++) {
+        struct ls_options o = run_options("starved", i < 4);
+        char path[64];
+        tiny_set(&o.sync, syncs[i % 4]);
+        o.replicas = 3;
+        o.local_steps = 3;
+        run_ranks((struct ranks){.size = 3, .replicas = 3, .argument = &o}, starved_rank);
+        snprintf(path, sizeof path, "starved/checkpoints/step-%08d/state.json", 8);
+        assert_true(ls_file_exists(tiny_path(path)));
+        assert_false(ls_file_exists(tiny_path("starved/lock")));
+        ls_options_release(&o);
+        forget("starved");
+    }
 }
 
 /* A bucket for each tensor needs marks of its own; more of them share. */
@@ -515,7 +601,9 @@ int main(void)
         cmocka_unit_test(test_nothing_waits), cmocka_unit_test(test_gpu_figures),
         cmocka_unit_test(test_resume),        cmocka_unit_test(test_scale_goes_on),
         cmocka_unit_test(test_cannot_save),   cmocka_unit_test(test_diverged),
+        cmocka_unit_test(test_unreadable),    cmocka_unit_test(test_diverged),
         cmocka_unit_test(test_types),         cmocka_unit_test(test_together),
+        cmocka_unit_test(test_types),         cmocka_unit_test(test_unreadable_together),
         cmocka_unit_test(test_fp16_refused),  cmocka_unit_test(test_compress_alone),
         cmocka_unit_test(test_sessions),      cmocka_unit_test(test_bench),
         cmocka_unit_test(test_card_fails),

@@ -189,8 +189,9 @@ static void check_use(struct ls_findings *f, const struct ls_patients *p, int ra
     if (v->quota > 0 && v->quota < (double)cores - 0.01) {
         ls_find(f, LS_HEALTH_WARNING, "quota", host, "a control group gives the time of %.1f cores, but %d may be used",
                 v->quota, cores);
-        ls_advise(f, "Give --threads %d, or raise the container's limit of CPU time.",
-                  v->quota >= 1 ? (int)v->quota : 1);
+        ls_advise(f,
+                  "Without --threads a run keeps within it; to use all cores, raise the container's or job's limit of "
+                  "CPU time.");
     }
 }
 

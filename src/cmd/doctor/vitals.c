@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "backend/backend.h"
+#include "base/cgroup.h"
 #include "cmd/doctor/doctor.h"
 
 #include <stdlib.h>
@@ -48,7 +49,7 @@ static int64_t kib_of(const char *key)
 
 /* --- control groups ------------------------------------------------------------------------------------- */
 
-/* The least of a limit over the group of this process and those around it; 0: none. Two numbers are a quotient. */
+/* The least of a limit over the group of this process and those around it; 0: none. */
 static double group_limit(const char *file)
 {
     char group[512] = "", path[640], line[64];
@@ -58,10 +59,8 @@ static double group_limit(const char *file)
     char *at = strchr(group, '/'); /* behind "0::" there is one more colon */
     while (at) {
         snprintf(path, sizeof path, "/sys/fs/cgroup%s/%s", at, file);
-        char *rest;
         if (first_line(path, line, sizeof line) && strncmp(line, "max", 3) != 0) {
-            double value = strtod(line, &rest), period = strtod(rest, NULL);
-            value = period > 0 ? value / period : value;
+            double value = strtod(line, NULL);
             least = value > 0 && (least == 0 || value < least) ? value : least;
         }
         char *slash = strrchr(at, '/');
@@ -73,13 +72,11 @@ static double group_limit(const char *file)
 }
 
 /* As version 1 has them, for a container that sees its own group as the root. */
-static double old_limit(const char *path, const char *period_path)
+static double old_limit(const char *path)
 {
     char line[64];
-    double value = first_line(path, line, sizeof line) ? strtod(line, NULL) : 0, period = 1;
-    if (period_path)
-        period = first_line(period_path, line, sizeof line) ? strtod(line, NULL) : 0;
-    return value > 0 && value < 0x1p60 && period > 0 ? value / period : 0;
+    double value = first_line(path, line, sizeof line) ? strtod(line, NULL) : 0;
+    return value > 0 && value < 0x1p60 ? value : 0;
 }
 
 /* --- each thing ----------------------------------------------------------------------------------------- */
@@ -88,7 +85,7 @@ static void take_memory(struct ls_vitals *v)
 {
     double limit = group_limit("memory.max");
     if (limit == 0)
-        limit = old_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes", NULL);
+        limit = old_limit("/sys/fs/cgroup/memory/memory.limit_in_bytes");
     v->memory = kib_of("MemTotal");
     v->available = kib_of("MemAvailable");
     if (limit > 0 && (double)v->memory > limit)
@@ -103,9 +100,7 @@ static void take_cores(struct ls_vitals *v)
     CPU_ZERO(&v->cpus);
     sched_getaffinity(0, sizeof v->cpus, &v->cpus);
     ls_topology_read(&v->machine);
-    v->quota = group_limit("cpu.max");
-    if (v->quota == 0)
-        v->quota = old_limit("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    v->quota = ls_cgroup_cpus("", NULL);
     v->load = first_line("/proc/loadavg", line, sizeof line) ? strtod(line, NULL) : 0;
 }
 

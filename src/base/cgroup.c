@@ -1,0 +1,171 @@
+#define _GNU_SOURCE
+#include "base/cgroup.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LINE = 16384 };
+
+/* One mount of a hierarchy: which part of it is seen where. */
+struct mount {
+    char root[PATH_MAX], point[PATH_MAX];
+    bool v2;
+};
+
+struct least {
+    double cpus; /* 0: none yet */
+    char group[PATH_MAX];
+};
+
+/* --- small files ------------------------------------------------------------------------------------------- */
+
+static bool first_line(const char *folder, const char *name, char line[64])
+{
+    char path[3 * PATH_MAX + 64];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "re");
+    bool there = file && fgets(line, 64, file);
+    if (file)
+        fclose(file);
+    return there;
+}
+
+/* The quota of one group, 0: none. */
+static double quota_of(const char *folder, bool v2)
+{
+    char line[64], *rest;
+    double quota = 0, period = 0;
+    if (v2 && first_line(folder, "cpu.max", line)) { /* "max 100000", "150000 100000" */
+        quota = strtod(line, &rest);
+        period = strtod(rest, NULL);
+    } else if (!v2 && first_line(folder, "cpu.cfs_quota_us", line)) { /* -1: none */
+        quota = strtod(line, NULL);
+        period = first_line(folder, "cpu.cfs_period_us", line) ? strtod(line, NULL) : 0;
+    }
+    return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+/* --- where the group is -------------------------------------------------------------------------------------- */
+
+static bool has_word(const char *list, const char *word)
+{
+    size_t n = strlen(word);
+    for (; *list; list += strcspn(list, ","), list += *list == ',')
+        if (strcspn(list, ",\n") == n && strncmp(list, word, n) == 0)
+            return true;
+    return false;
+}
+
+/* "\040" is a space. */
+static void unescape(const char *text, char out[PATH_MAX])
+{
+    size_t n = 0;
+    while (*text && n < PATH_MAX - 1) {
+        bool octal = text[0] == '\\' && strspn(text + 1, "01234567") >= 3;
+        out[n++] = octal ? (char)((text[1] - '0') * 64 + (text[2] - '0') * 8 + (text[3] - '0')) : *text;
+        text += octal ? 4 : 1;
+    }
+    out[n] = 0;
+}
+
+/* A line of mountinfo: "36 35 98:0 /root /point options [more ...] - type source options". */
+static bool parse_mount(char *line, struct mount *m)
+{
+    char *fields[64], *save = NULL, *dash;
+    int n = 0, at = 6;
+    for (char *word = strtok_r(line, " \n", &save); word && n < 64; word = strtok_r(NULL, " \n", &save))
+        fields[n++] = word;
+    while (at < n && strcmp(fields[at], "-") != 0)
+        at++;
+    if (at + 3 >= n)
+        return false;
+    dash = fields[at + 1];
+    m->v2 = strcmp(dash, "cgroup2") == 0;
+    if (!m->v2 && (strcmp(dash, "cgroup") != 0 || !has_word(fields[at + 3], "cpu")))
+        return false;
+    unescape(fields[3], m->root);
+    unescape(fields[4], m->point);
+    return true;
+}
+
+/* The group of this process in the hierarchy of that kind: "0::/path", "4:cpu,cpuacct:/path". */
+static bool own_group(const char *root, bool v2, char group[PATH_MAX])
+{
+    char line[PATH_MAX + 256];
+    bool found = false;
+    snprintf(line, sizeof line, "%s/proc/self/cgroup", root);
+    FILE *file = fopen(line, "re");
+    while (file && !found && fgets(line, sizeof line, file)) {
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+        if (!path)
+            continue;
+        *path++ = 0;
+        found = v2 ? names[1] == 0 && strncmp(line, "0:", 2) == 0 : has_word(names + 1, "cpu");
+        snprintf(group, PATH_MAX, "%.*s", (int)strcspn(path, "\n"), path);
+    }
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* What of a group's path lies below the mount; a group that is not seen there is the mount's own. */
+static const char *below(const char *group, const char *mount_root)
+{
+    size_t n = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
+    bool inside = strncmp(group, mount_root, n) == 0 && (group[n] == '/' || !group[n]);
+    return inside && !strstr(group, "/..") ? group + n : "";
+}
+
+/* The group and those around it, as far as they are seen. */
+static void look_at(const char *root, const struct mount *m, struct least *least)
+{
+    char group[PATH_MAX], folder[3 * PATH_MAX];
+    if (!own_group(root, m->v2, group))
+        return;
+    size_t top = (size_t)snprintf(folder, sizeof folder, "%s%s", root, m->point);
+    if (top >= sizeof folder)
+        return;
+    snprintf(folder + top, sizeof folder - top, "%s", below(group, m->root));
+    for (;;) {
+        double cpus = quota_of(folder, m->v2);
+        if (cpus > 0 && (least->cpus == 0 || cpus < least->cpus)) {
+            least->cpus = cpus;
+            snprintf(least->group, sizeof least->group, "%.*s", PATH_MAX - 1, folder);
+        }
+        char *slash = strrchr(folder + top, '/');
+        if (!slash)
+            break;
+        *slash = 0;
+    }
+}
+
+double ls_cgroup_cpus(const char *root, uint64_t *group)
+{
+    char line[LINE];
+    struct mount m;
+    struct least least = {0};
+    snprintf(line, sizeof line, "%s/proc/self/mountinfo", root);
+    FILE *file = fopen(line, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (strstr(line, " - cgroup") && parse_mount(line, &m))
+            look_at(root, &m, &least);
+    if (file)
+        fclose(file);
+    uint64_t hash = 14695981039346656037u;
+    for (const char *c = least.group; *c; c++)
+        hash = (hash ^ (unsigned char)*c) * 1099511628211u;
+    if (group)
+        *group = hash;
+    return least.cpus;
+}
+
+int ls_cgroup_cores(const char *root, int cores)
+{
+    double cpus = ls_cgroup_cpus(root, NULL);
+    int paid = cpus > 0 && cpus < cores ? (int)ceil(cpus - 1e-6) : cores;
+    return paid > 1 ? paid : 1;
+}
