@@ -175,7 +175,7 @@ static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o,
 {
     const char *own = e->train.program ? e->backend->choices(e->train.program) : "";
     char *lines = ls_format("%s%s", plan->lines ? plan->lines : "", own);
-    struct given_plan known = {.lines = lines, .name = e->train.program ? NULL : plan->name};
+    struct given_plan known = {.lines = lines, .name = e->train.program || !plan->lines ? NULL : plan->name};
     enum ls_status st = lines ? build(o, e->backend, &e->size, false, &e->eval.graph) : LS_FAILED;
     if (st == LS_OK)
         st = prepare(e, o, &known, &e->eval, false);
