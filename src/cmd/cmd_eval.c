@@ -3,6 +3,7 @@
 #include "cmd/cmd.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
+#include "train/agree.h"
 #include "train/evaluate.h"
 #include "train/trained.h"
 #include "train/weights.h"
@@ -42,21 +43,42 @@ static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm,
     return st;
 }
 
+/* The model and the data, found by each process for itself. */
+static enum ls_status open_parts(struct ls_options *o, struct ls_trained *trained, struct ls_task *task)
+{
+    LS_TRY(ls_trained_find(trained, o->n_args > 0 ? o->args[0] : NULL, o));
+    enum ls_status st = ls_task_open(task, o, false, true, &trained->card);
+    if (st == LS_OK)
+        st = ls_engine_pass_batch(o, &task->size.batch);
+    return st;
+}
+
+/* What one of them cannot find ends all, and is said once. */
+static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, struct ls_trained *trained,
+                                    struct ls_task *task)
+{
+    bool root = !comm || ls_comm_rank(comm) == 0;
+    if (!root)
+        ls_log_mute(1);
+    enum ls_status st = open_parts(o, trained, task);
+    if (!root)
+        ls_log_mute(0);
+    return ls_agree_status(comm, st);
+}
+
 enum ls_status ls_cmd_eval(struct ls_options *o)
 {
-    struct ls_trained trained;
+    struct ls_trained trained = {0};
     struct ls_task task = {0};
     struct ls_report r = {0};
     struct ls_world world;
     enum ls_status st;
+    bool all_know = true;
     if (ls_workers_took_over(o, &st))
         return st;
     LS_TRY(ls_world_open(&world, o));
-    st = ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o);
-    if (st != LS_OK)
-        goto close_world;
-    LS_TRY_GOTO(out, ls_task_open(&task, o, false, true, &trained.card));
-    LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
+    LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
+    all_know = false;
     if (!o->json && !o->quiet)
         ls_say("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
     LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r));
@@ -65,7 +87,6 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
 out:
     ls_task_close(&task);
     ls_trained_release(&trained);
-close_world:
-    ls_world_close(&world, st);
+    ls_world_close(&world, all_know && st != LS_PEER_LOST ? LS_OK : st);
     return st;
 }

@@ -93,7 +93,7 @@ static double probability(const float *scores, int64_t classes, int64_t which)
 
 static void class_name(const struct predict *p, int64_t c, char *name, size_t room)
 {
-    if (p->trained.card.class_names && c < p->trained.card.classes)
+    if (p->trained.card.class_names && c < p->trained.card.named)
         snprintf(name, room, "%s", p->trained.card.class_names[c]);
     else
         snprintf(name, room, "class %lld", (long long)c);

@@ -17,6 +17,7 @@ struct ls_dataset_info {
     int64_t channels, height, width; /* of stored images; height = width = 0: they differ (image folders) */
     int64_t classes;
     const char *const *class_names; /* classes entries, or NULL; borrowed from the data set */
+    const char *const *class_ids;   /* how the files call the classes where class_names are words for people, or NULL */
     const char *format;             /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
     float mean[4], deviation[4];    /* for normalising, of values in 0..1, per channel; both parts alike */
     const char *folder;             /* that holds the folders of the classes; NULL: the format has none; borrowed */

@@ -26,6 +26,7 @@ void ls_files_close(struct ls_dataset *set)
     ls_arena_release(&f->arena);
     ls_free(f->entry);
     ls_free(f->class_names);
+    ls_free(f->class_ids);
     ls_free(f);
 }
 
@@ -195,6 +196,7 @@ void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
         .channels = 3,
         .classes = classes,
         .class_names = f->class_names,
+        .class_ids = f->class_ids,
         .mean = {0.485f, 0.456f, 0.406f},
         .deviation = {0.229f, 0.224f, 0.225f},
     };

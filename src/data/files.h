@@ -16,6 +16,7 @@ struct ls_files {
     struct ls_file_entry *entry; /* owned; base.info.count of them */
     int64_t room;
     const char **class_names; /* owned array */
+    const char **class_ids;   /* owned array, or NULL */
     int64_t other;            /* image files of kinds that are not read, left out */
     const char *other_name;   /* one of them */
 };

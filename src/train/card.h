@@ -5,6 +5,7 @@
 
 #include "base/help.h"
 #include "base/memory.h"
+#include "data/classes.h"
 #include "train/safetensors.h"
 
 struct ls_card {
@@ -12,18 +13,22 @@ struct ls_card {
     int64_t channels, height, width, classes;
     int64_t stored_height, stored_width; /* of the images it was trained on; 0: they differed */
     float mean[4], deviation[4];
-    const char *const *class_names; /* classes entries, or NULL */
-    const char *identity;           /* identity.h; NULL: unknown */
+    const char *const *class_names; /* of the first `named` classes, or NULL */
+    const char *const *class_ids;   /* the same, or NULL: see ls_dataset_info */
+    int64_t named;
+    const char *identity; /* identity.h; NULL: unknown */
 };
 
 /* The keys, and what they mean. */
 extern const struct ls_help_row ls_card_keys[];
 
-#define LS_CARD_PAIRS 10
+#define LS_CARD_PAIRS 11
 /* The card as metadata; the strings live in `strings`. */
 enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n);
 /* The card of a file; fields a foreign file lacks are 0 or NULL. */
 enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path, struct ls_arena *strings,
                             struct ls_card *card);
+/* The classes of the model it describes; borrowed. */
+struct ls_classes ls_card_classes(const struct ls_card *card);
 
 #endif

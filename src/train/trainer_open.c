@@ -39,7 +39,9 @@ static void describe_model(struct ls_trainer *t)
                                .classes = size->classes,
                                .stored_height = info->height,
                                .stored_width = info->width,
-                               .class_names = size->classes == info->classes ? info->class_names : NULL};
+                               .class_names = info->class_names,
+                               .class_ids = info->class_ids,
+                               .named = info->class_names ? info->classes : 0};
     memcpy(t->card.mean, t->task.augment.mean, sizeof t->card.mean);
     memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
 }
