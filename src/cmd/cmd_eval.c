@@ -11,12 +11,27 @@
 #include <jansson.h>
 #include <stdio.h>
 
-static enum ls_status print_json(const struct ls_options *o, const char *file, const struct ls_report *r)
+static json_t *transform_json(const struct ls_augment *a)
 {
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "kind", "eval", "model", o->model,
-                            "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
+    char resize[16], crop[32];
+    json_t *mean = json_array(), *deviation = json_array();
+    ls_augment_frame_text(a, resize, crop);
+    for (int c = 0; c < a->channels; c++) {
+        json_array_append_new(mean, json_real((double)a->mean[c]));
+        json_array_append_new(deviation, json_real((double)a->deviation[c]));
+    }
+    return json_pack("{s:s, s:s, s:[I, I, I], s:o, s:o}", "resize", resize, "crop", crop, "input",
+                     (json_int_t)a->channels, (json_int_t)a->height, (json_int_t)a->width, "mean", mean, "deviation",
+                     deviation);
+}
+
+static enum ls_status print_json(const struct ls_options *o, const struct ls_augment *a, const char *file,
+                                 const struct ls_report *r)
+{
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "kind", "eval", "model",
+                            o->model, "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
                             (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "samples_per_s",
-                            ls_report_speed(r), "seconds", r->seconds);
+                            ls_report_speed(r), "seconds", r->seconds, "transform", transform_json(a));
     int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
@@ -79,11 +94,15 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     LS_TRY(ls_world_open(&world, o));
     LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
     all_know = false;
-    if (!o->json && !o->quiet)
+    if (!o->json && !o->quiet) {
+        char transform[256];
+        ls_augment_describe(&task.test_augment, transform);
         ls_say("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
+        ls_say("Each image: %s.", transform);
+    }
     LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r));
     if (o->json && (!world.comm || ls_comm_rank(world.comm) == 0))
-        st = print_json(o, trained.file, &r);
+        st = print_json(o, &task.test_augment, trained.file, &r);
 out:
     ls_task_close(&task);
     ls_trained_release(&trained);

@@ -36,6 +36,8 @@ struct ls_options {
     char *warmup;             /* none | stepping:EPOCHS | gradual:EPOCHS | iterations:N */
     double dropout;           /* -1: as the model says */
     char *augment;            /* auto | none | list: crop:4,flip | rrc:224,flip ... */
+    char *eval_resize;        /* auto | none | N: shorter side of an image that is evaluated */
+    char *eval_crop;          /* auto | none | N | HxW: the centre that is seen of it */
     bool shuffle;
     uint64_t seed;
     /* machine */

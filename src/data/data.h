@@ -106,6 +106,8 @@ struct ls_augment {
     int crop_pad; /* random crop after padding with black, -1: none */
     int resize;   /* shorter side to this, 0: no */
     bool center;
+    int crop_height,
+        crop_width; /* with center: the part of the scaled image that comes out; 0: of the size it has then */
     int64_t channels, height, width; /* what comes out */
     float mean[4], deviation[4];
     float table[4][256]; /* byte -> normalised value, per channel */
@@ -126,6 +128,15 @@ struct ls_augment_word {
 extern const struct ls_augment_word ls_augment_words[];
 /* As such a list: "resize:256,center", or "none". */
 const char *ls_augment_text(const struct ls_augment *a, char text[64]);
+/* Is the list well formed? For commands that do not need one. */
+enum ls_status ls_augment_check(const char *text);
+/* What evaluation sees, as --eval-resize and --eval-crop give it: "auto" (as it is), "none", a number of pixels, and for the
+ * crop HxW. A crop of another size than the output is scaled to it. */
+enum ls_status ls_augment_frame(struct ls_augment *a, const char *resize, const char *crop);
+/* The two as text that ls_augment_frame takes back. */
+void ls_augment_frame_text(const struct ls_augment *a, char resize[16], char crop[32]);
+/* An augmentation without random choices, for people. */
+void ls_augment_describe(const struct ls_augment *a, char text[256]);
 /* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);

@@ -4,6 +4,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Every key of the metadata: a line for each that ls_card_write adds. */
@@ -67,6 +68,10 @@ enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *string
         ls_arena_format(strings, "%lldx%lld", (long long)card->stored_height, (long long)card->stored_width));
     add(pairs, n, "lockstep.mean", list_text(numbers(card->mean, channels), strings));
     add(pairs, n, "lockstep.deviation", list_text(numbers(card->deviation, channels), strings));
+    if (*card->eval_crop) {
+        add(pairs, n, "lockstep.eval_resize", card->eval_resize);
+        add(pairs, n, "lockstep.eval_crop", card->eval_crop);
+    }
     if (card->class_names)
         add(pairs, n, "lockstep.class_names", list_text(names(card->class_names, card->named), strings));
     if (card->class_ids)
@@ -177,6 +182,12 @@ enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path,
         !read_numbers(file, "lockstep.deviation", card->channels, card->deviation))
         return ls_fail(LS_BAD_INPUT, "%s: the metadata lockstep.mean or lockstep.deviation are not %lld numbers", path,
                        (long long)card->channels);
+    const char *resize = ls_safetensors_metadata(file, "lockstep.eval_resize");
+    const char *crop = ls_safetensors_metadata(file, "lockstep.eval_crop");
+    if (resize && crop && *resize && *crop) {
+        snprintf(card->eval_resize, sizeof card->eval_resize, "%s", resize);
+        snprintf(card->eval_crop, sizeof card->eval_crop, "%s", crop);
+    }
     return read_classes(file, path, strings, card);
 }
 

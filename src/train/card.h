@@ -13,8 +13,9 @@ struct ls_card {
     int64_t channels, height, width, classes;
     int64_t stored_height, stored_width; /* of the images it was trained on; 0: they differed */
     float mean[4], deviation[4];
-    const char *const *class_names; /* of the first `named` classes, or NULL */
-    const char *const *class_ids;   /* the same, or NULL: see ls_dataset_info */
+    char eval_resize[16], eval_crop[32]; /* what evaluation sees (ls_augment_frame); "": the file does not say */
+    const char *const *class_names;      /* of the first `named` classes, or NULL */
+    const char *const *class_ids;        /* the same, or NULL: see ls_dataset_info */
     int64_t named;
     const char *identity; /* identity.h; NULL: unknown */
 };
@@ -22,7 +23,7 @@ struct ls_card {
 /* The keys, and what they mean. */
 extern const struct ls_help_row ls_card_keys[];
 
-#define LS_CARD_PAIRS 11
+#define LS_CARD_PAIRS 13
 /* The card as metadata; the strings live in `strings`. */
 enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n);
 /* The card of a file; fields a foreign file lacks are 0 or NULL. */

@@ -47,25 +47,35 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
     return LS_OK;
 }
 
+enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_card *card,
+                                 const struct ls_dataset_info *info, const struct ls_model_size *size,
+                                 struct ls_augment *a)
+{
+    struct ls_dataset_info seen = {
+        .channels = 3, .format = "folder", .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
+    bool known = card && card->model, kept = known && *card->eval_crop;
+    if (info)
+        seen = *info;
+    if (known) {
+        seen.channels = card->channels;
+        seen.height = card->stored_height;
+        seen.width = card->stored_width;
+        memcpy(seen.mean, card->mean, sizeof seen.mean);
+        memcpy(seen.deviation, card->deviation, sizeof seen.deviation);
+    }
+    LS_TRY(ls_augment_parse(kept ? "none" : o->augment, false, &seen, size->channels, size->height, size->width, a));
+    if (kept)
+        LS_TRY(ls_augment_frame(a, card->eval_resize, card->eval_crop));
+    return ls_augment_frame(a, o->eval_resize, o->eval_crop);
+}
+
 static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o, const struct ls_card *card)
 {
     const struct ls_model_size *s = &t->size;
     if (t->train)
         LS_TRY(ls_augment_parse(o->augment, true, ls_dataset_info(t->train), s->channels, s->height, s->width,
                                 &t->augment));
-    if (!t->test)
-        return LS_OK;
-    struct ls_dataset_info info = *ls_dataset_info(t->test);
-    if (card && card->model) {
-        info.channels = card->channels;
-        memcpy(info.mean, card->mean, sizeof info.mean);
-        memcpy(info.deviation, card->deviation, sizeof info.deviation);
-    } else if (t->train) {
-        info.channels = ls_dataset_info(t->train)->channels;
-        memcpy(info.mean, ls_dataset_info(t->train)->mean, sizeof info.mean);
-        memcpy(info.deviation, ls_dataset_info(t->train)->deviation, sizeof info.deviation);
-    }
-    return ls_augment_parse("auto", false, &info, s->channels, s->height, s->width, &t->test_augment);
+    return ls_task_transform(o, card, ls_dataset_info(any_set(t)), s, &t->test_augment);
 }
 
 /* Test samples have the labels that the model knows their classes by. */
@@ -118,6 +128,7 @@ failed:
 enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o)
 {
     *t = (struct ls_task){0};
+    LS_TRY(ls_augment_check(o->augment));
     return decide_size(t, o, NULL, NULL);
 }
 

@@ -63,10 +63,24 @@ static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *
     return LS_OK;
 }
 
+/* How images are seen is the model's to say, unless the user says so here: the run's configuration is about training. */
+static enum ls_status choose_transform(struct ls_trained *t, struct ls_options *o, const bool given[3])
+{
+    if (given[0])
+        t->card.eval_resize[0] = t->card.eval_crop[0] = 0;
+    else
+        LS_TRY(replace(&o->augment, ls_strdup("auto")));
+    if (!given[1])
+        LS_TRY(replace(&o->eval_resize, ls_strdup("auto")));
+    return given[2] ? LS_OK : replace(&o->eval_crop, ls_strdup("auto"));
+}
+
 enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls_options *o)
 {
     struct ls_safetensors file;
     enum ls_status st = LS_OK;
+    const bool given[3] = {ls_options_given(o, "augment"), ls_options_given(o, "eval-resize"),
+                           ls_options_given(o, "eval-crop")};
     *t = (struct ls_trained){0};
     if (!name)
         name = o->run ? o->run : o->init;
@@ -78,6 +92,8 @@ enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls
     ls_safetensors_release(&file);
     if (st == LS_OK)
         st = adopt_card(&t->card, o);
+    if (st == LS_OK)
+        st = choose_transform(t, o, given);
     if (st == LS_OK)
         return LS_OK;
 failed:

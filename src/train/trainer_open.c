@@ -42,6 +42,7 @@ static void describe_model(struct ls_trainer *t)
                                .class_names = info->class_names,
                                .class_ids = info->class_ids,
                                .named = info->class_names ? info->classes : 0};
+    ls_augment_frame_text(&t->task.test_augment, t->card.eval_resize, t->card.eval_crop);
     memcpy(t->card.mean, t->task.augment.mean, sizeof t->card.mean);
     memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
 }
