@@ -5,6 +5,7 @@
 #include "cmd/world.h"
 #include "train/agree.h"
 #include "train/evaluate.h"
+#include "train/kept_model.h"
 #include "train/trained.h"
 #include "train/weights.h"
 
@@ -94,6 +95,8 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     LS_TRY(ls_world_open(&world, o));
     LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
     all_know = false;
+    if (!world.comm || ls_comm_rank(world.comm) == 0)
+        ls_kept_model_warn(o);
     if (!o->json && !o->quiet) {
         char transform[256];
         ls_augment_describe(&task.test_augment, transform);

@@ -4,6 +4,7 @@
 #include "cmd/arguments.h"
 #include "cmd/cmd.h"
 #include "data/data.h"
+#include "train/kept_model.h"
 #include "train/trained.h"
 #include "train/task.h"
 #include "train/weights.h"
@@ -166,6 +167,7 @@ enum ls_status ls_cmd_predict(struct ls_options *o)
     p.files = pictures.files;
     p.n_files = pictures.n;
     LS_TRY_GOTO(out, ls_trained_find(&p.trained, pictures.model, o));
+    ls_kept_model_warn(o);
     LS_TRY_GOTO(out, setup(&p));
     st = predict_all(&p);
 out:

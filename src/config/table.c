@@ -46,17 +46,17 @@ const struct ls_command_info ls_commands[] = {
 #define OUTPUT  .group = "Output"
 
 const struct ls_option ls_option_table[] = {
-    {"model", TEXT(model), .missing = "lenet", .commands = RUNS, WHAT, .value = "NAME",
+    {"model", TEXT(model), .missing = "lenet", .commands = RUNS, WHAT, .value = "NAME", .path = true,
      .names = LS_NAMES_MODELS, .help = "built-in model (see `lockstep models`) or a FILE.yaml"},
-    {"data", TEXT(data), .missing = "mnist", .commands = RUNS | D, WHAT, .value = "DATA",
+    {"data", TEXT(data), .missing = "mnist", .free = true, .commands = RUNS | D, WHAT, .value = "DATA", .path = true,
      .names = LS_NAMES_DATA, .help = "mnist, a path, or synthetic:CxHxW:CLASSES"},
-    {"eval-data", TEXT(eval_data), .commands = T | E, WHAT, .value = "DATA",
+    {"eval-data", TEXT(eval_data), .free = true, .commands = T | E, WHAT, .value = "DATA", .path = true,
      .names = LS_NAMES_DATA, .help = "data to evaluate on (the test part of --data)"},
     {"input", .type = LS_OPTION_SHAPE, .offset = AT(input), .commands = RUNS | M, WHAT, .value = "CxHxW",
      .help = "size of the images the model sees (as the data)"},
     {"classes", WHOLE(classes), .missing = "0", .commands = RUNS | M, WHAT, .low = 1, .high = 1e7,
      .help = "number of classes; 0: as the data"},
-    {"init", TEXT(init), .commands = T | E | P, WHAT, .value = "FILE",
+    {"init", TEXT(init), .free = true, .commands = T | E | P, WHAT, .value = "FILE", .path = true,
      .help = "weights to start from, a .safetensors file (random)"},
     {"loss", TEXT(loss), .missing = "xent", .commands = T | E | B | L, WHAT, .value = "NAME",
      .choices = "xent l2",
@@ -196,6 +196,8 @@ const struct ls_option ls_option_table[] = {
      .help = "steps between checkpoints; 0: each epoch"},
     {"keep", WHOLE(keep), .missing = "3", .free = true, .commands = T, RUN, .low = 1, .high = 1e6,
      .help = "checkpoints kept besides the best"},
+    {"written-in", TEXT(written_in), .free = true, .commands = T, RUN, .value = "DIR",
+     .help = "of a config.yaml: the run it is from; a path in it that is gone is looked for as far from the file as from there"},
     {"evaluate", SWITCH(evaluate), .missing = "true", .free = true, .commands = T, RUN,
      .help = "evaluate after each epoch"},
 

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "optim/optim.h"
 #include "train/identity.h"
+#include "train/kept_model.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -163,6 +164,8 @@ static void say_workers(const struct ls_trainer *t)
 
 void ls_trainer_announce(const struct ls_trainer *t)
 {
+    if (t->root)
+        ls_kept_model_warn(t->o);
     say_model(t);
     say_data(t);
     say_batch(t);

@@ -68,6 +68,8 @@ enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *string
         ls_arena_format(strings, "%lldx%lld", (long long)card->stored_height, (long long)card->stored_width));
     add(pairs, n, "lockstep.mean", list_text(numbers(card->mean, channels), strings));
     add(pairs, n, "lockstep.deviation", list_text(numbers(card->deviation, channels), strings));
+    if (card->yaml)
+        add(pairs, n, "lockstep.model_yaml", card->yaml);
     if (*card->eval_crop) {
         add(pairs, n, "lockstep.eval_resize", card->eval_resize);
         add(pairs, n, "lockstep.eval_crop", card->eval_crop);
@@ -175,8 +177,10 @@ enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path,
         return ls_fail(LS_BAD_INPUT,
                        "%s: the metadata name a model, but lockstep.input, .stored or .classes is missing or wrong",
                        path);
+    const char *yaml = ls_safetensors_metadata(file, "lockstep.model_yaml");
     card->model = ls_arena_strdup(strings, model);
-    if (!card->model)
+    card->yaml = yaml ? ls_arena_strdup(strings, yaml) : NULL;
+    if (!card->model || (yaml && !card->yaml))
         return LS_FAILED;
     if (!read_numbers(file, "lockstep.mean", card->channels, card->mean) ||
         !read_numbers(file, "lockstep.deviation", card->channels, card->deviation))

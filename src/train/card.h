@@ -9,7 +9,8 @@
 #include "train/safetensors.h"
 
 struct ls_card {
-    const char *model; /* as given to --model */
+    const char *model; /* as given to --model; a file from the root */
+    const char *yaml;  /* the text of that file, or NULL */
     int64_t channels, height, width, classes;
     int64_t stored_height, stored_width; /* of the images it was trained on; 0: they differed */
     float mean[4], deviation[4];
@@ -23,7 +24,7 @@ struct ls_card {
 /* The keys, and what they mean. */
 extern const struct ls_help_row ls_card_keys[];
 
-#define LS_CARD_PAIRS 13
+#define LS_CARD_PAIRS 14
 /* The card as metadata; the strings live in `strings`. */
 enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n);
 /* The card of a file; fields a foreign file lacks are 0 or NULL. */

@@ -31,7 +31,7 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
                        (long long)size->classes, (long long)info->classes);
     if (size->channels > 0 && size->classes > 0)
         return LS_OK;
-    LS_TRY(ls_model_default_size(o->model, &own));
+    LS_TRY(ls_model_default_size(o->model, o->model_yaml, &own));
     if (size->channels == 0) {
         size->channels = own.channels;
         size->height = own.height;
@@ -115,7 +115,6 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
     ls_dataset_warn_inner(any_set(t), train || !o->eval_data ? o->data : o->eval_data);
     if (train && test && o->eval_data)
         ls_dataset_warn_inner(t->test, o->eval_data);
-    LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t))));
     LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t)), card));
     LS_TRY_GOTO(failed, decide_augment(t, o, card));
     LS_TRY_GOTO(failed, match_classes(t, o, card));

@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
+#include "train/kept_model.h"
 #include "train/rundir.h"
 #include "train/safetensors.h"
 
@@ -49,10 +50,11 @@ static enum ls_status replace(char **text, char *with)
     return LS_OK;
 }
 
-static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *o)
+static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *o, bool model_given)
 {
     if (!card->model)
         return LS_OK;
+    LS_TRY(ls_kept_model_adopt(o, card, model_given));
     if (!ls_options_given(o, "model"))
         LS_TRY(replace(&o->model, ls_strdup(card->model)));
     if (!o->input)
@@ -79,6 +81,7 @@ enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls
 {
     struct ls_safetensors file;
     enum ls_status st = LS_OK;
+    const bool model_given = ls_options_given(o, "model");
     const bool given[3] = {ls_options_given(o, "augment"), ls_options_given(o, "eval-resize"),
                            ls_options_given(o, "eval-crop")};
     *t = (struct ls_trained){0};
@@ -91,7 +94,7 @@ enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls
     st = ls_card_read(&file, t->file, &t->strings, &t->card);
     ls_safetensors_release(&file);
     if (st == LS_OK)
-        st = adopt_card(&t->card, o);
+        st = adopt_card(&t->card, o, model_given);
     if (st == LS_OK)
         st = choose_transform(t, o, given);
     if (st == LS_OK)

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "train/agree.h"
 #include "train/identity.h"
+#include "train/kept_model.h"
 #include "train/logbook.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
@@ -33,6 +34,7 @@ static void describe_model(struct ls_trainer *t)
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
     const struct ls_model_size *size = &t->task.size;
     t->card = (struct ls_card){.model = t->o->model,
+                               .yaml = t->o->model_yaml,
                                .channels = size->channels,
                                .height = size->height,
                                .width = size->width,
@@ -206,6 +208,8 @@ static char *describe_changes(const struct ls_trainer *t, uint64_t config, const
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
     char identity[LS_IDENTITY_ROOM];
+    if (t->root)
+        LS_TRY(ls_kept_model_check(t->checkpoint, t->run, t->o));
     ls_identity_make(t->o, &t->engine, identity);
     if (t->root)
         t->caution = describe_changes(t, config, identity);
