@@ -1,10 +1,12 @@
 /* lockstep eval: exact loss, top-1 and top-5 of a trained model. */
 #include "base/log.h"
+#include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
 #include "train/agree.h"
 #include "train/evaluate.h"
+#include "train/fingerprint.h"
 #include "train/kept_model.h"
 #include "train/trained.h"
 #include "train/weights.h"
@@ -82,6 +84,18 @@ static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, 
     return ls_agree_status(comm, st);
 }
 
+/* Shares of different test sets would add up to nonsense. */
+static enum ls_status same_data(const struct ls_options *o, struct ls_comm *comm, const struct ls_task *task)
+{
+    char *text;
+    if (!comm || ls_comm_size(comm) == 1)
+        return LS_OK;
+    LS_TRY(ls_agree_status(comm, ls_fingerprint_take(task, o, &text)));
+    enum ls_status st = ls_same_data(comm, text);
+    ls_free(text);
+    return st;
+}
+
 enum ls_status ls_cmd_eval(struct ls_options *o)
 {
     struct ls_trained trained = {0};
@@ -94,6 +108,7 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
         return st;
     LS_TRY(ls_world_open(&world, o));
     LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
+    LS_TRY_GOTO(out, same_data(o, world.comm, &task));
     all_know = false;
     if (!world.comm || ls_comm_rank(world.comm) == 0)
         ls_kept_model_warn(o);

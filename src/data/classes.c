@@ -205,7 +205,10 @@ static void describe(const struct match *m, const char *spec, struct text *t)
 static enum ls_status fill_table(struct match *m, struct ls_dataset *set, const char *spec)
 {
     int64_t unknown = 0;
-    for (int64_t i = 0; i < m->info->count; i++)
+    /* Without names every class counts as present: there is none to miss, and synthetic sets may be endless. */
+    for (int64_t c = 0; c < m->info->classes && !m->info->class_names; c++)
+        m->samples[c] = 1;
+    for (int64_t i = 0; i < m->info->count && m->info->class_names; i++)
         m->samples[set->ops->label(set, i)]++;
     for (int64_t c = 0; c < m->info->classes; c++) {
         int64_t found = find_class(m, c);

@@ -53,6 +53,13 @@ struct ls_view {
     uint64_t seed, epoch, sample;
 };
 
+/* What tells a sample from all others without decoding it. */
+struct ls_identity {
+    const char *folder, *name; /* of a file, beneath the data set's folder; NULL: it is none */
+    const void *bytes;         /* of a sample that is in memory; NULL: it is not */
+    size_t size;
+};
+
 struct ls_dataset; /* opaque; holds its ops table */
 
 struct ls_dataset_ops {
@@ -70,6 +77,8 @@ struct ls_dataset_ops {
     int32_t (*label)(const struct ls_dataset *set, int64_t i);
     /* Path or description of sample i for messages. */
     void (*where)(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+    /* NULL: format, count, size and classes say all. */
+    void (*identify)(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
 };
 extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NULL */
 
@@ -89,6 +98,10 @@ enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls
                               int32_t *label);
 int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i);
 void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+/* False: the samples of this format have no identity of their own. Files: ls_dataset_where is the path. */
+bool ls_dataset_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
+/* The data's own class, whatever ls_classes_match made of it. */
+int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i);
 
 /* Decode one image file (JPEG, PNG, PPM, BMP by content) to `channels` (1 or 3) for predict. */
 enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image);

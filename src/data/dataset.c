@@ -127,3 +127,17 @@ void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_
     else
         snprintf(text, room, "sample %lld", (long long)i);
 }
+
+bool ls_dataset_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id)
+{
+    *id = (struct ls_identity){0};
+    if (!set->ops->identify || i < 0 || i >= set->info.count)
+        return false;
+    set->ops->identify(set, i, id);
+    return true;
+}
+
+int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i)
+{
+    return set->ops->label(set, i);
+}

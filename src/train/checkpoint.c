@@ -236,6 +236,8 @@ static enum ls_status write_files(const char *folder, struct ls_checkpoint_write
         st = copy_config(w->run, folder);
     if (st == LS_OK)
         st = ls_state_write(join(path, folder, "state.json"), &w->state);
+    if (st == LS_OK && w->card->data)
+        st = ls_file_write(join(path, folder, "data.json"), w->card->data, strlen(w->card->data));
     ls_arena_release(&strings);
     return st;
 }
