@@ -24,7 +24,7 @@ bool ls_file_is_dir(const char *path)
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
 }
 
-char *ls_path_absolute(const char *path)
+static char *from_root(const char *path)
 {
     char here[PATH_MAX];
     if (path[0] == '/' || !getcwd(here, sizeof here))
@@ -34,12 +34,16 @@ char *ls_path_absolute(const char *path)
             path++;
     if (!*path || strcmp(path, ".") == 0)
         return ls_strdup(here);
-    char *whole = ls_format("%s/%s", strcmp(here, "/") == 0 ? "" : here, path);
-    char *plain = whole && strstr(whole, "/..") ? realpath(whole, NULL) : NULL;
-    if (plain) {
+    return ls_format("%s/%s", strcmp(here, "/") == 0 ? "" : here, path);
+}
+
+char *ls_path_absolute(const char *path)
+{
+    char *whole = from_root(path), *real = whole && strstr(whole, "/..") ? realpath(whole, NULL) : NULL;
+    if (real) {
         ls_free(whole);
-        whole = ls_strdup(plain);
-        free(plain);
+        whole = ls_strdup(real);
+        free(real);
     }
     return whole;
 }
