@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "config/table.h"
 
 #include <string.h>
@@ -39,7 +40,9 @@ enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *
         if (!option->path || !is_path(option, *field(plain, option)))
             continue;
         char *path = ls_path_absolute(*field(plain, option));
-        char *kept = path ? ls_arena_strdup(strings, path) : NULL;
+        /* A folder above may have a name that YAML cannot hold. */
+        bool writable = path && ls_utf8_valid(path);
+        char *kept = writable ? ls_arena_strdup(strings, path) : *field(plain, option);
         ls_free(path);
         if (!kept)
             return LS_FAILED;

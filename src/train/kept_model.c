@@ -2,9 +2,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "model/model.h"
 
 #include <string.h>
+#include <unistd.h>
 
 static enum ls_status replace(char **text, char *with)
 {
@@ -21,7 +23,11 @@ enum ls_status ls_kept_model_read(struct ls_options *o, const char *run)
     char *text = NULL;
     if (!ls_model_is_file(o->model))
         return LS_OK;
-    LS_TRY(replace(&o->model, ls_path_absolute(o->model)));
+    char *path = ls_path_absolute(o->model);
+    if (path && ls_utf8_valid(path)) /* what is written down must be UTF-8 */
+        LS_TRY(replace(&o->model, path));
+    else
+        ls_free(path);
     char *copy = run ? ls_format("%s/model.yaml", run) : NULL;
     if (!o->model_yaml && copy && ls_file_exists(copy))
         st = ls_model_read_text(copy, &text);
@@ -49,7 +55,7 @@ enum ls_status ls_kept_model_adopt(struct ls_options *o, const struct ls_card *c
 void ls_kept_model_warn(const struct ls_options *o)
 {
     char *text;
-    if (!o->model_yaml || !ls_file_exists(o->model) || ls_file_is_dir(o->model) ||
+    if (!o->model_yaml || access(o->model, R_OK) != 0 || ls_file_is_dir(o->model) ||
         ls_model_read_text(o->model, &text) != LS_OK)
         return;
     if (strcmp(text, o->model_yaml) != 0)
@@ -65,7 +71,8 @@ enum ls_status ls_kept_model_check(const char *checkpoint, const char *run, cons
     struct ls_safetensors file;
     struct ls_card card;
     struct ls_arena strings = {0};
-    char *path = ls_format("%s/model.safetensors", checkpoint);
+    char *path = ls_format("%s/model.safetensors", checkpoint), *copy = ls_format("%s/model.yaml", run);
+    bool copied = copy && ls_file_exists(copy);
     enum ls_status st = path ? ls_safetensors_open(path, &file) : LS_FAILED;
     if (st == LS_OK) {
         st = ls_card_read(&file, path, &strings, &card);
@@ -74,10 +81,11 @@ enum ls_status ls_kept_model_check(const char *checkpoint, const char *run, cons
     if (st == LS_OK && card.yaml && o->model_yaml && strcmp(card.yaml, o->model_yaml) != 0)
         st = ls_fail(
             LS_BAD_INPUT,
-            "%s/model.yaml: not the network that %s was trained with; the copy must stay as it is. Put it back, or "
-            "train the other network in a new run with --init %s",
-            run, checkpoint, path);
+            "%s%s: not the network that %s was trained with, which its metadata keep. Put that back, or train this "
+            "one in a new run with --init %s",
+            copied ? run : o->model, copied ? "/model.yaml" : "", checkpoint, path);
     ls_arena_release(&strings);
+    ls_free(copy);
     ls_free(path);
     return st;
 }

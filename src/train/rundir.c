@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "train/checksum.h"
 #include "train/lock.h"
 
@@ -208,7 +209,7 @@ enum ls_status ls_rundir_config(const char *run, const struct ls_options *o)
     size_t size;
     enum ls_status st = path && model && folder ? ls_options_absolute(o, &strings, &plain) : LS_FAILED;
     plain.run = plain.resume = NULL;
-    plain.written_in = folder;
+    plain.written_in = folder && ls_utf8_valid(folder) ? folder : NULL;
     if (st == LS_OK && o->model_yaml)
         st = ls_file_write(model, o->model_yaml, strlen(o->model_yaml));
     if (st == LS_OK)

@@ -6,6 +6,23 @@
 #include "train/rundir.h"
 #include "train/safetensors.h"
 
+/* The run's configuration, as far as it is about the model and its data: how much is said is up to this command, and data
+ * that the user gives is what is evaluated, also where the run had other data for that. */
+static enum ls_status load_config(const char *run, struct ls_options *o)
+{
+    bool quiet = o->quiet, progress = o->progress, color = o->color;
+    bool data = ls_options_given(o, "data") && !ls_options_given(o, "eval-data");
+    LS_TRY(ls_rundir_load_config(run, o));
+    o->quiet = quiet;
+    o->progress = progress;
+    o->color = color;
+    if (data) {
+        ls_free(o->eval_data);
+        o->eval_data = NULL;
+    }
+    return LS_OK;
+}
+
 /* The weights' file of a folder, and the configuration that belongs to it. */
 static enum ls_status find_in_folder(const char *folder, struct ls_options *o, char **file)
 {
@@ -21,7 +38,7 @@ static enum ls_status find_in_folder(const char *folder, struct ls_options *o, c
         run = ls_strdup(folder);
     }
     if (st == LS_OK)
-        st = checkpoint && run ? ls_rundir_load_config(run, o) : LS_FAILED;
+        st = checkpoint && run ? load_config(run, o) : LS_FAILED;
     if (st == LS_OK) {
         *file = ls_format("%s/model.safetensors", checkpoint);
         st = *file ? LS_OK : LS_FAILED;

@@ -116,6 +116,33 @@ in_folder project train --run runs/straight --resume --steps 20
 expect_code 3
 expect_err 'straight/model.yaml: not the network that .* was trained with'
 
+it "does not go on from a checkpoint with another network"
+in_folder project train --resume ../elsewhere/alone --run fresh --model net.yaml --data trees --augment none --batch 9 \
+    --lr 0.001 --schedule constant --threads 1 --steps 20
+expect_code 3
+expect_err 'project/net.yaml: not the network that .*alone was trained with'
+
+it "evaluates on the data that is given, and says what it finds, whatever the run was told"
+classes few 3 elm
+in_folder project train --model mlp --data trees --eval-data trees/val --input 3x20x20 --augment none --batch 9 --steps 2 --quiet \
+    --run runs/quiet
+expect_code 0
+in_folder project eval runs/quiet --data ../few
+expect_code 0
+expect_out '(^|[^0-9])3 samples|[0-9]%'
+in_folder project eval runs/quiet --data ../few --json
+expect "$(json samples <out)" = 3
+
+it "trains below a folder whose name is not UTF-8"
+strange=$(printf 'caf\351')
+mkdir "$strange"
+cp -r project/trees "$strange"
+cp net-as-it-was.yaml "$strange/net.yaml"
+in_folder "$strange" train --model net.yaml --data trees --batch 9 --steps 2 --threads 1 --run run
+expect_code 0
+in_folder "$strange" eval run
+expect_code 0
+
 it "says that data is gone, and where it was"
 mv project/trees project/forest
 in_folder elsewhere eval again
