@@ -18,7 +18,7 @@ struct ls_card {
     const char *const *class_names;      /* of the first `named` classes, or NULL */
     const char *const *class_ids;        /* the same, or NULL: see ls_dataset_info */
     int64_t named;
-    const char *data; /* the training data's fingerprint, which goes into data.json beside the file; NULL: none */
+    const char *data;     /* the training data's fingerprint, which goes into data.json beside the file; NULL: none */
     const char *identity; /* identity.h; NULL: unknown */
 };
 
