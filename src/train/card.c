@@ -10,13 +10,18 @@
 /* Every key of the metadata: a line for each that ls_card_write adds. */
 const struct ls_help_row ls_card_keys[] = {
     {"format", "pt: tensors as PyTorch lays them out"},
-    {"lockstep.model", "the model, as --model had it"},
+    {"lockstep.model", "the model, as --model had it; a file from the root"},
     {"lockstep.input", "CxHxW, the images that the model reads"},
     {"lockstep.classes", "their number"},
     {"lockstep.stored", "HxW of the images it was trained on, before any augmentation; 0x0: they differed"},
     {"lockstep.mean", "list, per channel: subtracted from values in 0..1"},
     {"lockstep.deviation", "list, per channel: then divided by"},
+    {"lockstep.eval_resize", "what evaluation and predict do: the shorter side to this; none: it stays"},
+    {"lockstep.eval_crop",
+     "then the centre of HxW, scaled to the input; none: all of the image, scaled until it covers the input"},
+    {"lockstep.model_yaml", "the text of the model's file, where it is one"},
     {"lockstep.class_names", "list, in the order of the scores; where the data has names"},
+    {"lockstep.class_ids", "list: how the files call the classes, where the names are words for people (wnids)"},
     {"lockstep.identity", "what decided the bits besides the configuration: backend, threads, kernels, ..."},
     {NULL, NULL},
 };

@@ -24,6 +24,7 @@ const struct ls_help_row ls_checkpoint_files[] = {
     {"model.safetensors", "weights, under the names that torchvision uses, and what is needed to use them"},
     {"state.safetensors", "the momentum of each weight, NAME.momentum"},
     {"state.json", "where the run stands"},
+    {"data.json", "what the data was: classes, counts, digests of names and sizes; --resume compares it"},
     {NULL, NULL},
 };
 

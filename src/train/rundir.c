@@ -17,6 +17,8 @@
 
 const struct ls_help_row ls_rundir_files[] = {
     {"config.yaml", "every option of the run; `lockstep train RUN/config.yaml` runs it again"},
+    {"model.yaml",
+     "the model's file, where --model is one; what the run, eval and predict go by, whatever becomes of that"},
     {"log.txt", "date, host, version and command, then what the run said"},
     {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
     {"plan.txt", "identity and kernels; used again by --resume, by `train RUN/config.yaml` and by --plan RUN"},
