@@ -8,6 +8,7 @@
 #include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +22,30 @@ bool ls_file_is_dir(const char *path)
 {
     struct stat s;
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+static char *from_root(const char *path)
+{
+    char here[PATH_MAX];
+    if (path[0] == '/' || !getcwd(here, sizeof here))
+        return ls_strdup(path);
+    while (path[0] == '.' && path[1] == '/')
+        for (path += 2; *path == '/';)
+            path++;
+    if (!*path || strcmp(path, ".") == 0)
+        return ls_strdup(here);
+    return ls_format("%s/%s", strcmp(here, "/") == 0 ? "" : here, path);
+}
+
+char *ls_path_absolute(const char *path)
+{
+    char *whole = from_root(path), *real = whole && strstr(whole, "/..") ? realpath(whole, NULL) : NULL;
+    if (real) {
+        ls_free(whole);
+        whole = ls_strdup(real);
+        free(real);
+    }
+    return whole;
 }
 
 enum ls_status ls_dir_make(const char *path)

@@ -9,6 +9,8 @@
 
 bool ls_file_exists(const char *path);
 bool ls_file_is_dir(const char *path);
+/* The path from the root. Links stay in it unless it has a .. too. Freed by ls_free. */
+char *ls_path_absolute(const char *path);
 /* mkdir -p. */
 enum ls_status ls_dir_make(const char *path);
 /* The whole file in new memory (freed by ls_free), with a 0 byte after the end. LS_BAD_INPUT when it is missing,

@@ -1,21 +1,40 @@
 /* lockstep eval: exact loss, top-1 and top-5 of a trained model. */
 #include "base/log.h"
+#include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
+#include "train/agree.h"
 #include "train/evaluate.h"
+#include "train/fingerprint.h"
+#include "train/kept_model.h"
 #include "train/trained.h"
 #include "train/weights.h"
 
 #include <jansson.h>
 #include <stdio.h>
 
-static enum ls_status print_json(const struct ls_options *o, const char *file, const struct ls_report *r)
+static json_t *transform_json(const struct ls_augment *a)
 {
-    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f}", "kind", "eval", "model", o->model,
-                            "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
+    char resize[16], crop[32];
+    json_t *mean = json_array(), *deviation = json_array();
+    ls_augment_frame_text(a, resize, crop);
+    for (int c = 0; c < a->channels; c++) {
+        json_array_append_new(mean, json_real((double)a->mean[c]));
+        json_array_append_new(deviation, json_real((double)a->deviation[c]));
+    }
+    return json_pack("{s:s, s:s, s:[I, I, I], s:o, s:o}", "resize", resize, "crop", crop, "input",
+                     (json_int_t)a->channels, (json_int_t)a->height, (json_int_t)a->width, "mean", mean, "deviation",
+                     deviation);
+}
+
+static enum ls_status print_json(const struct ls_options *o, const struct ls_augment *a, const char *file,
+                                 const struct ls_report *r)
+{
+    json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "kind", "eval", "model",
+                            o->model, "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
                             (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "samples_per_s",
-                            ls_report_speed(r), "seconds", r->seconds);
+                            ls_report_speed(r), "seconds", r->seconds, "transform", transform_json(a));
     int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
@@ -42,30 +61,69 @@ static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm,
     return st;
 }
 
+/* The model and the data, found by each process for itself. */
+static enum ls_status open_parts(struct ls_options *o, struct ls_trained *trained, struct ls_task *task)
+{
+    LS_TRY(ls_trained_find(trained, o->n_args > 0 ? o->args[0] : NULL, o));
+    enum ls_status st = ls_task_open(task, o, false, true, &trained->card);
+    if (st == LS_OK)
+        st = ls_engine_pass_batch(o, &task->size.batch);
+    return st;
+}
+
+/* What one of them cannot find ends all, and is said once. */
+static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, struct ls_trained *trained,
+                                    struct ls_task *task)
+{
+    bool root = !comm || ls_comm_rank(comm) == 0;
+    if (!root)
+        ls_log_mute(1);
+    enum ls_status st = open_parts(o, trained, task);
+    if (!root)
+        ls_log_mute(0);
+    return ls_agree_status(comm, st);
+}
+
+/* Shares of different test sets would add up to nonsense. */
+static enum ls_status same_data(const struct ls_options *o, struct ls_comm *comm, const struct ls_task *task)
+{
+    char *text;
+    if (!comm || ls_comm_size(comm) == 1)
+        return LS_OK;
+    LS_TRY(ls_agree_status(comm, ls_fingerprint_take(task, o, &text)));
+    enum ls_status st = ls_same_data(comm, text);
+    ls_free(text);
+    return st;
+}
+
 enum ls_status ls_cmd_eval(struct ls_options *o)
 {
-    struct ls_trained trained;
+    struct ls_trained trained = {0};
     struct ls_task task = {0};
     struct ls_report r = {0};
     struct ls_world world;
     enum ls_status st;
+    bool all_know = true;
     if (ls_workers_took_over(o, &st))
         return st;
     LS_TRY(ls_world_open(&world, o));
-    st = ls_trained_find(&trained, o->n_args > 0 ? o->args[0] : NULL, o);
-    if (st != LS_OK)
-        goto close_world;
-    LS_TRY_GOTO(out, ls_task_open(&task, o, false, true, &trained.card));
-    LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
-    if (!o->json && !o->quiet)
+    LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
+    LS_TRY_GOTO(out, same_data(o, world.comm, &task));
+    all_know = false;
+    if (!world.comm || ls_comm_rank(world.comm) == 0)
+        ls_kept_model_warn(o);
+    if (!o->json && !o->quiet) {
+        char transform[256];
+        ls_augment_describe(&task.test_augment, transform);
         ls_say("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
+        ls_say("Each image: %s.", transform);
+    }
     LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r));
     if (o->json && (!world.comm || ls_comm_rank(world.comm) == 0))
-        st = print_json(o, trained.file, &r);
+        st = print_json(o, &task.test_augment, trained.file, &r);
 out:
     ls_task_close(&task);
     ls_trained_release(&trained);
-close_world:
-    ls_world_close(&world, st);
+    ls_world_close(&world, all_know && st != LS_PEER_LOST ? LS_OK : st);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "cmd/arguments.h"
 #include "cmd/cmd.h"
 #include "data/data.h"
+#include "train/kept_model.h"
 #include "train/trained.h"
 #include "train/task.h"
 #include "train/weights.h"
@@ -11,7 +12,6 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 #define TOP 5
 #define BATCH 32
@@ -24,6 +24,7 @@ struct predict {
     struct ls_task task;
     struct ls_engine engine;
     struct ls_augment augment;
+    char transform[256]; /* the augmentation in words */
     struct ls_image image, scratch;
     float *planes, *logits; /* owned; a batch of each */
     const char **names;     /* owned; the files in the batch */
@@ -35,23 +36,13 @@ struct predict {
 
 static enum ls_status setup(struct predict *p)
 {
-    const struct ls_card *card = &p->trained.card;
     const struct ls_model_size *size = &p->task.size;
-    struct ls_dataset_info info = {.channels = card->channels,
-                                   .height = card->stored_height,
-                                   .width = card->stored_width,
-                                   .format = "folder",
-                                   .mean = {0.485f, 0.456f, 0.406f},
-                                   .deviation = {0.229f, 0.224f, 0.225f}};
     LS_TRY(ls_task_size(&p->task, p->o));
-    if (card->model) {
-        memcpy(info.mean, card->mean, sizeof info.mean);
-        memcpy(info.deviation, card->deviation, sizeof info.deviation);
-    } else {
-        info.channels = 3;
-    }
     p->task.size.batch = p->n_files < BATCH ? p->n_files : BATCH;
-    LS_TRY(ls_augment_parse(p->o->augment, false, &info, size->channels, size->height, size->width, &p->augment));
+    LS_TRY(ls_task_transform(p->o, &p->trained.card, NULL, size, &p->augment));
+    ls_augment_describe(&p->augment, p->transform);
+    if (!p->o->json && !p->o->quiet)
+        ls_say("Each image: %s.", p->transform);
     LS_TRY(ls_engine_open(&p->engine, p->o, NULL, size, NULL, LS_ENGINE_EVAL));
     LS_TRY(ls_weights_load(&p->engine, LS_WEIGHTS_MODEL, p->trained.file));
     p->planes = ls_alloc((size_t)(size->batch * size->channels * size->height * size->width), sizeof *p->planes);
@@ -93,7 +84,7 @@ static double probability(const float *scores, int64_t classes, int64_t which)
 
 static void class_name(const struct predict *p, int64_t c, char *name, size_t room)
 {
-    if (p->trained.card.class_names && c < p->trained.card.classes)
+    if (p->trained.card.class_names && c < p->trained.card.named)
         snprintf(name, room, "%s", p->trained.card.class_names[c]);
     else
         snprintf(name, room, "class %lld", (long long)c);
@@ -115,7 +106,7 @@ static void answer(struct predict *p, const char *file, const float *scores)
         json_array_append_new(
             top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i], "probability", share));
     }
-    json_array_append_new(p->out, json_pack("{s:s, s:o}", "file", file, "top", top));
+    json_array_append_new(p->out, json_pack("{s:s, s:o, s:s}", "file", file, "top", top, "transform", p->transform));
 }
 
 static enum ls_status run_batch(struct predict *p)
@@ -142,8 +133,9 @@ static enum ls_status add_file(struct predict *p, const char *file)
 {
     const struct ls_model_size *s = &p->task.size;
     float *planes = p->planes + (int64_t)p->filled * s->channels * s->height * s->width;
-    int side = p->augment.resize > 0 ? p->augment.resize : (int)(s->height > s->width ? s->height : s->width);
-    enum ls_status st = ls_image_read_file(file, side, (int)s->channels, &p->image);
+    /* As a folder of images is read, so that both see the same. */
+    int side = ls_augment_view(&p->augment, 0, 0, 0).min_side;
+    enum ls_status st = ls_image_read_file(file, side, 3, &p->image);
     if (st == LS_OK)
         st = ls_augment_apply(&p->augment, &p->image, 0, 0, 0, &p->scratch, planes);
     if (st == LS_BAD_INPUT) {
@@ -175,6 +167,7 @@ enum ls_status ls_cmd_predict(struct ls_options *o)
     p.files = pictures.files;
     p.n_files = pictures.n;
     LS_TRY_GOTO(out, ls_trained_find(&p.trained, pictures.model, o));
+    ls_kept_model_warn(o);
     LS_TRY_GOTO(out, setup(&p));
     st = predict_all(&p);
 out:

@@ -4,6 +4,7 @@
 #include "cmd/cmd.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
+#include "train/kept_model.h"
 #include "train/logbook.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
@@ -14,6 +15,8 @@ static enum ls_status load_run_config(struct ls_options *o)
     char *run, *checkpoint;
     LS_TRY(ls_rundir_resumed(o, &run, &checkpoint));
     enum ls_status st = run ? ls_rundir_load_config(run, o) : LS_OK;
+    if (st == LS_OK)
+        st = ls_kept_model_read(o, run);
     ls_free(run);
     ls_free(checkpoint);
     return st;

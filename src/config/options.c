@@ -250,7 +250,7 @@ static enum ls_status load(struct ls_options *o, const char *path, const uint64_
     if (is_model)
         *is_model = model;
     ls_free(text);
-    return st;
+    return st == LS_OK && !model ? ls_options_settle(o, path, keep) : st;
 }
 
 enum ls_status ls_options_load(struct ls_options *o, const char *path)
@@ -329,11 +329,22 @@ static enum ls_status set_model(struct ls_options *o, const struct words *w)
 
 static enum ls_status set_all(struct ls_options *o, struct words *w)
 {
+    uint64_t in_file[2];
     LS_TRY(ls_options_default(o));
     LS_TRY(load_files(o, w));
+    memcpy(in_file, o->given, sizeof in_file);
+    memset(o->given, 0, sizeof o->given);
     LS_TRY(set_environment(o));
     LS_TRY(set_model(o, w));
-    return set_words(o, w);
+    LS_TRY(set_words(o, w));
+    /* Another model than the file's, which may have brought its text. */
+    if (ls_options_given(o, "model")) {
+        ls_free(o->model_yaml);
+        o->model_yaml = NULL;
+    }
+    for (int i = 0; i < 2; i++)
+        o->given[i] |= in_file[i];
+    return LS_OK;
 }
 
 enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help)
@@ -370,6 +381,7 @@ void ls_options_release(struct ls_options *o)
         if (option->type == LS_OPTION_TEXT || option->type == LS_OPTION_SHAPE)
             ls_free(*(char **)((char *)o + option->offset));
     }
+    ls_free(o->model_yaml);
     for (int i = 0; i < o->n_args; i++)
         ls_free(o->args[i]);
     ls_free(o->args);

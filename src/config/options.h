@@ -22,6 +22,9 @@ struct ls_options {
     int64_t classes; /* 0: as the data */
     char *init;      /* FILE.safetensors to start from, or NULL */
     char *loss;      /* xent | l2 */
+    /* The text of the model's file, where it is read already: the kept copy's once it has changed. Owned; no row of the
+     * table. NULL: a built-in, or the file is still to be read. */
+    char *model_yaml;
     /* how */
     int64_t batch, epochs, steps; /* steps 0: epochs decide */
     int64_t epoch_size;           /* samples an epoch, 0: the whole data set */
@@ -36,6 +39,8 @@ struct ls_options {
     char *warmup;             /* none | stepping:EPOCHS | gradual:EPOCHS | iterations:N */
     double dropout;           /* -1: as the model says */
     char *augment;            /* auto | none | list: crop:4,flip | rrc:224,flip ... */
+    char *eval_resize;        /* auto | none | N: shorter side of an image that is evaluated */
+    char *eval_crop;          /* auto | none | N | HxW: the centre that is seen of it */
     bool shuffle;
     uint64_t seed;
     /* machine */
@@ -53,6 +58,7 @@ struct ls_options {
     /* run directory */
     char *run;                /* DIR; NULL: runs/MODEL-NUMBER */
     char *resume;             /* NULL: start anew; "auto": from --run's newest; else a checkpoint folder */
+    char *written_in;         /* of a config.yaml: the run directory it is from; NULL: it is from none */
     int64_t checkpoint_every; /* steps, 0: each epoch */
     int64_t keep;             /* checkpoints kept besides the best */
     int64_t log_every;        /* steps between lines when piped; 0: chosen */
@@ -136,6 +142,12 @@ void ls_options_write_meaning(const struct ls_options *o, enum ls_command comman
 /* Those of them in which two runs differ, as "--lr 0.1 is now 0.2, ..."; "" when there is none. */
 void ls_options_differ(const struct ls_options *was, const struct ls_options *is, enum ls_command command, char *text,
                        size_t room);
+/* *plain is o with paths from the root, so that it means the same everywhere; what is new is in strings. */
+struct ls_arena;
+enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *strings, struct ls_options *plain);
+/* After a run's config.yaml is loaded: paths that are gone are taken from the same place beside the run directory, where both
+ * have moved; a model's file from the copy in the run directory. keep: rows that the file did not set. */
+enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2]);
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
 

@@ -33,6 +33,7 @@ struct ls_option {
     bool head;        /* choices are for the part before the first ':' */
     bool alone;       /* may stand without a value, which then is the word "auto" */
     bool below;       /* the range ends below `high` */
+    bool path;        /* may be the path of a file or folder */
     bool here;        /* says where this process runs, or is secret: stays out of a run's config.yaml */
     bool view;        /* how this one command shows itself: stays out of it too, and is not taken from one */
     bool free;        /* a run may change it at any time: the result stays the same, but for rounding */

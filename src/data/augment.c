@@ -44,7 +44,10 @@ struct ls_view ls_augment_view(const struct ls_augment *a, uint64_t seed, uint64
     int larger = (int)(a->height > a->width ? a->height : a->width);
     if (a->random_resized)
         view.random_resized = a;
-    if (a->resize > 0)
+    if (a->resize > 0 && a->center && a->crop_height > 0) {
+        int64_t by_height = a->resize * a->height / a->crop_height, by_width = a->resize * a->width / a->crop_width;
+        view.min_side = 1 + (int)(by_height > by_width ? by_height : by_width);
+    } else if (a->resize > 0)
         view.min_side = a->resize;
     else if (a->random_resized || (a->crop_pad < 0 && !a->center))
         view.min_side = larger;
@@ -159,6 +162,12 @@ static int half(int difference)
     return difference % 2 ? h + (h & 1) : h;
 }
 
+/* Scaled so that `crop` pixels become `output`; a whole number, rounded. */
+static int64_t scaled_by(int64_t side, int64_t output, int64_t crop)
+{
+    return (2 * side * output + crop) / (2 * crop);
+}
+
 /* The size to which the image is scaled before it is cut. */
 static void scaled_size(const struct ls_augment *a, int *height, int *width)
 {
@@ -166,6 +175,10 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
     if (a->resize > 0) {
         h = h * a->resize / shorter;
         w = w * a->resize / shorter;
+    }
+    if (a->center && a->crop_height > 0) {
+        h = scaled_by(h, a->height, a->crop_height);
+        w = scaled_by(w, a->width, a->crop_width);
     }
     bool differs = (h != a->height || w != a->width) && a->crop_pad < 0 && !a->center;
     if (differs || h < a->height || w < a->width) {

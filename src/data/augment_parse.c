@@ -216,6 +216,13 @@ static void set_table(const struct ls_dataset_info *info, struct ls_augment *a)
             a->table[c][v] = ((float)v / 255.0f - a->mean[c]) / a->deviation[c];
 }
 
+enum ls_status ls_augment_check(const char *text)
+{
+    struct ls_augment made = {.crop_pad = -1};
+    struct list list = {.text = text};
+    return strcmp(text, "auto") == 0 || strcmp(text, "none") == 0 ? LS_OK : parse_list(&list, &made);
+}
+
 enum ls_status ls_augment_parse(const char *text, bool training, const struct ls_dataset_info *info, int64_t channels,
                                 int64_t height, int64_t width, struct ls_augment *a)
 {

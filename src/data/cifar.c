@@ -101,6 +101,15 @@ static void where(const struct ls_dataset *set, int64_t i, char *text, size_t ro
     snprintf(text, room, "%s: record %" PRId64, c->file[file].path, record);
 }
 
+static void identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id)
+{
+    const struct cifar *c = (const struct cifar *)set;
+    int file;
+    int64_t record;
+    id->bytes = find(c, i, &file, &record);
+    id->size = record_bytes(c->kind);
+}
+
 static void close_set(struct ls_dataset *set)
 {
     struct cifar *c = (struct cifar *)set;
@@ -226,6 +235,7 @@ const struct ls_dataset_ops ls_format_cifar10 = {
     .read = read_record,
     .label = label_of,
     .where = where,
+    .identify = identify,
 };
 
 const struct ls_dataset_ops ls_format_cifar100 = {
@@ -236,4 +246,5 @@ const struct ls_dataset_ops ls_format_cifar100 = {
     .read = read_record,
     .label = label_of,
     .where = where,
+    .identify = identify,
 };

@@ -17,6 +17,7 @@ struct ls_dataset_info {
     int64_t channels, height, width; /* of stored images; height = width = 0: they differ (image folders) */
     int64_t classes;
     const char *const *class_names; /* classes entries, or NULL; borrowed from the data set */
+    const char *const *class_ids;   /* how the files call the classes where class_names are words for people, or NULL */
     const char *format;             /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
     float mean[4], deviation[4];    /* for normalising, of values in 0..1, per channel; both parts alike */
     const char *folder;             /* that holds the folders of the classes; NULL: the format has none; borrowed */
@@ -52,6 +53,13 @@ struct ls_view {
     uint64_t seed, epoch, sample;
 };
 
+/* What tells a sample from all others without decoding it. */
+struct ls_identity {
+    const char *folder, *name; /* of a file, beneath the data set's folder; NULL: it is none */
+    const void *bytes;         /* of a sample that is in memory; NULL: it is not */
+    size_t size;
+};
+
 struct ls_dataset; /* opaque; holds its ops table */
 
 struct ls_dataset_ops {
@@ -69,6 +77,8 @@ struct ls_dataset_ops {
     int32_t (*label)(const struct ls_dataset *set, int64_t i);
     /* Path or description of sample i for messages. */
     void (*where)(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+    /* NULL: format, count, size and classes say all. */
+    void (*identify)(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
 };
 extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NULL */
 
@@ -88,6 +98,10 @@ enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls
                               int32_t *label);
 int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i);
 void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+/* False: the samples of this format have no identity of their own. Files: ls_dataset_where is the path. */
+bool ls_dataset_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
+/* The data's own class, whatever ls_classes_match made of it. */
+int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i);
 
 /* Decode one image file (JPEG, PNG, PPM, BMP by content) to `channels` (1 or 3) for predict. */
 enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image);
@@ -105,6 +119,8 @@ struct ls_augment {
     int crop_pad; /* random crop after padding with black, -1: none */
     int resize;   /* shorter side to this, 0: no */
     bool center;
+    int crop_height,
+        crop_width; /* with center: the part of the scaled image that comes out; 0: of the size it has then */
     int64_t channels, height, width; /* what comes out */
     float mean[4], deviation[4];
     float table[4][256]; /* byte -> normalised value, per channel */
@@ -125,6 +141,15 @@ struct ls_augment_word {
 extern const struct ls_augment_word ls_augment_words[];
 /* As such a list: "resize:256,center", or "none". */
 const char *ls_augment_text(const struct ls_augment *a, char text[64]);
+/* Is the list well formed? For commands that do not need one. */
+enum ls_status ls_augment_check(const char *text);
+/* What evaluation sees, as --eval-resize and --eval-crop give it: "auto" (as it is), "none", a number of pixels, and for the
+ * crop HxW. A crop of another size than the output is scaled to it. */
+enum ls_status ls_augment_frame(struct ls_augment *a, const char *resize, const char *crop);
+/* The two as text that ls_augment_frame takes back. */
+void ls_augment_frame_text(const struct ls_augment *a, char resize[16], char crop[32]);
+/* An augmentation without random choices, for people. */
+void ls_augment_describe(const struct ls_augment *a, char text[256]);
 /* Random choices are a function of (seed, epoch, sample) alone. scratch is reused from call to call. */
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);

@@ -79,6 +79,7 @@ void ls_dataset_close(struct ls_dataset *set)
         return;
     ls_decoding_report(&set->decoding);
     ls_free(set->inner);
+    ls_free(set->relabel);
     set->ops->close(set);
 }
 
@@ -96,6 +97,8 @@ enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls
     image->decoding = set->decoding.ops ? &set->decoding : NULL;
     enum ls_status st = set->ops->read(set, i, view, image, label);
     image->decoding = NULL;
+    if (st == LS_OK && set->relabel)
+        *label = set->relabel[*label];
     return st;
 }
 
@@ -113,7 +116,8 @@ enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, 
 
 int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i)
 {
-    return set->ops->label(set, i);
+    int32_t label = set->ops->label(set, i);
+    return set->relabel ? set->relabel[label] : label;
 }
 
 void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_t room)
@@ -122,4 +126,18 @@ void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_
         set->ops->where(set, i, text, room);
     else
         snprintf(text, room, "sample %lld", (long long)i);
+}
+
+bool ls_dataset_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id)
+{
+    *id = (struct ls_identity){0};
+    if (!set->ops->identify || i < 0 || i >= set->info.count)
+        return false;
+    set->ops->identify(set, i, id);
+    return true;
+}
+
+int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i)
+{
+    return set->ops->label(set, i);
 }

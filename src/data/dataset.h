@@ -19,7 +19,8 @@ struct ls_dataset {
     const struct ls_dataset_ops *ops; /* borrowed; set by ls_dataset_open */
     struct ls_dataset_info info;
     struct ls_decoding decoding;
-    char *inner; /* owned: the folder that was opened, where it is not the one asked for; else NULL */
+    char *inner;      /* owned: the folder that was opened, where it is not the one asked for; else NULL */
+    int32_t *relabel; /* owned; class of the data -> class of a model (classes.h); NULL: the same */
 };
 
 /* Limits against files that promise more than any picture has. */

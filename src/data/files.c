@@ -26,6 +26,7 @@ void ls_files_close(struct ls_dataset *set)
     ls_arena_release(&f->arena);
     ls_free(f->entry);
     ls_free(f->class_names);
+    ls_free(f->class_ids);
     ls_free(f);
 }
 
@@ -195,9 +196,11 @@ void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
         .channels = 3,
         .classes = classes,
         .class_names = f->class_names,
+        .class_ids = f->class_ids,
         .mean = {0.485f, 0.456f, 0.406f},
         .deviation = {0.229f, 0.224f, 0.225f},
     };
+    f->root = strlen(path);
     if (f->other)
         ls_warn("%s: %lld image files are left out, only JPEG, PNG, PPM and BMP are read (the first: %s)", path,
                 (long long)f->other, f->other_name ? f->other_name : "");
@@ -226,4 +229,12 @@ void ls_files_where(const struct ls_dataset *set, int64_t i, char *text, size_t 
 {
     const struct ls_file_entry *e = &((const struct ls_files *)set)->entry[i];
     snprintf(text, room, "%s/%s", e->folder, e->name);
+}
+
+void ls_files_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id)
+{
+    const struct ls_files *f = (const struct ls_files *)set;
+    id->folder = f->entry[i].folder + f->root;
+    id->folder += strspn(id->folder, "/");
+    id->name = f->entry[i].name;
 }

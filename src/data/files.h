@@ -16,6 +16,8 @@ struct ls_files {
     struct ls_file_entry *entry; /* owned; base.info.count of them */
     int64_t room;
     const char **class_names; /* owned array */
+    const char **class_ids;   /* owned array, or NULL */
+    size_t root;              /* length of the data set's path, with which every folder begins */
     int64_t other;            /* image files of kinds that are not read, left out */
     const char *other_name;   /* one of them */
 };
@@ -42,5 +44,6 @@ enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_
                              int32_t *label);
 int32_t ls_files_label(const struct ls_dataset *set, int64_t i);
 void ls_files_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+void ls_files_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
 
 #endif

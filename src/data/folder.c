@@ -172,4 +172,5 @@ const struct ls_dataset_ops ls_format_folder = {
     .read = ls_files_read,
     .label = ls_files_label,
     .where = ls_files_where,
+    .identify = ls_files_identify,
 };

@@ -105,6 +105,12 @@ void ls_idx_where(const struct ls_dataset *set, int64_t i, char *text, size_t ro
     snprintf(text, room, "%s: image %" PRId64, ((const struct ls_idx_set *)set)->name, i);
 }
 
+static void identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id)
+{
+    id->size = (size_t)(set->info.height * set->info.width);
+    id->bytes = ((const struct ls_idx_set *)set)->pixels + (size_t)i * id->size;
+}
+
 void ls_idx_close(struct ls_dataset *set)
 {
     struct ls_idx_set *s = (struct ls_idx_set *)set;
@@ -210,4 +216,5 @@ const struct ls_dataset_ops ls_format_idx = {
     .read = ls_idx_read,
     .label = ls_idx_label,
     .where = ls_idx_where,
+    .identify = identify,
 };

@@ -52,6 +52,15 @@ static enum ls_status load_wnids(const char *spec, struct ls_lines *wnids)
     return LS_OK;
 }
 
+static enum ls_status keep_wnids(struct ls_files *f, const struct ls_lines *wnids)
+{
+    f->class_ids = ls_alloc((size_t)wnids->count, sizeof *f->class_ids);
+    for (int c = 0; f->class_ids && c < wnids->count; c++)
+        if (!(f->class_ids[c] = ls_arena_strdup(&f->arena, wnids->line[c])))
+            return LS_FAILED;
+    return f->class_ids ? LS_OK : LS_FAILED;
+}
+
 /* "n01443537<tab>goldfish, Carassius auratus"; a class without words keeps its wnid. */
 static enum ls_status name_classes(struct ls_files *f, const char *spec, const struct ls_lines *wnids)
 {
@@ -124,6 +133,7 @@ static enum ls_status open_set(const char *spec, const char *part, struct ls_dat
     enum ls_status st;
     LS_TRY(ls_files_new(&f));
     LS_TRY_GOTO(release_wnids, load_wnids(spec, &wnids));
+    LS_TRY_GOTO(release_wnids, keep_wnids(f, &wnids));
     LS_TRY_GOTO(release_wnids, name_classes(f, spec, &wnids));
     if (strcmp(part, "test") == 0)
         st = add_annotated(f, spec, &wnids);
@@ -149,4 +159,5 @@ const struct ls_dataset_ops ls_format_tiny_imagenet = {
     .read = ls_files_read,
     .label = ls_files_label,
     .where = ls_files_where,
+    .identify = ls_files_identify,
 };

@@ -1,5 +1,6 @@
 /* The one list of built-in models, and the entry point that builds any model, built-in or from a file. */
 #include "base/log.h"
+#include "base/memory.h"
 #include "base/nearest.h"
 #include "model/families.h"
 
@@ -23,7 +24,7 @@ const struct ls_model *ls_model_find(const char *name)
     return NULL;
 }
 
-static bool is_file(const char *model)
+bool ls_model_is_file(const char *model)
 {
     size_t length = strlen(model);
     return strchr(model, '/') || (length > 5 && strcmp(model + length - 5, ".yaml") == 0) ||
@@ -44,11 +45,21 @@ static enum ls_status unknown_model(const char *name)
     return ls_fail(LS_USAGE, "unknown model '%s'; `lockstep models` lists them, a model file ends in .yaml", name);
 }
 
-enum ls_status ls_model_default_size(const char *model, struct ls_model_size *size)
+static enum ls_status size_in_file(const char *path, const char *yaml, struct ls_model_size *size)
 {
-    if (is_file(model)) {
+    char *text = NULL;
+    if (!yaml)
+        LS_TRY(ls_model_read_text(path, &text));
+    enum ls_status st = ls_model_parse_size(path, yaml ? yaml : text, size);
+    ls_free(text);
+    return st;
+}
+
+enum ls_status ls_model_default_size(const char *model, const char *yaml, struct ls_model_size *size)
+{
+    if (yaml || ls_model_is_file(model)) {
         struct ls_model_size named = {0};
-        LS_TRY(ls_model_read_size(model, &named));
+        LS_TRY(size_in_file(model, yaml, &named));
         *size = named;
     } else {
         const struct ls_model *m = ls_model_find(model);
@@ -64,7 +75,7 @@ enum ls_status ls_model_default_size(const char *model, struct ls_model_size *si
 static enum ls_status settle_size(const struct ls_model_request *r, struct ls_model_size *size)
 {
     struct ls_model_size own;
-    LS_TRY(ls_model_default_size(r->model, &own));
+    LS_TRY(ls_model_default_size(r->model, r->yaml, &own));
     *size = r->size;
     size->batch = size->batch ? size->batch : own.batch;
     size->channels = size->channels ? size->channels : own.channels;
@@ -101,8 +112,9 @@ enum ls_status ls_model_build(const struct ls_model_request *r, struct ls_graph 
     LS_TRY(settle_size(r, &size));
     LS_TRY(ls_build_begin(&b, g, &size, r->training, r->dtype));
     b.dropout = r->dropout;
-    if (is_file(r->model)) {
-        LS_TRY(ls_model_read_yaml(r->model, &b, &logits));
+    if (r->yaml || ls_model_is_file(r->model)) {
+        LS_TRY(r->yaml ? ls_model_parse_yaml(r->model, r->yaml, strlen(r->yaml), &b, &logits)
+                       : ls_model_read_yaml(r->model, &b, &logits));
         return ls_build_finish(&b, logits, loss, r->smoothing);
     }
     logits = ls_model_find(r->model)->build(&b, g->input, size.classes);

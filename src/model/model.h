@@ -22,6 +22,7 @@ const struct ls_model *ls_model_find(const char *name);
 /* Everything that decides a forward graph. */
 struct ls_model_request {
     const char *model;         /* built-in name, or the path of a model file (.yaml, .yml, or with a /) */
+    const char *yaml;          /* the text of that file, NULL: it is read */
     struct ls_model_size size; /* channels, height, width, classes: 0 = the model's own */
     bool training;
     enum ls_dtype dtype; /* of activations */
@@ -33,8 +34,10 @@ struct ls_model_request {
 /* Build the forward graph, loss included. The graph is new; the caller releases it, also after a failure. An
  * unknown name, and a size too small for a built-in, are LS_USAGE; mistakes in a file LS_BAD_INPUT. */
 enum ls_status ls_model_build(const struct ls_model_request *request, struct ls_graph *g);
-/* The model's own size (batch is set to 1). */
-enum ls_status ls_model_default_size(const char *model, struct ls_model_size *size);
+/* The model's own size (batch is set to 1). yaml: as in a request. */
+enum ls_status ls_model_default_size(const char *model, const char *yaml, struct ls_model_size *size);
+/* Does the name mean a file? */
+bool ls_model_is_file(const char *model);
 
 /* --- model files ---------------------------------------------------------------------------------------------
  *
@@ -65,6 +68,8 @@ enum ls_status ls_model_write_yaml(const struct ls_graph *g, const char *name, F
 enum ls_status ls_model_read_yaml(const char *path, struct ls_build *b, int *logits);
 enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t length, struct ls_build *b, int *logits);
 /* The size a model file names in its head; what it leaves out is 0. */
-enum ls_status ls_model_read_size(const char *path, struct ls_model_size *size);
+enum ls_status ls_model_parse_size(const char *path, const char *text, struct ls_model_size *size);
+/* The text of a model file, which must be UTF-8; freed by ls_free. */
+enum ls_status ls_model_read_text(const char *path, char **text);
 
 #endif

@@ -344,29 +344,32 @@ enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t le
     return b->status;
 }
 
+enum ls_status ls_model_read_text(const char *path, char **text)
+{
+    size_t length;
+    LS_TRY(ls_file_read(path, LARGEST_FILE, text, &length));
+    if (strlen(*text) == length)
+        return LS_OK;
+    ls_free(*text);
+    return ls_fail(LS_BAD_INPUT, "%s: there is a zero byte in it; a model file is text in UTF-8", path);
+}
+
 enum ls_status ls_model_read_yaml(const char *path, struct ls_build *b, int *logits)
 {
     char *text;
-    size_t length;
-    LS_TRY(ls_file_read(path, LARGEST_FILE, &text, &length));
-    enum ls_status st = ls_model_parse_yaml(path, text, length, b, logits);
+    LS_TRY(ls_model_read_text(path, &text));
+    enum ls_status st = ls_model_parse_yaml(path, text, strlen(text), b, logits);
     ls_free(text);
     return st;
 }
 
-enum ls_status ls_model_read_size(const char *path, struct ls_model_size *size)
+enum ls_status ls_model_parse_size(const char *path, const char *text, struct ls_model_size *size)
 {
     struct ls_yaml y;
     struct head head;
-    char *text;
-    size_t length;
-    LS_TRY(ls_file_read(path, LARGEST_FILE, &text, &length));
-    enum ls_status st = ls_yaml_load(&y, path, text, length);
-    if (st == LS_OK) {
-        st = read_head(&y, &head);
-        ls_yaml_release(&y);
-    }
-    ls_free(text);
+    LS_TRY(ls_yaml_load(&y, path, text, strlen(text)));
+    enum ls_status st = read_head(&y, &head);
+    ls_yaml_release(&y);
     if (st == LS_OK)
         *size = head.size;
     return st;

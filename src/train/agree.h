@@ -31,6 +31,8 @@ enum ls_status ls_agree_status(struct ls_comm *comm, enum ls_status status);
 /* same.c: do all processes compute the same? Each says who differs, and in what; LS_USAGE or LS_FAILED then.
  * Options, before anything else is decided; kernels, layouts and buckets, before step 0; parameters, now and then. */
 enum ls_status ls_same_options(struct ls_comm *comm, const struct ls_options *o);
+/* fingerprint: of the process's data (fingerprint.h). */
+enum ls_status ls_same_data(struct ls_comm *comm, const char *fingerprint);
 enum ls_status ls_same_schedule(const struct ls_engine *e);
 enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step);
 

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "optim/optim.h"
 #include "train/identity.h"
+#include "train/kept_model.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -68,7 +69,7 @@ static void describe_augment(const struct ls_augment *a, char text[128])
 static void say_data(const struct ls_trainer *t)
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
-    char test[96] = "", augment[128];
+    char test[96] = "", augment[128], evaluated[256];
     if (t->task.test)
         snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
     ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data, info->format,
@@ -81,6 +82,8 @@ static void say_data(const struct ls_trainer *t)
     describe_augment(&t->task.augment, augment);
     ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);
+    ls_augment_describe(&t->task.test_augment, evaluated);
+    ls_trainer_say(t, "  evaluated  %s", evaluated);
 }
 
 static void say_batch(const struct ls_trainer *t)
@@ -161,6 +164,8 @@ static void say_workers(const struct ls_trainer *t)
 
 void ls_trainer_announce(const struct ls_trainer *t)
 {
+    if (t->root)
+        ls_kept_model_warn(t->o);
     say_model(t);
     say_data(t);
     say_batch(t);

@@ -1,20 +1,27 @@
 #include "train/card.h"
 #include "base/log.h"
+#include "base/utf8.h"
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Every key of the metadata: a line for each that ls_card_write adds. */
 const struct ls_help_row ls_card_keys[] = {
     {"format", "pt: tensors as PyTorch lays them out"},
-    {"lockstep.model", "the model, as --model had it"},
+    {"lockstep.model", "the model, as --model had it; a file from the root"},
     {"lockstep.input", "CxHxW, the images that the model reads"},
     {"lockstep.classes", "their number"},
     {"lockstep.stored", "HxW of the images it was trained on, before any augmentation; 0x0: they differed"},
     {"lockstep.mean", "list, per channel: subtracted from values in 0..1"},
     {"lockstep.deviation", "list, per channel: then divided by"},
+    {"lockstep.eval_resize", "what evaluation and predict do: the shorter side to this; none: it stays"},
+    {"lockstep.eval_crop",
+     "then the centre of HxW, scaled to the input; none: all of the image, scaled until it covers the input"},
+    {"lockstep.model_yaml", "the text of the model's file, where it is one"},
     {"lockstep.class_names", "list, in the order of the scores; where the data has names"},
+    {"lockstep.class_ids", "list: how the files call the classes, where the names are words for people (wnids)"},
     {"lockstep.identity", "what decided the bits besides the configuration: backend, threads, kernels, ..."},
     {NULL, NULL},
 };
@@ -37,15 +44,13 @@ static json_t *numbers(const float *values, int64_t n)
     return list;
 }
 
-/* NULL when a name is not UTF-8, which JSON cannot hold. */
+/* JSON holds UTF-8 alone: other bytes are spelled out. */
 static json_t *names(const char *const *values, int64_t n)
 {
+    char room[1024];
     json_t *list = json_array();
     for (int64_t i = 0; i < n; i++)
-        if (json_array_append_new(list, json_string(values[i])) != 0) {
-            json_decref(list);
-            return NULL;
-        }
+        json_array_append_new(list, json_string(ls_utf8_spell(values[i], room, sizeof room)));
     return list;
 }
 
@@ -68,9 +73,16 @@ enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *string
         ls_arena_format(strings, "%lldx%lld", (long long)card->stored_height, (long long)card->stored_width));
     add(pairs, n, "lockstep.mean", list_text(numbers(card->mean, channels), strings));
     add(pairs, n, "lockstep.deviation", list_text(numbers(card->deviation, channels), strings));
-    json_t *class_names = card->class_names ? names(card->class_names, card->classes) : NULL;
-    if (class_names)
-        add(pairs, n, "lockstep.class_names", list_text(class_names, strings));
+    if (card->yaml)
+        add(pairs, n, "lockstep.model_yaml", card->yaml);
+    if (*card->eval_crop) {
+        add(pairs, n, "lockstep.eval_resize", card->eval_resize);
+        add(pairs, n, "lockstep.eval_crop", card->eval_crop);
+    }
+    if (card->class_names)
+        add(pairs, n, "lockstep.class_names", list_text(names(card->class_names, card->named), strings));
+    if (card->class_ids)
+        add(pairs, n, "lockstep.class_ids", list_text(names(card->class_ids, card->named), strings));
     if (card->identity)
         add(pairs, n, "lockstep.identity", card->identity);
     for (int i = 0; i < *n; i++)
@@ -104,23 +116,41 @@ static bool read_numbers(const struct ls_safetensors *file, const char *key, int
     return good;
 }
 
-static bool read_names(const struct ls_safetensors *file, struct ls_arena *strings, struct ls_card *card)
+/* As many names as the classes at most: those that the training data had. */
+static bool read_names(const struct ls_safetensors *file, const char *key, struct ls_arena *strings, int64_t most,
+                       const char *const **list_of_names, int64_t *count)
 {
-    json_t *list = list_of(file, "lockstep.class_names");
-    const char **class_names = NULL;
-    bool good = list && (int64_t)json_array_size(list) == card->classes;
-    if (good)
-        class_names = ls_arena_take(strings, (size_t)card->classes * sizeof *class_names);
-    good = class_names != NULL;
-    for (int64_t i = 0; good && i < card->classes; i++) {
+    json_t *list = list_of(file, key);
+    int64_t n = (int64_t)json_array_size(list);
+    const char **read = n > 0 && n <= most ? ls_arena_take(strings, (size_t)n * sizeof *read) : NULL;
+    bool good = read != NULL;
+    for (int64_t i = 0; good && i < n; i++) {
         const char *name = json_string_value(json_array_get(list, (size_t)i));
-        class_names[i] = name ? ls_arena_strdup(strings, name) : NULL;
-        good = class_names[i] != NULL;
+        read[i] = name ? ls_arena_strdup(strings, name) : NULL;
+        good = read[i] != NULL;
     }
-    if (good)
-        card->class_names = class_names;
     json_decref(list);
+    if (good) {
+        *list_of_names = read;
+        *count = n;
+    }
     return good;
+}
+
+static enum ls_status read_classes(const struct ls_safetensors *file, const char *path, struct ls_arena *strings,
+                                   struct ls_card *card)
+{
+    int64_t ids = 0;
+    if (!ls_safetensors_metadata(file, "lockstep.class_names"))
+        return LS_OK;
+    bool good = read_names(file, "lockstep.class_names", strings, card->classes, &card->class_names, &card->named);
+    if (good && ls_safetensors_metadata(file, "lockstep.class_ids"))
+        good =
+            read_names(file, "lockstep.class_ids", strings, card->named, &card->class_ids, &ids) && ids == card->named;
+    return good ? LS_OK
+                : ls_fail(LS_BAD_INPUT,
+                          "%s: the metadata lockstep.class_names or lockstep.class_ids are not names of %lld classes",
+                          path, (long long)card->classes);
 }
 
 static bool read_count(const char **text, char end, int64_t least, int64_t *value)
@@ -152,15 +182,28 @@ enum ls_status ls_card_read(const struct ls_safetensors *file, const char *path,
         return ls_fail(LS_BAD_INPUT,
                        "%s: the metadata name a model, but lockstep.input, .stored or .classes is missing or wrong",
                        path);
+    const char *yaml = ls_safetensors_metadata(file, "lockstep.model_yaml");
     card->model = ls_arena_strdup(strings, model);
-    if (!card->model)
+    card->yaml = yaml ? ls_arena_strdup(strings, yaml) : NULL;
+    if (!card->model || (yaml && !card->yaml))
         return LS_FAILED;
     if (!read_numbers(file, "lockstep.mean", card->channels, card->mean) ||
         !read_numbers(file, "lockstep.deviation", card->channels, card->deviation))
         return ls_fail(LS_BAD_INPUT, "%s: the metadata lockstep.mean or lockstep.deviation are not %lld numbers", path,
                        (long long)card->channels);
-    if (ls_safetensors_metadata(file, "lockstep.class_names") && !read_names(file, strings, card))
-        return ls_fail(LS_BAD_INPUT, "%s: the metadata lockstep.class_names are not %lld names", path,
-                       (long long)card->classes);
-    return LS_OK;
+    const char *resize = ls_safetensors_metadata(file, "lockstep.eval_resize");
+    const char *crop = ls_safetensors_metadata(file, "lockstep.eval_crop");
+    if (resize && crop && *resize && *crop) {
+        snprintf(card->eval_resize, sizeof card->eval_resize, "%s", resize);
+        snprintf(card->eval_crop, sizeof card->eval_crop, "%s", crop);
+    }
+    return read_classes(file, path, strings, card);
+}
+
+struct ls_classes ls_card_classes(const struct ls_card *card)
+{
+    return (struct ls_classes){.count = card->classes,
+                               .named = card->class_names ? card->named : 0,
+                               .names = card->class_names,
+                               .ids = card->class_ids};
 }

@@ -24,6 +24,7 @@ const struct ls_help_row ls_checkpoint_files[] = {
     {"model.safetensors", "weights, under the names that torchvision uses, and what is needed to use them"},
     {"state.safetensors", "the momentum of each weight, NAME.momentum"},
     {"state.json", "where the run stands"},
+    {"data.json", "what the data was: classes, counts, digests of names and sizes; --resume compares it"},
     {NULL, NULL},
 };
 
@@ -236,6 +237,8 @@ static enum ls_status write_files(const char *folder, struct ls_checkpoint_write
         st = copy_config(w->run, folder);
     if (st == LS_OK)
         st = ls_state_write(join(path, folder, "state.json"), &w->state);
+    if (st == LS_OK && w->card->data)
+        st = ls_file_write(join(path, folder, "data.json"), w->card->data, strlen(w->card->data));
     ls_arena_release(&strings);
     return st;
 }

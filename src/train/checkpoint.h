@@ -4,6 +4,7 @@
  *                                 state.safetensors   momentum
  *                                 state.json          struct ls_state, with checksums of the two files
  *                                 config.yaml         the run's, as it was then
+ *                                 data.json           what the data was (fingerprint.h)
  *   RUN/checkpoints/best -> step-00001200             the best evaluation so far
  *
  * Invariants (tests cite them):

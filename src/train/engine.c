@@ -83,6 +83,7 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
 {
     struct ls_model_request request = {
         .model = o->model,
+        .yaml = o->model_yaml,
         .size = *size,
         .training = training,
         .dtype = act_dtype(o),

@@ -3,11 +3,13 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "train/checksum.h"
 #include "train/lock.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +17,8 @@
 
 const struct ls_help_row ls_rundir_files[] = {
     {"config.yaml", "every option of the run; `lockstep train RUN/config.yaml` runs it again"},
+    {"model.yaml",
+     "the model's file, where --model is one; what the run, eval and predict go by, whatever becomes of that"},
     {"log.txt", "date, host, version and command, then what the run said"},
     {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
     {"plan.txt", "identity and kernels; used again by --resume, by `train RUN/config.yaml` and by --plan RUN"},
@@ -200,16 +204,26 @@ enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o)
 
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o)
 {
-    struct ls_options plain = *o;
-    char *text, *path = ls_format("%s/config.yaml", run);
+    struct ls_options plain;
+    struct ls_arena strings = {0};
+    char *text, *path = ls_format("%s/config.yaml", run), *model = ls_format("%s/model.yaml", run);
+    char *folder = ls_path_absolute(run);
     size_t size;
+    enum ls_status st = path && model && folder ? ls_options_absolute(o, &strings, &plain) : LS_FAILED;
     plain.run = plain.resume = NULL;
-    enum ls_status st = path ? config_text(&plain, &text, &size) : LS_FAILED;
+    plain.written_in = folder && ls_utf8_valid(folder) ? folder : NULL;
+    if (st == LS_OK && o->model_yaml)
+        st = ls_file_write(model, o->model_yaml, strlen(o->model_yaml));
+    if (st == LS_OK)
+        st = config_text(&plain, &text, &size);
     if (st == LS_OK) {
         st = ls_file_write(path, text, size);
         free(text);
     }
     ls_free(path);
+    ls_free(model);
+    ls_free(folder);
+    ls_arena_release(&strings);
     return st;
 }
 
@@ -223,12 +237,23 @@ static bool exact(const char *sync)
     return false;
 }
 
+/* Which file a model is from does not matter, what is in it does. */
+static char *model_meaning(const struct ls_options *o)
+{
+    const char *slash = strrchr(o->model, '/');
+    return ls_format("%s checksum %016" PRIx64, slash ? slash + 1 : o->model,
+                     ls_checksum_of(o->model_yaml, strlen(o->model_yaml)));
+}
+
 /* Options that may differ without a difference made equal. Strings are borrowed. Only the cosine looks at the end of the
  * run; any other may be made longer. */
 static struct ls_options settled(const struct ls_options *o, bool any_length)
 {
     static char overlap[] = "overlap";
     struct ls_options plain = *o;
+    /* Where a file or data lies does not matter; what is in it is compared by itself. */
+    char *slash = strrchr(o->model, '/');
+    plain.model = slash ? slash + 1 : o->model;
     if (exact(o->sync))
         plain.sync = overlap;
     if (any_length)
@@ -243,11 +268,17 @@ static bool has_end(const struct ls_options *o)
 
 enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
 {
+    struct ls_options plain = settled(o, !has_end(o));
+    char *model = o->model_yaml ? model_meaning(o) : NULL;
+    if (o->model_yaml && !model)
+        return LS_FAILED;
+    plain.model = model ? model : plain.model;
     FILE *file = open_memstream(text, size);
+    if (file)
+        ls_options_write_meaning(&plain, LS_CMD_TRAIN, file);
+    ls_free(model);
     if (!file)
         return ls_fail(LS_FAILED, "the configuration cannot be written down: %s", strerror(errno));
-    struct ls_options plain = settled(o, !has_end(o));
-    ls_options_write_meaning(&plain, LS_CMD_TRAIN, file);
     if (fclose(file) == 0)
         return LS_OK;
     free(*text);

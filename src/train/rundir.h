@@ -23,7 +23,8 @@ bool ls_rundir_is_checkpoint(const char *folder);
 bool ls_rundir_has_config(const char *folder);
 /* Options that nobody gave are set from the config.yaml of a run, or of a checkpoint, where it has one. */
 enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);
-/* Write down the effective configuration as config.yaml, without the options that name this run. */
+/* Write down the effective configuration as config.yaml, without the options that name this run and with paths from the
+ * root, and the text of a model's file as model.yaml. */
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
 /* The options that decide a run's result, as YAML: not where it runs, how fast, or what it prints. Freed by free. */
 enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size);

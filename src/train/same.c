@@ -2,6 +2,7 @@
 #include "base/memory.h"
 #include "train/agree.h"
 #include "train/checksum.h"
+#include "train/fingerprint.h"
 #include "train/rundir.h"
 
 #include <inttypes.h>
@@ -45,6 +46,44 @@ enum ls_status ls_same_options(struct ls_comm *comm, const struct ls_options *o)
         }
     ls_free(all);
     return st;
+}
+
+/* --- data ---------------------------------------------------------------------------------------------- */
+
+/* What this process has that rank 0 has not, or the other way round. */
+static enum ls_status compare_data(const char *first, const char *mine)
+{
+    static const char *const parts[] = {"train", "test"}, *const names[] = {"training", "test"};
+    char what[512];
+    for (int i = 0; i < 2; i++) {
+        ls_fingerprint_compare(first, mine, parts[i], "at rank 0", "here", what, sizeof what);
+        if (*what)
+            return ls_fail(LS_BAD_INPUT, "its %s data is not that of rank 0: %s; give all ranks the same", names[i],
+                           what);
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_same_data(struct ls_comm *comm, const char *fingerprint)
+{
+    if (!comm || ls_comm_size(comm) == 1)
+        return LS_OK;
+    bool root = ls_comm_rank(comm) == 0;
+    uint64_t bytes = strlen(fingerprint) + 1;
+    LS_TRY(ls_comm_broadcast(comm, 0, &bytes, sizeof bytes));
+    char *first = ls_alloc(bytes, 1);
+    enum ls_status st = first ? LS_OK : LS_FAILED;
+    if (st == LS_OK && root)
+        memcpy(first, fingerprint, bytes);
+    if (st == LS_OK)
+        st = ls_comm_broadcast(comm, 0, first, bytes);
+    if (st == LS_OK && !root && strcmp(first, fingerprint) != 0) {
+        ls_log_mute(1);
+        st = compare_data(first, fingerprint);
+        ls_log_mute(0);
+    }
+    ls_free(first);
+    return st == LS_PEER_LOST ? st : ls_agree_status(comm, st);
 }
 
 /* --- numbers that must be equal ----------------------------------------------------------------------- */

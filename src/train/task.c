@@ -1,5 +1,6 @@
 #include "train/task.h"
 #include "base/log.h"
+#include "data/classes.h"
 #include "model/model.h"
 
 #include <string.h>
@@ -10,7 +11,8 @@ static const struct ls_dataset *any_set(const struct ls_task *t)
 }
 
 /* Image size and classes from options, data and model, in that order. */
-static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o, const struct ls_dataset_info *info)
+static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o, const struct ls_dataset_info *info,
+                                  const struct ls_card *card)
 {
     struct ls_model_size own, *size = &t->size;
     *size = (struct ls_model_size){.batch = o->batch, .classes = o->classes};
@@ -23,12 +25,13 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
     }
     if (info && size->classes == 0)
         size->classes = info->classes;
-    if (info && size->classes < info->classes)
+    /* A model whose classes are known says below which of the data's it does not have. */
+    if (info && size->classes < info->classes && !(card && card->model))
         return ls_fail(LS_USAGE, "--classes %lld: the data has %lld classes; give at least as many, or none",
                        (long long)size->classes, (long long)info->classes);
     if (size->channels > 0 && size->classes > 0)
         return LS_OK;
-    LS_TRY(ls_model_default_size(o->model, &own));
+    LS_TRY(ls_model_default_size(o->model, o->model_yaml, &own));
     if (size->channels == 0) {
         size->channels = own.channels;
         size->height = own.height;
@@ -44,25 +47,54 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
     return LS_OK;
 }
 
+enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_card *card,
+                                 const struct ls_dataset_info *info, const struct ls_model_size *size,
+                                 struct ls_augment *a)
+{
+    struct ls_dataset_info seen = {
+        .channels = 3, .format = "folder", .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
+    bool known = card && card->model, kept = known && *card->eval_crop;
+    if (info)
+        seen = *info;
+    if (known) {
+        seen.channels = card->channels;
+        seen.height = card->stored_height;
+        seen.width = card->stored_width;
+        memcpy(seen.mean, card->mean, sizeof seen.mean);
+        memcpy(seen.deviation, card->deviation, sizeof seen.deviation);
+    }
+    LS_TRY(ls_augment_parse(kept ? "none" : o->augment, false, &seen, size->channels, size->height, size->width, a));
+    if (kept)
+        LS_TRY(ls_augment_frame(a, card->eval_resize, card->eval_crop));
+    return ls_augment_frame(a, o->eval_resize, o->eval_crop);
+}
+
 static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o, const struct ls_card *card)
 {
     const struct ls_model_size *s = &t->size;
     if (t->train)
         LS_TRY(ls_augment_parse(o->augment, true, ls_dataset_info(t->train), s->channels, s->height, s->width,
                                 &t->augment));
+    return ls_task_transform(o, card, ls_dataset_info(any_set(t)), s, &t->test_augment);
+}
+
+/* Test samples have the labels that the model knows their classes by. */
+static enum ls_status match_classes(struct ls_task *t, const struct ls_options *o, const struct ls_card *card)
+{
+    struct ls_classes model = {.count = t->size.classes, .foreign = true};
+    char note[1024];
     if (!t->test)
         return LS_OK;
-    struct ls_dataset_info info = *ls_dataset_info(t->test);
-    if (card && card->model) {
-        info.channels = card->channels;
-        memcpy(info.mean, card->mean, sizeof info.mean);
-        memcpy(info.deviation, card->deviation, sizeof info.deviation);
-    } else if (t->train) {
-        info.channels = ls_dataset_info(t->train)->channels;
-        memcpy(info.mean, ls_dataset_info(t->train)->mean, sizeof info.mean);
-        memcpy(info.deviation, ls_dataset_info(t->train)->deviation, sizeof info.deviation);
-    }
-    return ls_augment_parse("auto", false, &info, s->channels, s->height, s->width, &t->test_augment);
+    if (card && card->model)
+        model = ls_card_classes(card);
+    else if (t->train)
+        model = ls_classes_of(ls_dataset_info(t->train), t->size.classes);
+    LS_TRY(ls_classes_match(&model, t->test, o->eval_data ? o->eval_data : o->data, note, sizeof note));
+    if (*note && !o->quiet && !o->json)
+        ls_say("%s.", note);
+    else if (*note)
+        ls_note("%s.", note);
+    return LS_OK;
 }
 
 static enum ls_status open_set(const struct ls_options *o, const char *spec, const char *part, struct ls_dataset **set)
@@ -83,14 +115,9 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
     ls_dataset_warn_inner(any_set(t), train || !o->eval_data ? o->data : o->eval_data);
     if (train && test && o->eval_data)
         ls_dataset_warn_inner(t->test, o->eval_data);
-    LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t))));
+    LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t)), card));
     LS_TRY_GOTO(failed, decide_augment(t, o, card));
-    if (train && test && ls_dataset_info(t->test)->classes > t->size.classes) {
-        st = ls_fail(LS_BAD_INPUT, "%s: %lld classes to evaluate on, but the model has %lld",
-                     o->eval_data ? o->eval_data : o->data, (long long)ls_dataset_info(t->test)->classes,
-                     (long long)t->size.classes);
-        goto failed;
-    }
+    LS_TRY_GOTO(failed, match_classes(t, o, card));
     return LS_OK;
 failed:
     ls_task_close(t);
@@ -100,7 +127,8 @@ failed:
 enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o)
 {
     *t = (struct ls_task){0};
-    return decide_size(t, o, NULL);
+    LS_TRY(ls_augment_check(o->augment));
+    return decide_size(t, o, NULL, NULL);
 }
 
 void ls_task_close(struct ls_task *t)

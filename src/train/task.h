@@ -15,6 +15,13 @@ struct ls_task {
     int loader_threads; /* that a loader of this run has come to; 0: none has */
 };
 
+/* The one transform that images are evaluated with, in train, eval and predict: the card's where it has one, else what
+ * --augment keeps without its random choices; --eval-resize and --eval-crop are stronger. info: of the images that the model
+ * is trained on, or NULL, or where the card does not say of those at hand. */
+enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_card *card,
+                                 const struct ls_dataset_info *info, const struct ls_model_size *size,
+                                 struct ls_augment *a);
+
 /* Open the parts asked for. The model's input is --input, else the images' size, else (images of many sizes)
  * the model's own; classes are --classes or the data's. Test images are normalised like the training images:
  * those of the card, which may be NULL, else those of the data. */

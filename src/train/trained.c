@@ -2,8 +2,26 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "train/checkpoint.h"
+#include "train/kept_model.h"
 #include "train/rundir.h"
 #include "train/safetensors.h"
+
+/* The run's configuration, as far as it is about the model and its data: how much is said is up to this command, and data
+ * that the user gives is what is evaluated, also where the run had other data for that. */
+static enum ls_status load_config(const char *run, struct ls_options *o)
+{
+    bool quiet = o->quiet, progress = o->progress, color = o->color;
+    bool data = ls_options_given(o, "data") && !ls_options_given(o, "eval-data");
+    LS_TRY(ls_rundir_load_config(run, o));
+    o->quiet = quiet;
+    o->progress = progress;
+    o->color = color;
+    if (data) {
+        ls_free(o->eval_data);
+        o->eval_data = NULL;
+    }
+    return LS_OK;
+}
 
 /* The weights' file of a folder, and the configuration that belongs to it. */
 static enum ls_status find_in_folder(const char *folder, struct ls_options *o, char **file)
@@ -20,7 +38,7 @@ static enum ls_status find_in_folder(const char *folder, struct ls_options *o, c
         run = ls_strdup(folder);
     }
     if (st == LS_OK)
-        st = checkpoint && run ? ls_rundir_load_config(run, o) : LS_FAILED;
+        st = checkpoint && run ? load_config(run, o) : LS_FAILED;
     if (st == LS_OK) {
         *file = ls_format("%s/model.safetensors", checkpoint);
         st = *file ? LS_OK : LS_FAILED;
@@ -49,10 +67,11 @@ static enum ls_status replace(char **text, char *with)
     return LS_OK;
 }
 
-static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *o)
+static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *o, bool model_given)
 {
     if (!card->model)
         return LS_OK;
+    LS_TRY(ls_kept_model_adopt(o, card, model_given));
     if (!ls_options_given(o, "model"))
         LS_TRY(replace(&o->model, ls_strdup(card->model)));
     if (!o->input)
@@ -63,10 +82,25 @@ static enum ls_status adopt_card(const struct ls_card *card, struct ls_options *
     return LS_OK;
 }
 
+/* How images are seen is the model's to say, unless the user says so here: the run's configuration is about training. */
+static enum ls_status choose_transform(struct ls_trained *t, struct ls_options *o, const bool given[3])
+{
+    if (given[0])
+        t->card.eval_resize[0] = t->card.eval_crop[0] = 0;
+    else
+        LS_TRY(replace(&o->augment, ls_strdup("auto")));
+    if (!given[1])
+        LS_TRY(replace(&o->eval_resize, ls_strdup("auto")));
+    return given[2] ? LS_OK : replace(&o->eval_crop, ls_strdup("auto"));
+}
+
 enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls_options *o)
 {
     struct ls_safetensors file;
     enum ls_status st = LS_OK;
+    const bool model_given = ls_options_given(o, "model");
+    const bool given[3] = {ls_options_given(o, "augment"), ls_options_given(o, "eval-resize"),
+                           ls_options_given(o, "eval-crop")};
     *t = (struct ls_trained){0};
     if (!name)
         name = o->run ? o->run : o->init;
@@ -77,7 +111,9 @@ enum ls_status ls_trained_find(struct ls_trained *t, const char *name, struct ls
     st = ls_card_read(&file, t->file, &t->strings, &t->card);
     ls_safetensors_release(&file);
     if (st == LS_OK)
-        st = adopt_card(&t->card, o);
+        st = adopt_card(&t->card, o, model_given);
+    if (st == LS_OK)
+        st = choose_transform(t, o, given);
     if (st == LS_OK)
         return LS_OK;
 failed:

@@ -23,6 +23,7 @@ struct ls_trainer {
     int said_threads;         /* of the loader, that the log has last; 0: none yet */
     bool advised;             /* on slow input, in this process */
     struct ls_card card;
+    char *data; /* owned: the fingerprint of the data */
     struct ls_state state;
     struct ls_report last_eval;       /* samples 0: none in this process */
     struct ls_report spent;           /* sum over all steps of this process */

@@ -2,7 +2,9 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "train/agree.h"
+#include "train/fingerprint.h"
 #include "train/identity.h"
+#include "train/kept_model.h"
 #include "train/logbook.h"
 #include "train/rundir.h"
 #include "train/trainer.h"
@@ -33,13 +35,18 @@ static void describe_model(struct ls_trainer *t)
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
     const struct ls_model_size *size = &t->task.size;
     t->card = (struct ls_card){.model = t->o->model,
+                               .data = t->data,
+                               .yaml = t->o->model_yaml,
                                .channels = size->channels,
                                .height = size->height,
                                .width = size->width,
                                .classes = size->classes,
                                .stored_height = info->height,
                                .stored_width = info->width,
-                               .class_names = size->classes == info->classes ? info->class_names : NULL};
+                               .class_names = info->class_names,
+                               .class_ids = info->class_ids,
+                               .named = info->class_names ? info->classes : 0};
+    ls_augment_frame_text(&t->task.test_augment, t->card.eval_resize, t->card.eval_crop);
     memcpy(t->card.mean, t->task.augment.mean, sizeof t->card.mean);
     memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
 }
@@ -91,6 +98,7 @@ static enum ls_status find_state(struct ls_trainer *t, bool given)
     }
     LS_TRY(given ? ls_checkpoint_read(t->checkpoint, &t->state)
                  : ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
+    LS_TRY(ls_fingerprint_check(t->checkpoint, t->data));
     return check_resumed(t);
 }
 
@@ -203,6 +211,8 @@ static char *describe_changes(const struct ls_trainer *t, uint64_t config, const
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
     char identity[LS_IDENTITY_ROOM];
+    if (t->root)
+        LS_TRY(ls_kept_model_check(t->checkpoint, t->run, t->o));
     ls_identity_make(t->o, &t->engine, identity);
     if (t->root)
         t->caution = describe_changes(t, config, identity);
@@ -348,6 +358,7 @@ static enum ls_status open_task(struct ls_trainer *t)
     LS_TRY(ls_task_open(&t->task, t->o, true, t->o->evaluate, NULL));
     LS_TRY(ls_engine_pass_batch(t->o, &t->task.size.batch));
     LS_TRY(decide_length(t));
+    LS_TRY(ls_fingerprint_take(&t->task, t->o, &t->data));
     LS_TRY(t->comm ? ls_engine_check(t->o, &t->task.size) : LS_OK);
     return find_run(t);
 }
@@ -381,6 +392,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, share_found(t));
     if (t->finished)
         return LS_OK;
+    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_data(comm, t->data)));
     describe_model(t);
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
@@ -418,5 +430,6 @@ void ls_trainer_close(struct ls_trainer *t)
     ls_free(t->run);
     ls_free(t->checkpoint);
     ls_free(t->caution);
+    ls_free(t->data);
     *t = (struct ls_trainer){.all_know = all_know};
 }

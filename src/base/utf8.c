@@ -1,0 +1,45 @@
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The length of the character that begins here, 0: none does. */
+static size_t character(const unsigned char *p)
+{
+    size_t n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
+    for (size_t i = 1; i < n; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90);
+    bool outside = (*p == 0xed && p[1] > 0x9f) || (*p == 0xf4 && p[1] > 0x8f);
+    return n > 2 && (overlong || outside) ? 0 : n;
+}
+
+bool ls_utf8_valid(const char *text)
+{
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        size_t n = character(p);
+        if (n == 0)
+            return false;
+        p += n;
+    }
+    return true;
+}
+
+const char *ls_utf8_spell(const char *text, char *room, size_t size)
+{
+    size_t used = 0;
+    for (const unsigned char *p = (const unsigned char *)text; *p;) {
+        size_t n = character(p), needs = n ? n : 4;
+        if (used + needs + 1 > size)
+            break;
+        if (n)
+            memcpy(room + used, p, n);
+        else
+            snprintf(room + used, size - used, "\\x%02x", *p);
+        used += needs;
+        p += n ? n : 1;
+    }
+    room[used] = 0;
+    return room;
+}

@@ -1,0 +1,12 @@
+/* Names from a file system may hold any bytes; JSON and terminals want UTF-8. */
+#ifndef LS_BASE_UTF8_H
+#define LS_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+bool ls_utf8_valid(const char *text);
+/* The text with every byte that is not part of UTF-8 spelled \xHH; cut off where room ends. Returns room. */
+const char *ls_utf8_spell(const char *text, char *room, size_t size);
+
+#endif

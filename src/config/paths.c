@@ -1,0 +1,128 @@
+/* Paths in a run's config.yaml. They are written from the root, so that the file means the same from every folder; the file
+ * also says which run directory it was written in. When a path is gone, the run and what belongs to it may have moved
+ * together: then it is as far from the file as it was from that directory. The working directory plays no part. */
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/utf8.h"
+#include "config/table.h"
+
+#include <string.h>
+
+#define MODEL_LIMIT ((size_t)4 << 20)
+
+static bool ends_in(const char *text, const char *tail)
+{
+    size_t length = strlen(text), end = strlen(tail);
+    return length > end && strcmp(text + length - end, tail) == 0;
+}
+
+/* Data and models have names that are no paths. */
+static bool is_path(const struct ls_option *option, const char *value)
+{
+    if (!value || !option->path)
+        return false;
+    if (strcmp(option->name, "model") == 0)
+        return strchr(value, '/') || ends_in(value, ".yaml") || ends_in(value, ".yml");
+    return strcmp(value, "mnist") != 0 && strncmp(value, "synthetic:", 10) != 0;
+}
+
+static char **field(struct ls_options *o, const struct ls_option *option)
+{
+    return (char **)((char *)o + option->offset);
+}
+
+enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *strings, struct ls_options *plain)
+{
+    *plain = *o;
+    for (int i = 0; i < ls_option_count; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        if (!option->path || !is_path(option, *field(plain, option)))
+            continue;
+        char *path = ls_path_absolute(*field(plain, option));
+        /* A folder above may have a name that YAML cannot hold. */
+        bool writable = path && ls_utf8_valid(path);
+        char *kept = writable ? ls_arena_strdup(strings, path) : *field(plain, option);
+        ls_free(path);
+        if (!kept)
+            return LS_FAILED;
+        *field(plain, option) = kept;
+    }
+    return LS_OK;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------ */
+
+/* The path that is to `to` as `path` is to `from`; freed by ls_free. */
+static char *moved(const char *path, const char *from, const char *to)
+{
+    size_t common = 0;
+    char up[512] = "";
+    for (size_t i = 0;; i++) {
+        bool part_ends = (!path[i] || path[i] == '/') && (!from[i] || from[i] == '/');
+        common = part_ends ? i : common;
+        if (!path[i] || path[i] != from[i])
+            break;
+    }
+    for (const char *p = from + common; *p && strlen(up) + 4 < sizeof up; p++)
+        if (*p == '/' && p[1] && p[1] != '/')
+            strcat(up, "/..");
+    return ls_format("%s%s%s", to, up, path + common);
+}
+
+static enum ls_status relocate(char **path, const char *from, const char *to)
+{
+    if ((*path)[0] != '/' || ls_file_exists(*path))
+        return LS_OK;
+    char *other = moved(*path, from, to);
+    if (!other)
+        return LS_FAILED;
+    if (!ls_file_exists(other)) {
+        ls_free(other);
+        return LS_OK;
+    }
+    ls_free(*path);
+    *path = ls_path_absolute(other);
+    ls_free(other);
+    return *path ? LS_OK : LS_FAILED;
+}
+
+/* The copy is what the run trains, whatever became of the file. */
+static enum ls_status take_copy(struct ls_options *o, const char *folder)
+{
+    enum ls_status st = LS_OK;
+    size_t size;
+    char *copy = ls_format("%s/model.yaml", folder), *text = NULL;
+    if (!copy)
+        return LS_FAILED;
+    if (ls_file_exists(copy))
+        st = ls_file_read(copy, MODEL_LIMIT, &text, &size);
+    ls_free(copy);
+    if (st == LS_OK && text) {
+        ls_free(o->model_yaml);
+        o->model_yaml = text;
+    }
+    return st;
+}
+
+enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2])
+{
+    enum ls_status st = LS_OK;
+    const uint64_t none[2] = {0};
+    if (!o->written_in)
+        return LS_OK;
+    const char *slash = strrchr(file, '/');
+    char *folder = slash ? ls_format("%.*s", (int)(slash - file), file) : ls_strdup(".");
+    if (!folder)
+        return LS_FAILED;
+    for (int i = 0; st == LS_OK && i < ls_option_count; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        if (option->path && is_path(option, *field(o, option)) && !ls_option_given(keep ? keep : none, option))
+            st = relocate(field(o, option), o->written_in, folder);
+    }
+    const struct ls_option *model = ls_option_find("model");
+    if (st == LS_OK && is_path(model, o->model) && !ls_option_given(keep ? keep : none, model))
+        st = take_copy(o, folder);
+    ls_free(folder);
+    return st;
+}
