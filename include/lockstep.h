@@ -19,8 +19,9 @@
  *
  *   L1  Who is there is found out from the launcher: mpirun and mpiexec (Open MPI, MPICH), srun, torchrun's RANK,
  *       WORLD_SIZE, MASTER_ADDR and MASTER_PORT, LOCKSTEP_RENDEZVOUS=file:///PATH with LOCKSTEP_NUM_NODES, or the options.
- *   L2  Every rank makes the same calls with the same counts in the same order. The first calls are compared before
- *       anything is sent, and a rank that makes another one is named.
+ *   L2  Every rank makes the same calls with the same counts in the same order. Every call is compared: where one rank
+ *       makes another call, or the same with another count, operation, id or root, the call fails on all ranks with a
+ *       message that says which rank called what. For lockstep_submit that shows when the tensor is waited for.
  *   L3  A sum is made in one fixed order of additions, whoever comes first and whatever the network: every rank gets the
  *       same bits, and so does every run with as many processes.
  *   L4  Functions that return int return 0 or an enum lockstep_status. The message has been said on standard error and is

@@ -83,6 +83,7 @@ static void release(struct ls_comm *c)
     ls_free(c->missing);
     ls_free(c->ends);
     ls_free(c->letters);
+    ls_free(c->envelopes);
     ls_free(c->operands);
     ls_free(c->wires);
     ls_free(c->results);

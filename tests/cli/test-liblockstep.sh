@@ -214,6 +214,80 @@ collect
 expect "$codes" = "4 137 4"
 expect "$(grep -c 'error: .*rank 1 (pid .* is gone' err)" = 2
 
+it "builds a program that tries the library"
+cp "$source_root/tests/probes/library_probe.c" .
+# shellcheck disable=SC2046
+compile cc library_probe.c -o probe $(pkg-config --cflags --libs lockstep) "-Wl,-rpath,$scratch/$libdir"
+expect_code 0
+# The processes of this machine as if on so many: node N PROGRAM...
+cat >node <<'END'
+#!/bin/sh
+nodes=$1
+shift
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}
+LOCKSTEP_NODE=$((rank % nodes)) exec "$@"
+END
+chmod +x node
+
+# named SIZE NUMBER FIRST SECOND: in that call and later ones all failed with 2, and each says which rank called what.
+named() {
+    expect "$(grep -c "^rank .: 2, later 2: call $2: " out)" = "$1"
+    expect "$(grep "^rank .: " out | grep -c "rank 1 $4 where rank 0 $3; all\|rank [23] $3 where rank 1 $4; all")" = "$1"
+}
+
+sum10='calls lockstep_allreduce for 10 floats (sum)'
+sum20='calls lockstep_allreduce for 20 floats (sum)'
+mean10='calls lockstep_allreduce for 10 floats (mean)'
+broadcast='calls lockstep_broadcast for 400000 bytes from rank 0'
+sum100000='calls lockstep_allreduce for 100000 floats (sum)'
+first='submits tensor 1 of 100 floats (sum)'
+second='submits tensor 2 of 100 floats (sum)'
+# Who ends first is up to the launcher: it ends the others.
+named_under_mpi() {
+    expect "$code" -ne 0
+    expect "$(grep -c "error: call $1: rank 1 $3 where rank 0 $2; all\|error: call $1: rank [23] $2 where rank 1 $3; all" err)" -ge 1
+    expect "$(grep -c '^rank .: 0' out)" = 0
+}
+for kind in openmpi mpich; do
+    it "names another call between nodes, late in a run ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 2 ./node 2 ./probe calls 300 sum:10 sum:20
+        named_under_mpi 301 "$sum10" "$sum20"
+        mpi "$kind" 2 ./node 2 ./probe calls 255 broadcast:400000 sum:100000
+        named_under_mpi 256 "$broadcast" "$sum100000"
+        mpi "$kind" 4 ./node 2 ./probe calls 256 order:1,2 order:2,1
+        named_under_mpi 257 "$first" "$second"
+    fi
+done
+
+# by_hand SIZE NODES WORDS...: the probe over UCX
+by_hand() {
+    processes=$1 nodes=$2
+    shift 2
+    : >out
+    : >err
+    for rank in $(seq 0 $((processes - 1))); do
+        start RANK="$rank" WORLD_SIZE="$processes" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ./node "$nodes" ./probe "$@"
+    done
+    collect
+}
+
+it "names another call between nodes, late in a run (UCX)"
+if has_module ucx; then
+    by_hand 2 2 calls 300 sum:10 mean:10
+    expect "$codes" = "2 2"
+    named 2 301 "$sum10" "$mean10"
+    by_hand 4 2 calls 300 broadcast:400000 sum:100000
+    expect "$codes" = "2 2 2 2"
+    named 4 301 "$broadcast" "$sum100000"
+    by_hand 3 3 calls 1000 order:1,2 order:2,1
+    expect "$codes" = "2 2 2"
+    named 3 1001 "$first" "$second"
+    by_hand 2 2 calls 300 sum:10 finish
+    expect "$codes" = "2 2"
+    expect "$(grep -c "error: call 301: rank 1 calls lockstep_finish where rank 0 $sum10; all" err)" = 2
+fi
+
 it "says when a variable makes no sense"
 RANK=1 ./distributed >out 2>err
 code=$?

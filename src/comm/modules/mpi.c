@@ -207,6 +207,7 @@ static enum ls_status mpi_receive(void *state, int peer, uint32_t tag, void *dat
         LS_TRY(long_type(room, &type));
     *r = (struct request){.kind = RECEIVE};
     request->peer = peer;
+    request->too_long = false;
     int code = MPI_Irecv(data, room > INT_MAX ? 1 : (int)room, type, peer < 0 ? MPI_ANY_SOURCE : peer, (int)tag,
                          g->comm, &r->handle);
     if (type != MPI_BYTE)
@@ -254,8 +255,8 @@ static enum ls_status finish(struct group *g, struct ls_transport_request *reque
     return LS_OK;
 }
 
-/* A message that is longer than the room for it is a mistake of ours; any other error means the peer. */
-static enum ls_status broken(struct ls_transport_request *request, const MPI_Status *status, int code)
+/* A message that is longer than the room for it is the receiver's to judge; any other error means the peer. */
+static enum ls_status broken(struct ls_transport_request *request, const MPI_Status *status, int code, bool *done)
 {
     struct request *r = inside(request);
     int class = code, inner = code;
@@ -264,8 +265,11 @@ static enum ls_status broken(struct ls_transport_request *request, const MPI_Sta
         inner = status->MPI_ERROR;
     MPI_Error_class(inner, &class);
     r->kind = DONE;
-    if (class == MPI_ERR_TRUNCATE)
-        return ls_fail(LS_FAILED, "MPI: a message from rank %d is longer than the room for it", status->MPI_SOURCE);
+    if (class == MPI_ERR_TRUNCATE) {
+        request->peer = any ? status->MPI_SOURCE : request->peer;
+        *done = request->too_long = true;
+        return LS_OK;
+    }
     if (any && status->MPI_SOURCE >= 0)
         request->peer = status->MPI_SOURCE;
     explain(inner, "a message");
@@ -283,7 +287,7 @@ static enum ls_status mpi_test(void *state, struct ls_transport_request *request
     memset(&status, 0, sizeof status);
     int code = MPI_Test(&r->handle, &through, &status);
     if (code != MPI_SUCCESS)
-        return broken(request, &status, code);
+        return broken(request, &status, code, done);
     return through ? finish(state, request, &status, done) : LS_OK;
 }
 
