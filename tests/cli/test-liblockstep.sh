@@ -288,6 +288,64 @@ if has_module ucx; then
     expect "$(grep -c "error: call 301: rank 1 calls lockstep_finish where rank 0 $sum10; all" err)" = 2
 fi
 
+# three SIZE: rank 0 has connected three times.
+three() {
+    expect "$(grep -c "^[123]: $1 processes" out)" = 3
+}
+
+for kind in openmpi mpich; do
+    it "connects again after it has finished ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 3 ./probe again 3
+        expect_code 0
+        three 3
+        mpi "$kind" 2 ./node 2 ./probe again 3
+        expect_code 0
+        three 2
+    fi
+
+    it "leaves MPI to a program that uses it, too ($kind)"
+    if has_module "mpi-$kind"; then
+        if command -v "mpicc.$kind" >/dev/null; then
+            # shellcheck disable=SC2046
+            compile "mpicc.$kind" "$source_root/tests/probes/library_mpi.c" -o "own-$kind" \
+                $(pkg-config --cflags --libs lockstep) "-Wl,-rpath,$scratch/$libdir"
+            expect_code 0
+            for order in 'init use use finalize' 'use finalize' 'use use'; do
+                # shellcheck disable=SC2086
+                mpi "$kind" 2 "./own-$kind" $order
+                expect_code 0
+            done
+            mpi "$kind" 2 "./own-$kind" use finalize use
+            expect_code 2
+            expect "$(grep -c 'the program has called MPI_Finalize' err)" -ge 1
+        else
+            skip "mpicc.$kind is not installed"
+        fi
+    fi
+done
+
+it "connects again after it has finished (UCX, a folder, shared memory)"
+if has_module ucx; then
+    by_hand 2 1 again 3
+    expect "$codes" = "0 0"
+    three 2
+    by_hand 2 2 again 3
+    expect "$codes" = "0 0"
+    : >out
+    for _ in 0 1; do
+        start LOCKSTEP_RENDEZVOUS="file://$scratch/again" LOCKSTEP_NUM_NODES=2 ./probe again 3
+    done
+    collect
+    expect "$codes" = "0 0"
+    three 2
+fi
+: >out
+workers 3 ./probe again 3
+collect
+expect "$codes" = "0 0 0"
+three 3
+
 it "says when a variable makes no sense"
 RANK=1 ./distributed >out 2>err
 code=$?
