@@ -75,17 +75,19 @@ struct lockstep_options {
 
 struct lockstep; /* opaque */
 
-/* Connect to the others. options may be NULL. When it fails, what it returns is good for lockstep_status, lockstep_error and
- * lockstep_finish, and every other call on it fails like that, of rank -1 and size 0; NULL (out of memory) is such a one,
- * too. */
+/* Connect to the others. options may be NULL. When it fails, lockstep_status of what it returns says so, lockstep_error says
+ * why, and every other call on it fails at once; it goes by rank 0 of 1, so that a program may compute with both before it
+ * looks, and has all of lockstep_shard. NULL (out of memory) is such a one, too. After lockstep_finish a program may
+ * connect again. */
 LOCKSTEP_API struct lockstep *lockstep_init(const struct lockstep_options *options);
 /* 0, or the failure that ended it. */
 LOCKSTEP_API int lockstep_status(const struct lockstep *l);
 /* The end. status: how this process fared. 0: wait for the others (within the deadline), so that nobody leaves while
- * another still works; else they are told and end, too. Returns status, or what went wrong at last or before: a value for
- * exit. Memory of lockstep_alloc is gone afterwards. */
+ * another still works; else they are told and end, too. Returns status, or when that is 0 the first failure of all calls,
+ * lockstep_abort and the end itself: a value for exit. Memory of lockstep_alloc is gone afterwards. */
 LOCKSTEP_API int lockstep_finish(struct lockstep *l, int status);
-/* This process cannot go on: the others end with this message instead of waiting. From any thread. */
+/* This process cannot go on: the others end with this message instead of waiting, and every later call here fails. From
+ * any thread. */
 LOCKSTEP_API void lockstep_abort(struct lockstep *l, const char *why);
 /* The message of the failure; "" when there was none. */
 LOCKSTEP_API const char *lockstep_error(const struct lockstep *l);

@@ -49,8 +49,9 @@ struct ls_comm; /* opaque */
 /* Connect. A launch of one process gives a group of one. */
 enum ls_status ls_comm_open(const struct ls_launch *launch, const struct ls_comm_options *options,
                             struct ls_comm **comm);
-/* Orderly: waits for the others (within the deadline) when all went well, does not when status is not LS_OK. */
-void ls_comm_close(struct ls_comm *comm, enum ls_status status);
+/* Orderly: waits for the others (within the deadline) when all went well, does not when status is not LS_OK. Returns
+ * status, or why the others did not come to that. */
+enum ls_status ls_comm_close(struct ls_comm *comm, enum ls_status status);
 
 int ls_comm_rank(const struct ls_comm *comm);
 int ls_comm_size(const struct ls_comm *comm);

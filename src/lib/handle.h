@@ -4,6 +4,7 @@
 
 #include "comm/comm.h"
 #include <lockstep.h>
+#include <stdatomic.h>
 
 /* A sum larger than this is made in pieces. */
 #define LIB_PIECE ((size_t)16 << 20)
@@ -30,11 +31,15 @@ struct lockstep {
     uint64_t step;         /* wait_alls, so far */
     enum ls_status status; /* L4 */
     char error[1024];
+    atomic_int aborted; /* lockstep_abort, from any thread: 0, 1: being written, 2: why is there */
+    char why[1024];
 };
 
 static inline enum ls_status lib_status(const struct lockstep *l)
 {
-    return l ? l->status : LS_FAILED;
+    if (!l)
+        return LS_FAILED;
+    return l->status == LS_OK && atomic_load(&l->aborted) == 2 ? LS_FAILED : l->status;
 }
 /* Remember the first failure and tell the others; what later calls return. */
 enum ls_status lib_note(struct lockstep *l, enum ls_status status);

@@ -20,7 +20,7 @@ enum ls_status lib_note(struct lockstep *l, enum ls_status status)
         if (status != LS_PEER_LOST && l->comm)
             ls_comm_abort(l->comm, status, l->error);
     }
-    return l->status;
+    return lib_status(l);
 }
 
 static void describe(const struct ls_call *call, char *text, size_t room)
@@ -198,10 +198,10 @@ int lockstep_finish(struct lockstep *l, int status)
 {
     if (!l)
         return status != 0 ? status : LOCKSTEP_FAILED;
-    if (status != 0 && l->status == LS_OK)
+    if (status != 0 && lib_status(l) == LS_OK)
         ls_comm_abort(l->comm, LS_FAILED, "its program has failed and left");
     enum ls_status st = status != 0 ? LS_FAILED : leave(l);
-    ls_comm_close(l->comm, st);
+    st = ls_comm_close(l->comm, st);
     ls_log_place(NULL);
     ls_log_mute(0);
     lib_tensors_release(l);
@@ -209,15 +209,22 @@ int lockstep_finish(struct lockstep *l, int status)
     return status != 0 ? status : (int)st;
 }
 
+/* The first one counts. */
 void lockstep_abort(struct lockstep *l, const char *why)
 {
-    if (l && l->comm)
-        ls_comm_abort(l->comm, ls_fail(LS_FAILED, "%s", why), why);
+    int none = 0;
+    if (!l || !l->comm || !atomic_compare_exchange_strong(&l->aborted, &none, 1))
+        return;
+    snprintf(l->why, sizeof l->why, "%s", why ? why : "the program has called lockstep_abort");
+    atomic_store(&l->aborted, 2);
+    ls_comm_abort(l->comm, ls_fail(LS_FAILED, "%s", l->why), l->why);
 }
 
 const char *lockstep_error(const struct lockstep *l)
 {
-    return l ? l->error : "out of memory";
+    if (!l)
+        return "out of memory";
+    return l->status == LS_OK && atomic_load(&l->aborted) == 2 ? l->why : l->error;
 }
 
 const char *lockstep_version(void)
@@ -229,30 +236,27 @@ const char *lockstep_version(void)
 
 int lockstep_rank(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_rank(l->comm) : -1;
+    return l && l->comm ? ls_comm_rank(l->comm) : 0;
 }
 
 int lockstep_size(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_size(l->comm) : 0;
+    return l && l->comm ? ls_comm_size(l->comm) : 1;
 }
 
 int lockstep_local_rank(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_local_rank(l->comm, ls_comm_rank(l->comm)) : -1;
+    return l && l->comm ? ls_comm_local_rank(l->comm, ls_comm_rank(l->comm)) : 0;
 }
 
 int lockstep_local_size(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_local_size(l->comm) : 0;
+    return l && l->comm ? ls_comm_local_size(l->comm) : 1;
 }
 
 void lockstep_shard(const struct lockstep *l, size_t n, size_t *first, size_t *last)
 {
-    *first = *last = 0;
-    if (!l || !l->comm)
-        return;
-    size_t size = (size_t)ls_comm_size(l->comm), rank = (size_t)ls_comm_rank(l->comm);
+    size_t size = (size_t)lockstep_size(l), rank = (size_t)lockstep_rank(l);
     size_t each = n / size, extra = n % size;
     *first = rank * each + (rank < extra ? rank : extra);
     *last = *first + each + (rank < extra);

@@ -117,7 +117,7 @@ int lockstep_wait(struct lockstep *l, int id)
     ls_comm_position(l->comm, l->step, id, LS_STAGE_REDUCE);
     settle(l, &l->tensors[id]);
     ls_comm_position(l->comm, l->step, id, LS_STAGE_COMPUTE);
-    return (int)l->status;
+    return (int)lib_status(l);
 }
 
 int lockstep_wait_all(struct lockstep *l)
@@ -129,7 +129,7 @@ int lockstep_wait_all(struct lockstep *l)
         if (l->tensors[id].under_way)
             settle(l, &l->tensors[id]);
     ls_comm_position(l->comm, ++l->step, -1, LS_STAGE_COMPUTE);
-    return (int)l->status;
+    return (int)lib_status(l);
 }
 
 void lib_tensors_release(struct lockstep *l)

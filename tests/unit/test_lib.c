@@ -141,10 +141,12 @@ static void expect_refused(struct lockstep_options o, const char *why)
     struct lockstep *l = lockstep_init(&o);
     assert_int_equal(lockstep_status(l), LOCKSTEP_USAGE);
     assert_non_null(strstr(lockstep_error(l), why));
-    assert_int_equal(lockstep_rank(l), -1);
-    assert_int_equal(lockstep_size(l), 0);
+    assert_int_equal(lockstep_rank(l), 0); /* a program may divide by the size before it looks */
+    assert_int_equal(lockstep_size(l), 1);
+    assert_int_equal(lockstep_local_rank(l), 0);
+    assert_int_equal(lockstep_local_size(l), 1);
     lockstep_shard(l, 10, &first, &last);
-    assert_int_equal(first, last);
+    assert_true(first == 0 && last == 10);
     assert_int_equal(lockstep_broadcast(l, 0, data, 4), LOCKSTEP_USAGE);
     assert_int_equal(lockstep_submit(l, 0, data, 1, LOCKSTEP_SUM), LOCKSTEP_USAGE);
     assert_int_equal(lockstep_wait(l, 0), LOCKSTEP_USAGE);
@@ -177,9 +179,10 @@ static void nothing_at_all_is_a_failure(void **state)
     assert_int_equal(lockstep_wait_all(NULL), LOCKSTEP_FAILED);
     assert_int_equal(lockstep_wait(NULL, 0), LOCKSTEP_FAILED);
     assert_int_equal(lockstep_submit(NULL, 0, NULL, 0, LOCKSTEP_SUM), LOCKSTEP_FAILED);
-    assert_int_equal(lockstep_rank(NULL), -1);
+    assert_int_equal(lockstep_rank(NULL), 0);
+    assert_int_equal(lockstep_size(NULL), 1);
     lockstep_shard(NULL, 5, &first, &last);
-    assert_int_equal(last, 0);
+    assert_int_equal(last, 5);
     assert_null(lockstep_alloc(NULL, 1));
     assert_int_equal(lockstep_finish(NULL, 0), LOCKSTEP_FAILED);
     assert_int_equal(lockstep_finish(NULL, 3), 3);
@@ -214,6 +217,21 @@ static void wrong_calls_are_refused(void **state)
         assert_int_equal(lockstep_barrier(l), LOCKSTEP_USAGE);
         assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_USAGE);
     }
+}
+
+static void an_abort_lasts(void **state)
+{
+    const struct lockstep_options quiet = {.size = sizeof quiet, .quiet = 1};
+    float data[2] = {0};
+    (void)state;
+    struct lockstep *l = lockstep_init(&quiet);
+    lockstep_abort(l, "the third sample is blue");
+    lockstep_abort(l, "another thread says so, too");
+    assert_int_equal(lockstep_status(l), LOCKSTEP_FAILED);
+    assert_string_equal(lockstep_error(l), "the third sample is blue");
+    assert_int_equal(lockstep_submit(l, 0, data, 2, LOCKSTEP_SUM), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_wait_all(l), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_FAILED);
 }
 
 /* --- together --------------------------------------------------------------------------------------------------- */
@@ -587,7 +605,8 @@ static int give_up(struct lockstep *l)
     lockstep_barrier(l); /* all have begun */
     if (lockstep_rank(l) == 1) {
         lockstep_abort(l, "the third sample is blue");
-        return lockstep_finish(l, 3);
+        NEED(lockstep_barrier(l) == LOCKSTEP_FAILED);
+        return lockstep_finish(l, 0);
     }
     while (lockstep_submit(l, 0, data, 10, LOCKSTEP_SUM) == 0 && lockstep_wait_all(l) == 0)
         ;
@@ -610,10 +629,10 @@ static int fail_and_leave(struct lockstep *l)
 
 static void a_failure_is_told(void **state)
 {
-    const int codes[] = {4, 3, 4};
+    const int codes[] = {4, 3, 4}, aborted[] = {4, 1, 4};
     (void)state;
-    among(3, 1, &hushed, codes, give_up);
-    among(3, 3, &hushed, codes, give_up);
+    among(3, 1, &hushed, aborted, give_up);
+    among(3, 3, &hushed, aborted, give_up);
     among(3, 1, &hushed, codes, fail_and_leave);
 }
 
@@ -647,6 +666,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(nothing_at_all_is_a_failure),
         cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(an_abort_lasts),
         cmocka_unit_test(sums_and_means),
         cmocka_unit_test(sums_and_means_between_nodes),
         cmocka_unit_test(sums_larger_than_a_piece),
