@@ -1,6 +1,7 @@
 #!/bin/sh
 # liblockstep from outside: installed, found by pkg-config, used by the example in every way that processes are started in.
 . tests/cli/harness.sh
+. "$source_root/tests/hosts/wait.sh"
 build=$(dirname "$program")
 example=$source_root/examples/mlp
 unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCKSTEP_TOKEN LOCKSTEP_MODULES
@@ -345,6 +346,72 @@ workers 3 ./probe again 3
 collect
 expect "$codes" = "0 0 0"
 three 3
+
+# meeting SIZE RANK PROGRAM...: in the background, at once and without a wrapper, so that $! is the program. A deadline
+# below the time after which a silent process counts as gone.
+deadline=10
+meeting() {
+    processes=$1 rank=$2
+    shift 2
+    env LOCKSTEP_RENDEZVOUS="file://$scratch/used" LOCKSTEP_NUM_NODES="$processes" LOCKSTEP_RANK="$rank" \
+        LOCKSTEP_DEADLINE=$deadline "$@" >>out 2>>err </dev/null &
+    started="$started $!"
+}
+
+# kill_once COMMAND...: once that is true.
+kill_once() {
+    within 60 "$@" || miss "the processes to be killed did not come"
+    # shellcheck disable=SC2086
+    kill -9 $started
+    collect 2>/dev/null # the shell says that they were killed
+    : >out
+    : >err
+}
+# shellcheck disable=SC2317
+came() { # so many wait for the others
+    [ "$(find used -name 'session-0001.rank-*' | wc -l)" = "$1" ]
+}
+# shellcheck disable=SC2317
+met() {
+    [ "$(grep -c '^rank . of 3' out)" = 3 ]
+}
+
+it "meets in a folder at once after a run there was killed, also one of another size"
+if has_module ucx; then
+    for ranks in '0 1 2' '-1 -1 -1'; do
+        for before in 1 2 3; do
+            for size in 3 2; do
+                for rank in $(echo "$ranks" | cut -d ' ' -f "1-$before"); do
+                    meeting 3 "$rank" ./probe wait
+                done
+                if [ $before = 3 ]; then
+                    kill_once met
+                else
+                    kill_once came $before
+                fi
+                for rank in $(echo "$ranks" | cut -d ' ' -f "1-$size"); do
+                    meeting $size "$rank" ./probe again 1
+                done
+                collect
+                expect "$(echo "$codes" | tr -d ' 0')" = ""
+                expect "$(grep -c "^1: $size processes" out)" = 1
+                expect "$(find used -name 'session-*' | wc -l)" = 0
+                : >out
+            done
+        done
+    done
+fi
+
+it "does not let two processes be the same rank in a folder"
+if has_module ucx; then
+    deadline=2
+    meeting 2 0 ./probe again 1
+    within 60 came 1
+    meeting 2 0 ./probe again 1
+    collect
+    expect "$(echo "$codes" | tr ' ' '\n' | sort | tr -d '\n')" = 24 # which of them it is, is open
+    expect "$(grep -c 'another process has come as rank 0; each process needs a rank of its own' err)" = 1
+fi
 
 it "says when a variable makes no sense"
 RANK=1 ./distributed >out 2>err
