@@ -49,6 +49,8 @@ struct ls_call lib_call(struct lockstep *l, enum lib_what what, int id, enum loc
 enum ls_status lib_check_op(enum lockstep_op op);
 /* data = data / size of the group */
 void lib_divide(const struct lockstep *l, float *data, size_t count);
+/* A message as a program that uses the library understands it. */
+void lib_reword(char *text);
 void lib_tensors_release(struct lockstep *l);
 
 #endif

@@ -419,6 +419,17 @@ code=$?
 expect_code 2
 expect_error 'RANK is set without WORLD_SIZE'
 
+it "does not speak of a command line to a program that has none"
+for settings in 'RANK=0 WORLD_SIZE=2' 'LOCKSTEP_RANK=1' 'LOCKSTEP_RENDEZVOUS=file:///tmp' 'LOCKSTEP_NUM_NODES=2' \
+    'LOCKSTEP_WORKER_RANK=1' 'LOCKSTEP_NUM_NODES=2 LOCKSTEP_RANK=0 LOCKSTEP_MASTER_IP=no.such.host.invalid'; do
+    # shellcheck disable=SC2086
+    env $settings ./probe again 1 >out 2>err
+    code=$?
+    [ "$code" -ne 0 ] || miss "$settings is accepted"
+    expect "$(grep -c '^lockstep: error: ' err)" = 1
+    expect "$(grep -c -e ' --[a-z]' err)" = 0
+done
+
 it "says when the transport is missing"
 if has_module ucx; then
     mv "$libdir/lockstep" "$libdir/elsewhere"

@@ -141,7 +141,8 @@ static void expect_refused(struct lockstep_options o, const char *why)
     struct lockstep *l = lockstep_init(&o);
     assert_int_equal(lockstep_status(l), LOCKSTEP_USAGE);
     assert_non_null(strstr(lockstep_error(l), why));
-    assert_int_equal(lockstep_rank(l), 0); /* a program may divide by the size before it looks */
+    assert_null(strstr(lockstep_error(l), "--")); /* no options of a command line */
+    assert_int_equal(lockstep_rank(l), 0);        /* a program may divide by the size before it looks */
     assert_int_equal(lockstep_size(l), 1);
     assert_int_equal(lockstep_local_rank(l), 0);
     assert_int_equal(lockstep_local_size(l), 1);
@@ -168,7 +169,20 @@ static void wrong_options_are_refused(void **state)
     expect_refused((struct lockstep_options){.size = size, .deadline = -1}, "deadline");
     expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .rank = 2, .master_ip = "127.0.0.1"},
                    "rank 2");
-    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp"}, "num-nodes");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp"}, "Give num_nodes and rank");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp", .num_nodes = 2, .rank = -1},
+                   "rendezvous /tmp: only file:///PATH is known");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "file:///x", .num_nodes = 2, .master_ip = "h"},
+                   "rendezvous and master_ip are two ways");
+    expect_refused((struct lockstep_options){.size = size, .master_ip = "127.0.0.1"}, "Give num_nodes and rank");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2}, "Give master_ip HOST");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .rank = -1, .master_ip = "127.0.0.1"},
+                   "Give rank");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .master_ip = "127.0.0.1", .token = "short"},
+                   "8 characters");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .master_ip = "h", .master_port = 70000},
+                   "master_port");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = -3, .master_ip = "h"}, "num_nodes");
 }
 
 static void nothing_at_all_is_a_failure(void **state)
