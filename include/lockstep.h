@@ -19,8 +19,9 @@
  *
  *   L1  Who is there is found out from the launcher: mpirun and mpiexec (Open MPI, MPICH), srun, torchrun's RANK,
  *       WORLD_SIZE, MASTER_ADDR and MASTER_PORT, LOCKSTEP_RENDEZVOUS=file:///PATH with LOCKSTEP_NUM_NODES, or the options.
- *   L2  Every rank makes the same calls with the same counts in the same order. The first calls are compared before
- *       anything is sent, and a rank that makes another one is named.
+ *   L2  Every rank makes the same calls with the same counts in the same order. Every call is compared: where one rank
+ *       makes another call, or the same with another count, operation, id or root, the call fails on all ranks with a
+ *       message that says which rank called what. For lockstep_submit that shows when the tensor is waited for.
  *   L3  A sum is made in one fixed order of additions, whoever comes first and whatever the network: every rank gets the
  *       same bits, and so does every run with as many processes.
  *   L4  Functions that return int return 0 or an enum lockstep_status. The message has been said on standard error and is
@@ -74,17 +75,19 @@ struct lockstep_options {
 
 struct lockstep; /* opaque */
 
-/* Connect to the others. options may be NULL. When it fails, what it returns is good for lockstep_status, lockstep_error and
- * lockstep_finish, and every other call on it fails like that, of rank -1 and size 0; NULL (out of memory) is such a one,
- * too. */
+/* Connect to the others. options may be NULL. When it fails, lockstep_status of what it returns says so, lockstep_error says
+ * why, and every other call on it fails at once; it goes by rank 0 of 1, so that a program may compute with both before it
+ * looks, and has all of lockstep_shard. NULL (out of memory) is such a one, too. After lockstep_finish a program may
+ * connect again. */
 LOCKSTEP_API struct lockstep *lockstep_init(const struct lockstep_options *options);
 /* 0, or the failure that ended it. */
 LOCKSTEP_API int lockstep_status(const struct lockstep *l);
 /* The end. status: how this process fared. 0: wait for the others (within the deadline), so that nobody leaves while
- * another still works; else they are told and end, too. Returns status, or what went wrong at last or before: a value for
- * exit. Memory of lockstep_alloc is gone afterwards. */
+ * another still works; else they are told and end, too. Returns status, or when that is 0 the first failure of all calls,
+ * lockstep_abort and the end itself: a value for exit. Memory of lockstep_alloc is gone afterwards. */
 LOCKSTEP_API int lockstep_finish(struct lockstep *l, int status);
-/* This process cannot go on: the others end with this message instead of waiting. From any thread. */
+/* This process cannot go on: the others end with this message instead of waiting, and every later call here fails. From
+ * any thread. */
 LOCKSTEP_API void lockstep_abort(struct lockstep *l, const char *why);
 /* The message of the failure; "" when there was none. */
 LOCKSTEP_API const char *lockstep_error(const struct lockstep *l);

@@ -8,7 +8,8 @@
 static struct {
     pthread_mutex_t lock;
     FILE *file;
-    ls_log_ear *ear; /* NULL: this log speaks itself */
+    ls_log_ear *ear;     /* NULL: this log speaks itself */
+    ls_log_words *words; /* NULL: none */
     int muted;
     char last[1024];
     char live[1024]; /* "": none */
@@ -41,8 +42,12 @@ static void speak(enum ls_log_kind kind, const char *text)
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
     pthread_mutex_lock(&sink.lock);
     ls_log_ear *ear = sink.muted ? NULL : sink.ear;
-    if (kind <= LS_LOG_WARNING)
+    if (kind <= LS_LOG_WARNING) {
         snprintf(sink.last, sizeof sink.last, "%s", text);
+        if (sink.words)
+            sink.words(sink.last);
+        text = sink.words ? sink.last : text;
+    }
     if (stream && !sink.muted && !sink.ear) {
         if (sink.live[0]) {
             fputs("\r\033[K", stdout);
@@ -67,6 +72,13 @@ static void speak(enum ls_log_kind kind, const char *text)
 void ls_log_hear(enum ls_log_kind kind, const char *text)
 {
     speak(kind, text);
+}
+
+void ls_log_reword(ls_log_words *words)
+{
+    pthread_mutex_lock(&sink.lock);
+    sink.words = words;
+    pthread_mutex_unlock(&sink.lock);
 }
 
 void ls_log_forward(ls_log_ear *ear)

@@ -36,6 +36,11 @@ const char *ls_log_last(void);
 /* The same, copied while no other thread says anything. */
 void ls_log_last_copy(char *text, size_t room);
 
+/* For a program whose settings go by other names: changes errors and warnings in place, never to longer ones, before they
+ * are said. NULL: they stay as they are. */
+typedef void ls_log_words(char *text);
+void ls_log_reword(ls_log_words *words);
+
 /* A module that is loaded at run time has its own copy of this folder. What it says goes to the program's log once the
  * program has given it its ear: ls_log_forward(ls_log_hear) with the module's ls_log_forward and the program's
  * ls_log_hear. */

@@ -84,7 +84,9 @@ enum ls_status ls_region_map(size_t bytes, void **region)
         bytes = 1;
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
-        return ls_fail(LS_FAILED, "out of memory: a region of %zu bytes was asked for; use a smaller --batch", bytes);
+        return ls_fail(
+            LS_FAILED,
+            "out of memory: a region of %zu bytes was asked for; a smaller batch, model or tensor needs less", bytes);
     madvise(p, bytes, MADV_HUGEPAGE);
     *region = p;
     return LS_OK;

@@ -15,6 +15,7 @@ struct beat {
     int32_t rank, status; /* status: LS_OK, or why tells what happened to rank `about` (-1: why names it) */
     int32_t about, bucket, phase, waits;
     uint64_t collective, step;
+    struct ls_mark mark;
     double age, allowed; /* seconds in this position; seconds without a deadline from now on */
     char why[LS_BOARD_WHY];
 };
@@ -62,6 +63,7 @@ static struct beat compose(const struct ls_comm *c)
                          .phase = (int32_t)p.phase,
                          .waits = atomic_load(c->board ? &ls_board_seat(c->board, c->local)->waits : &c->waits),
                          .collective = c->collective,
+                         .mark = c->mark,
                          .step = p.step,
                          .age = p.age,
                          .allowed = left > 0 ? left : 0};
@@ -90,12 +92,12 @@ static enum ls_status take(struct ls_comm *c, struct beat *b)
     pthread_mutex_unlock(&c->queue_lock);
     allow(c, b->allowed);
     if (b->status == LS_OK)
-        return LS_OK;
+        return ls_mark_compare(c, b->rank, &b->mark);
     b->why[sizeof b->why - 1] = 0;
     if (b->about >= 0 && b->about < c->size)
         return ls_group_lose(c, LS_PEER_LOST, "rank %d (host %s) has failed: %.300s", b->about, c->peers[b->about].host,
                              b->why);
-    return ls_group_lose(c, LS_PEER_LOST, "%.400s", b->why);
+    return ls_group_lose(c, b->status == LS_USAGE ? LS_USAGE : LS_PEER_LOST, "%s", b->why);
 }
 
 static enum ls_status listen(struct ls_comm *c)

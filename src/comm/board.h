@@ -13,6 +13,7 @@
 #define LS_COMM_BOARD_H
 
 #include "base/status.h"
+#include "comm/mark.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,14 +35,14 @@ struct ls_spot {
     uint64_t offset;
 };
 
-/* What a process brings to a collective. Even and odd collectives have one each: nobody begins the second next before
- * everyone has come to the next. */
+/* What a process brings to a collective, in one cache line. Even and odd collectives have one each: nobody begins the
+ * second next before everyone has come to the next. */
 struct ls_offer {
-    uint64_t bytes;
-    double at; /* when it came */
-    uint32_t kind, root, codec;
-    uint32_t shared; /* all of its buffers can be seen */
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t arrived; /* at the board, so many times */
+    double at;                                        /* when it came */
+    struct ls_mark mark;
 };
+_Static_assert(sizeof(struct ls_offer) == LS_CACHE_LINE, "an offer is one cache line");
 
 struct ls_seat {
     _Alignas(LS_CACHE_LINE) struct ls_bell bell;
@@ -50,10 +51,11 @@ struct ls_seat {
     _Alignas(LS_CACHE_LINE) _Atomic uint64_t step;
     _Atomic uint64_t collective; /* has begun so many */
     _Atomic int32_t bucket, phase;
-    _Atomic int64_t since;                            /* nanoseconds on the monotonic clock */
-    _Atomic int64_t alive;                            /* when its process was last seen to run */
-    _Atomic int32_t waits;                            /* 1 + the rank it waits for; 0: none */
-    _Alignas(LS_CACHE_LINE) _Atomic uint64_t arrived; /* at the board, so many times */
+    _Atomic int64_t since;                           /* nanoseconds on the monotonic clock */
+    _Atomic int64_t alive;                           /* when its process was last seen to run */
+    _Atomic int32_t waits;                           /* 1 + the rank it waits for; 0: none */
+    _Alignas(LS_CACHE_LINE) _Atomic uint64_t marked; /* the collective that mark is of; 0: being written */
+    struct ls_mark mark;                             /* for those who have waited for long */
     struct ls_offer offer[2];
     /* Chunks handed in, summed and taken out, since the start. */
     _Alignas(LS_CACHE_LINE) _Atomic uint64_t in;

@@ -55,7 +55,8 @@ static enum ls_status run_over_messages(struct ls_comm *c, struct ls_work *w)
     case LS_WORK_COLLECT:
         return k->halving ? ls_halving_share(c, k, w->data, count) : ls_direct_share(c, k, w, -1);
     case LS_WORK_BROADCAST:
-        return ls_move_broadcast(c, w);
+        LS_TRY(ls_move_broadcast(c, w));
+        return w->call.number ? ls_move_barrier(c) : LS_OK; /* C5 */
     case LS_WORK_ALLGATHER:
         return ls_move_allgather(c, w);
     case LS_WORK_BARRIER:
@@ -116,6 +117,8 @@ static enum ls_status run_one(struct ls_comm *c, struct ls_work *w, enum ls_coll
         return ls_library_run(c, w);
     if (c->nodes == 1)
         return ls_node_run(c, w);
+    if (w->bytes == 0) /* nothing to send, but a mark (C5) */
+        return ls_move_barrier(c);
     if (way == LS_COLLECTIVE_HIER)
         return ls_hier_run(c, w);
     return run_over_messages(c, w);
@@ -150,9 +153,7 @@ enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
     w->last_rank = -1;
     w->last_wait = 0;
     c->longest_wait = 0;
-    c->collective++;
-    if (c->board)
-        atomic_store_explicit(&ls_board_seat(c->board, c->local)->collective, c->collective, memory_order_relaxed);
+    ls_mark_begin(c, w);
     if (st != LS_OK)
         return st;
     st = needs_room(c, way) && may_be_cut(w) && w->bytes > c->o.max_bytes ? run_pieces(c, w, way) : run_one(c, w, way);

@@ -83,6 +83,7 @@ static void release(struct ls_comm *c)
     ls_free(c->missing);
     ls_free(c->ends);
     ls_free(c->letters);
+    ls_free(c->envelopes);
     ls_free(c->operands);
     ls_free(c->wires);
     ls_free(c->results);
@@ -143,10 +144,10 @@ enum ls_status ls_comm_open(const struct ls_launch *launch, const struct ls_comm
     return LS_OK;
 }
 
-void ls_comm_close(struct ls_comm *c, enum ls_status status)
+enum ls_status ls_comm_close(struct ls_comm *c, enum ls_status status)
 {
     if (!c)
-        return;
+        return status;
     atomic_store(&c->closing, status == LS_OK);
     if (c->running && status == LS_OK)
         status = ls_comm_barrier(c);
@@ -154,6 +155,7 @@ void ls_comm_close(struct ls_comm *c, enum ls_status status)
         ls_comm_abort(c, status, "it ended early; its own messages say why");
     ls_thread_stop(c, status == LS_OK);
     release(c);
+    return status;
 }
 
 /* --- work ------------------------------------------------------------------------------------------------------------------ */

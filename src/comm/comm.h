@@ -10,13 +10,17 @@
  *   C2  Nothing is allocated between ls_comm_post and ls_comm_wait.
  *   C3  Every wait has a deadline. When it passes, or a peer is known to be gone, each rank that is left says once who
  *       is missing, what that rank did last and what it was waited for, and every later call returns LS_PEER_LOST.
- *   C4  A group of one makes no thread, opens nothing and touches no library. */
+ *   C4  A group of one makes no thread, opens nothing and touches no library.
+ *   C5  Every collective is compared: kind, bytes, root, codec and what its program calls it travel beside the first data
+ *       between any two ranks, and no rank ends one with success that was another one elsewhere. The exception is the root
+ *       of a broadcast whose call has no number: it may be gone already. */
 #ifndef LS_COMM_COMM_H
 #define LS_COMM_COMM_H
 
 #include "base/status.h"
 #include "comm/codec.h"
 #include "comm/launch.h"
+#include "comm/mark.h"
 #include "comm/tree.h"
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -36,6 +40,8 @@ struct ls_comm_options {
     double deadline;  /* seconds a collective may take longer here than at the rank that came last */
     int replicas;     /* V of the tree; at least the number of processes; 0: that number */
     size_t max_bytes; /* the largest buffer of one allreduce, for staging memory taken at open */
+    /* What a program calls its collectives, for messages: "calls lockstep_barrier". NULL: it has no names for them. */
+    void (*describe)(const struct ls_call *call, char *text, size_t room);
 };
 
 struct ls_comm; /* opaque */
@@ -43,8 +49,9 @@ struct ls_comm; /* opaque */
 /* Connect. A launch of one process gives a group of one. */
 enum ls_status ls_comm_open(const struct ls_launch *launch, const struct ls_comm_options *options,
                             struct ls_comm **comm);
-/* Orderly: waits for the others (within the deadline) when all went well, does not when status is not LS_OK. */
-void ls_comm_close(struct ls_comm *comm, enum ls_status status);
+/* Orderly: waits for the others (within the deadline) when all went well, does not when status is not LS_OK. Returns
+ * status, or why the others did not come to that. */
+enum ls_status ls_comm_close(struct ls_comm *comm, enum ls_status status);
 
 int ls_comm_rank(const struct ls_comm *comm);
 int ls_comm_size(const struct ls_comm *comm);
@@ -90,6 +97,7 @@ struct ls_work {
                           * be one of them, or lie apart from all; it is written even where only a range counts. */
     const struct ls_codec *codec; /* sums: how values travel; NULL: as f32 */
     void *codec_state;            /* error feedback, see codec.h: ls_comm_feedback floats; NULL: it keeps none */
+    struct ls_call call;          /* what all ranks must call it */
     uint64_t step;                /* for positions and messages */
     int bucket;
     /* results */

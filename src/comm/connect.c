@@ -16,7 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LETTERS_LEAST = 2304, HELLO_VERSION = 1, NAME_ROOM = 64 };
+enum { LETTERS_LEAST = 2304, HELLO_VERSION = 2, NAME_ROOM = 64 };
+
+/* Bytes of an envelope. */
+#define ENVELOPE (sizeof(struct ls_mark) + LS_PACKED)
 
 struct hello {
     uint32_t version;
@@ -274,15 +277,22 @@ static enum ls_status take_memory(struct ls_comm *c)
     c->missing = ls_alloc(n, sizeof *c->missing);
     c->ends = ls_alloc(n, sizeof *c->ends);
     c->letters = ls_alloc((size_t)c->letter_room, sizeof *c->letters);
+    c->envelopes = ls_alloc(2 * n, sizeof *c->envelopes);
     c->operands = ls_alloc((size_t)c->o.replicas, sizeof *c->operands);
     c->wires = ls_alloc((size_t)c->o.replicas, sizeof *c->wires);
     c->results = ls_alloc(n + 1, sizeof *c->results);
-    if (!c->peers || !c->missing || !c->ends || !c->letters || !c->operands || !c->wires || !c->results)
+    if (!c->peers || !c->missing || !c->ends || !c->letters || !c->envelopes || !c->operands || !c->wires ||
+        !c->results)
         return LS_FAILED;
     for (int r = 0; r < c->size; r++) {
         c->peers[r].local = r;
         snprintf(c->peers[r].host, LS_HOST_ROOM, "not known yet");
     }
+    void *room;
+    LS_TRY(ls_region_map(2 * n * ENVELOPE, &room));
+    c->envelope_room = room;
+    for (size_t i = 0; i < 2 * n; i++)
+        c->envelopes[i].room = c->envelope_room + i * ENVELOPE;
     return LS_OK;
 }
 
@@ -359,6 +369,8 @@ void ls_disconnect(struct ls_comm *c, bool graceful)
     if (c->carrier_state)
         c->carrier->close(c->carrier_state, graceful);
     c->carrier_state = c->post_state = NULL;
+    ls_region_unmap(c->envelope_room, 2 * (size_t)c->size * ENVELOPE);
+    c->envelope_room = NULL;
     ls_region_unmap(c->scratch, c->scratch_bytes);
     c->scratch = NULL;
     release_circle(&c->all);

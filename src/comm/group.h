@@ -19,7 +19,9 @@
 #define LS_STOPPED 0.5
 enum { LS_HOST_ROOM = 64, LS_MAX_REGIONS = 64, LS_MAX_PARTS = 64, LS_ALGORITHMS = LS_COLLECTIVE_MPI + 1 };
 /* Tags of our own, above those of LS_WORK_SEND. */
-enum { LS_TAG_COLLECTIVE = LS_TAG_LIMIT, LS_TAG_HELLO, LS_TAG_BEAT };
+enum { LS_TAG_COLLECTIVE = LS_TAG_LIMIT, LS_TAG_HELLO, LS_TAG_BEAT, LS_TAG_MARK };
+/* Bytes of a letter that travel in one message with the mark; longer ones follow it. */
+enum { LS_PACKED = 16384 };
 
 /* Processes that sum together: all of them, those of a node, or those of equal number on all nodes. Within a circle they
  * go by index; index i owns range i of what is summed. */
@@ -56,11 +58,23 @@ struct ls_shared {
     char *mine;
 };
 
+/* The mark of a collective on its way to or from a rank, with the first letter behind it where that is short. */
+struct ls_envelope {
+    struct ls_transport_request request;
+    uint64_t collective; /* the last that it was used for */
+    char *room;          /* borrowed; for a mark and LS_PACKED bytes */
+    bool under_way;
+};
+
 /* A message of a collective. */
 struct ls_letter {
     struct ls_transport_request request;
+    struct ls_envelope *envelope; /* NULL: the mark was exchanged before */
+    void *data;
+    size_t bytes;
     int peer;
     bool under_way, coming;
+    bool apart; /* it does not lie in the envelope */
 };
 
 struct ls_list {
@@ -124,6 +138,7 @@ struct ls_comm {
     atomic_int pending; /* messages and collectives taken and not done */
     struct ls_work *current;
     uint64_t collective; /* how many were begun */
+    struct ls_mark mark; /* of the last */
     uint64_t boards;     /* how often it came to the board */
     uint64_t chunks;     /* how many went over the board */
     enum ls_collective force;
@@ -131,7 +146,9 @@ struct ls_comm {
     bool *missing, *ends;      /* owned; scratch for messages to people */
     struct ls_letter *letters; /* owned */
     int n_letters, letter_room;
-    double longest_wait; /* for a letter of this collective; from whom */
+    struct ls_envelope *envelopes; /* owned; to each rank, then from each */
+    char *envelope_room;           /* owned; reserved only */
+    double longest_wait;           /* for a letter of this collective; from whom */
     int longest_peer;
     char *scratch; /* owned; of the collectives over messages, reserved only */
     size_t scratch_bytes;
@@ -226,6 +243,18 @@ static inline const float *ls_work_part(const struct ls_work *w, int i)
 {
     return w->parts ? w->parts[i] : w->data;
 }
+
+/* A collective begins: c->mark says which, and so does this rank's seat. */
+void ls_mark_begin(struct ls_comm *c, const struct ls_work *w);
+/* Two ranks are in different collectives: the group cannot go on. */
+enum ls_status ls_mark_refuse(struct ls_comm *c, int one, const struct ls_mark *its, int other,
+                              const struct ls_mark *others);
+/* Is that rank where this one is? */
+enum ls_status ls_mark_check(struct ls_comm *c, int rank, const struct ls_mark *its);
+/* The same for what was heard of a rank beside the data: of other collectives it says nothing. */
+enum ls_status ls_mark_compare(struct ls_comm *c, int rank, const struct ls_mark *its);
+/* At the seats of this node: ranks that wait in different ways never meet. */
+enum ls_status ls_mark_look(struct ls_comm *c);
 
 /* Among the processes of this node, through shared memory: any kind but messages. */
 enum ls_status ls_node_run(struct ls_comm *c, struct ls_work *w);

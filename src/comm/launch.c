@@ -64,12 +64,12 @@ static enum ls_status by_parent(struct ls_launch *l)
     LS_TRY(number("LOCKSTEP_WORKER_SIZE", &l->size));
     if (!session || l->size < 1)
         return ls_fail(LS_USAGE,
-                       "LOCKSTEP_WORKER_RANK is set without LOCKSTEP_WORKER_SIZE and LOCKSTEP_WORKER_SESSION; "
-                       "only `lockstep --workers` sets them, unset it");
+                       "LOCKSTEP_WORKER_RANK is set without LOCKSTEP_WORKER_SIZE and LOCKSTEP_WORKER_SESSION; set all "
+                       "three, or none");
     l->local_rank = l->rank;
     l->local_size = l->size;
     l->session = ls_strdup(session);
-    return l->session ? check_place(l->how, l->rank, l->size) : LS_FAILED;
+    return l->session ? check_place("LOCKSTEP_WORKER_RANK and LOCKSTEP_WORKER_SIZE", l->rank, l->size) : LS_FAILED;
 }
 
 static enum ls_status by_openmpi(struct ls_launch *l)

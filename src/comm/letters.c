@@ -3,14 +3,25 @@
 #include "base/log.h"
 #include "comm/group.h"
 
+#include <string.h>
+
 /* --- letters ------------------------------------------------------------------------------------------------------ */
 
-static enum ls_status next_letter(struct ls_comm *c, int rank, bool coming, struct ls_letter **letter)
+/* The first letter to or from a rank in a collective goes in an envelope with the mark (C5). What is too long for it
+ * follows at once, under a tag of its own. */
+static enum ls_status next_letter(struct ls_comm *c, int rank, void *data, size_t bytes, bool coming,
+                                  struct ls_letter **letter)
 {
+    struct ls_envelope *e = &c->envelopes[coming ? c->size + rank : rank];
     if (c->n_letters == c->letter_room)
         return ls_fail(LS_FAILED, "a collective needs more than %d messages", c->letter_room);
+    if (e->collective == c->collective)
+        e = NULL;
     *letter = &c->letters[c->n_letters++];
-    **letter = (struct ls_letter){.peer = rank, .under_way = true, .coming = coming};
+    **letter = (struct ls_letter){
+        .peer = rank, .data = data, .bytes = bytes, .envelope = e, .coming = coming, .apart = !e || bytes > LS_PACKED};
+    if (e)
+        e->collective = c->collective;
     return LS_OK;
 }
 
@@ -24,18 +35,50 @@ enum ls_status ls_group_heard(struct ls_comm *c, enum ls_status st, int peer)
     return st;
 }
 
+static enum ls_status send_envelope(struct ls_comm *c, const struct ls_letter *l)
+{
+    struct ls_envelope *e = l->envelope;
+    size_t packed = l->apart ? 0 : l->bytes;
+    memcpy(e->room, &c->mark, sizeof c->mark);
+    if (packed > 0)
+        memcpy(e->room + sizeof c->mark, l->data, packed);
+    LS_TRY(c->post->send(c->post_state, l->peer, LS_TAG_MARK, e->room, sizeof c->mark + packed, &e->request));
+    e->under_way = true;
+    return LS_OK;
+}
+
+/* It has room for any other, so that a letter of another size is never cut off. */
+static enum ls_status receive_envelope(struct ls_comm *c, const struct ls_letter *l)
+{
+    struct ls_envelope *e = l->envelope;
+    const size_t room = sizeof c->mark + LS_PACKED;
+    LS_TRY(c->post->receive(c->post_state, l->peer, LS_TAG_MARK, e->room, room, &e->request));
+    e->under_way = true;
+    return LS_OK;
+}
+
 enum ls_status ls_letter_send(struct ls_comm *c, int rank, const void *data, size_t bytes)
 {
     struct ls_letter *l = NULL;
-    LS_TRY(next_letter(c, rank, false, &l));
-    return ls_group_heard(c, c->post->send(c->post_state, rank, LS_TAG_COLLECTIVE, data, bytes, &l->request), rank);
+    enum ls_status st;
+    LS_TRY(next_letter(c, rank, (void *)(uintptr_t)data, bytes, false, &l));
+    st = l->envelope ? send_envelope(c, l) : LS_OK;
+    if (st == LS_OK && l->apart)
+        st = c->post->send(c->post_state, rank, LS_TAG_COLLECTIVE, data, bytes, &l->request);
+    l->under_way = st == LS_OK;
+    return ls_group_heard(c, st, rank);
 }
 
 enum ls_status ls_letter_receive(struct ls_comm *c, int rank, void *data, size_t bytes)
 {
     struct ls_letter *l = NULL;
-    LS_TRY(next_letter(c, rank, true, &l));
-    return ls_group_heard(c, c->post->receive(c->post_state, rank, LS_TAG_COLLECTIVE, data, bytes, &l->request), rank);
+    enum ls_status st;
+    LS_TRY(next_letter(c, rank, data, bytes, true, &l));
+    st = l->envelope ? receive_envelope(c, l) : LS_OK;
+    if (st == LS_OK && l->apart)
+        st = c->post->receive(c->post_state, rank, LS_TAG_COLLECTIVE, data, bytes, &l->request);
+    l->under_way = st == LS_OK;
+    return ls_group_heard(c, st, rank);
 }
 
 struct stretch {
@@ -50,14 +93,54 @@ static void mark_senders(const struct ls_comm *c, const void *context, bool *mis
             missing[c->letters[i].peer] = true;
 }
 
+static enum ls_status wrong_length(const struct ls_letter *l, size_t found)
+{
+    return ls_fail(LS_FAILED, "rank %d sent %zu bytes in a collective where %zu were expected; is it another version?",
+                   l->peer, found, l->bytes);
+}
+
+static enum ls_status open_envelope(struct ls_comm *c, const struct ls_letter *l)
+{
+    const struct ls_envelope *e = l->envelope;
+    struct ls_mark its;
+    if (e->request.too_long || e->request.bytes < sizeof its)
+        return wrong_length(l, e->request.bytes);
+    memcpy(&its, e->room, sizeof its);
+    LS_TRY(ls_mark_check(c, l->peer, &its));
+    size_t packed = e->request.bytes - sizeof its;
+    if (packed != (l->apart ? 0 : l->bytes))
+        return wrong_length(l, packed);
+    if (packed > 0)
+        memcpy(l->data, e->room + sizeof its, packed);
+    return LS_OK;
+}
+
+static enum ls_status test_envelope(struct ls_comm *c, const struct ls_letter *l)
+{
+    struct ls_envelope *e = l->envelope;
+    bool done = false;
+    LS_TRY(ls_group_heard(c, c->post->test(c->post_state, &e->request, &done), e->request.peer));
+    e->under_way = !done;
+    return done && l->coming ? open_envelope(c, l) : LS_OK;
+}
+
+/* The envelope has the first word: a letter of the wrong length belongs to another collective, and the mark says to
+ * which. */
 static enum ls_status test_letter(struct ls_comm *c, struct ls_letter *l)
 {
-    bool done = false;
+    bool done = !l->apart;
     if (!l->under_way)
         return LS_OK;
-    enum ls_status st = c->post->test(c->post_state, &l->request, &done);
+    if (l->envelope && l->envelope->under_way)
+        LS_TRY(test_envelope(c, l));
+    if (l->envelope && l->envelope->under_way)
+        return LS_OK;
+    if (l->apart)
+        LS_TRY(ls_group_heard(c, c->post->test(c->post_state, &l->request, &done), l->request.peer));
     l->under_way = !done;
-    return ls_group_heard(c, st, l->request.peer);
+    if (done && l->apart && l->coming && (l->request.too_long || l->request.bytes != l->bytes))
+        return wrong_length(l, l->request.bytes);
+    return LS_OK;
 }
 
 enum ls_status ls_letters_wait(struct ls_comm *c, int first, int last)
@@ -90,9 +173,15 @@ end:
 
 void ls_letters_forget(struct ls_comm *c)
 {
-    for (int i = 0; i < c->n_letters; i++)
-        if (c->letters[i].under_way)
-            c->post->cancel(c->post_state, &c->letters[i].request);
+    for (int i = 0; i < c->n_letters; i++) {
+        struct ls_letter *l = &c->letters[i];
+        if (l->envelope && l->envelope->under_way) {
+            c->post->cancel(c->post_state, &l->envelope->request);
+            l->envelope->under_way = false;
+        }
+        if (l->under_way && l->apart)
+            c->post->cancel(c->post_state, &l->request);
+    }
     c->n_letters = 0;
 }
 
@@ -119,6 +208,9 @@ static enum ls_status test(struct ls_comm *c, struct ls_work *w, bool *done)
     struct ls_transport_request *r = request_of(w);
     *done = false;
     LS_TRY(ls_group_heard(c, c->post->test(c->post_state, r, done), r->peer));
+    if (*done && w->kind == LS_WORK_RECEIVE && r->too_long)
+        return ls_fail(LS_FAILED, "a message from rank %d is longer than the %zu bytes made ready for it", r->peer,
+                       w->bytes);
     if (*done && w->kind == LS_WORK_RECEIVE) {
         w->peer = r->peer;
         w->bytes = r->bytes;

@@ -90,14 +90,6 @@ static void finish(struct pass *p)
 
 /* --- arriving ------------------------------------------------------------------------------------------------------ */
 
-static uint32_t codec_mark(const struct ls_codec *codec)
-{
-    uint32_t mark = 2166136261u;
-    for (const char *s = codec ? codec->name : ""; *s; s++)
-        mark = (mark ^ (unsigned char)*s) * 16777619u;
-    return mark;
-}
-
 /* Where the others see my buffers; false: they cannot see all of them. */
 static bool place_buffers(struct pass *p)
 {
@@ -114,18 +106,14 @@ static bool place_buffers(struct pass *p)
     return shared;
 }
 
+/* All see the same seats, so all name the same two. */
 static enum ls_status compare_offers(struct pass *p)
 {
-    const struct ls_offer *mine = &p->seat->offer[p->parity];
-    for (int i = 0; i < p->k->size; i++) {
-        const struct ls_offer *o = &ls_board_seat(p->c->board, i)->offer[p->parity];
-        if (o->kind != mine->kind || o->bytes != mine->bytes || o->root != mine->root || o->codec != mine->codec)
-            return ls_group_lose(
-                p->c, LS_PEER_LOST,
-                "rank %d came with %s of %zu bytes, rank %d with %s of %zu bytes%s: start all ranks with the same program, "
-                "model and options",
-                p->k->ranks[i], ls_work_name((enum ls_work_kind)o->kind), (size_t)o->bytes, p->c->rank,
-                ls_work_name(p->w->kind), p->bytes, o->codec != mine->codec ? " and another codec" : "");
+    const struct ls_mark *first = &ls_board_seat(p->c->board, 0)->offer[p->parity].mark;
+    for (int i = 1; i < p->k->size; i++) {
+        const struct ls_mark *its = &ls_board_seat(p->c->board, i)->offer[p->parity].mark;
+        if (!ls_mark_same(its, first))
+            return ls_mark_refuse(p->c, p->k->ranks[i], its, p->k->ranks[0], first);
     }
     return LS_OK;
 }
@@ -156,14 +144,11 @@ static enum ls_status arrive(struct pass *p, bool shared)
 {
     struct ls_comm *c = p->c;
     struct ls_offer *o = &p->seat->offer[p->parity];
-    *o = (struct ls_offer){.bytes = p->bytes,
-                           .at = ls_now(),
-                           .kind = (uint32_t)p->w->kind,
-                           .root = (uint32_t)p->root,
-                           .codec = codec_mark(p->w->codec),
-                           .shared = shared};
-    raise_to(c, &p->seat->arrived, c->boards);
-    AWAIT(c, arrived, c->boards, -1);
+    o->at = ls_now();
+    o->mark = c->mark;
+    o->mark.shared = shared;
+    raise_to(c, &o->arrived, c->boards);
+    AWAIT(c, offer[p->parity].arrived, c->boards, -1);
     LS_TRY(compare_offers(p));
     note_last(p);
     return LS_OK;
@@ -174,7 +159,7 @@ static int count_shared(const struct pass *p)
 {
     int n = 0;
     for (int i = 0; i < p->k->size; i++)
-        n += ls_board_seat(p->c->board, i)->offer[p->parity].shared != 0;
+        n += ls_board_seat(p->c->board, i)->offer[p->parity].mark.shared;
     return n;
 }
 

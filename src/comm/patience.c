@@ -94,9 +94,10 @@ static enum ls_status adopt(struct ls_comm *c)
         set_broken(c, h->status);
         return h->status;
     }
-    set_broken(c, LS_PEER_LOST);
+    enum ls_status st = h->rank < 0 && h->status == LS_USAGE ? LS_USAGE : LS_PEER_LOST; /* all have, or one */
+    set_broken(c, st);
     if (h->rank < 0)
-        return ls_fail(LS_PEER_LOST, "%s", why);
+        return ls_fail(st, "%s", why);
     return ls_fail(LS_PEER_LOST, "rank %d (host %s) has failed: %s", h->rank, c->peers[h->rank].host, why);
 }
 
@@ -358,6 +359,7 @@ enum ls_status ls_group_check(struct ls_comm *c)
     if (now - c->watched >= LOOK) {
         c->watched = now;
         LS_TRY(look_for_dead(c));
+        LS_TRY(ls_mark_look(c));
     }
     LS_TRY(ls_beats_move(c));
     return answer(c);

@@ -17,6 +17,7 @@ struct ls_transport_request {
     uint64_t words[8]; /* the transport's own */
     size_t bytes;      /* receive: what came */
     int peer;          /* receive: from whom */
+    bool too_long;     /* receive: through, but it was longer than the room made for it, and nothing of it counts */
 };
 
 struct ls_transport {

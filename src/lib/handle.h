@@ -4,11 +4,10 @@
 
 #include "comm/comm.h"
 #include <lockstep.h>
+#include <stdatomic.h>
 
 /* A sum larger than this is made in pieces. */
 #define LIB_PIECE ((size_t)16 << 20)
-/* So many calls are compared across ranks before they are made (L2). */
-#define LIB_COMPARED 256
 
 struct lib_tensor {
     size_t count; /* of the first submission; all others are alike */
@@ -20,39 +19,38 @@ struct lib_tensor {
     float *feedback; /* owned; NULL: the codec keeps none */
 };
 
-/* What a rank is about to do with all others. */
-enum lib_call { LIB_SUBMIT, LIB_ALLREDUCE, LIB_BROADCAST, LIB_BARRIER, LIB_ALLOC, LIB_FINISH };
-struct lib_ticket {
-    int32_t call; /* enum lib_call */
-    int32_t id;   /* of a tensor; the root of a broadcast */
-    int32_t op;
-    int32_t unused;
-    uint64_t amount; /* floats or bytes */
-};
+/* What a rank does with all others: `what` of struct ls_call. */
+enum lib_what { LIB_SUBMIT, LIB_ALLREDUCE, LIB_BROADCAST, LIB_BARRIER, LIB_ALLOC, LIB_FINISH };
 
 struct lockstep {
     struct ls_comm *comm;         /* owned; NULL only when status says why */
     const struct ls_codec *codec; /* NULL: as f32 */
     struct lib_tensor *tensors;   /* owned; by id */
     int n_tensors;
-    struct lib_ticket *tickets; /* owned; one a rank */
-    uint64_t calls;             /* with all others, so far */
-    uint64_t step;              /* wait_alls, so far */
-    enum ls_status status;      /* L4 */
+    uint64_t calls;        /* with all others, so far */
+    uint64_t step;         /* wait_alls, so far */
+    enum ls_status status; /* L4 */
     char error[1024];
+    atomic_int aborted; /* lockstep_abort, from any thread: 0, 1: being written, 2: why is there */
+    char why[1024];
 };
 
 static inline enum ls_status lib_status(const struct lockstep *l)
 {
-    return l ? l->status : LS_FAILED;
+    if (!l)
+        return LS_FAILED;
+    return l->status == LS_OK && atomic_load(&l->aborted) == 2 ? LS_FAILED : l->status;
 }
 /* Remember the first failure and tell the others; what later calls return. */
 enum ls_status lib_note(struct lockstep *l, enum ls_status status);
-/* May this rank make this call? Compares it with those of the others while few were made. */
-enum ls_status lib_agree(struct lockstep *l, enum lib_call call, int id, enum lockstep_op op, uint64_t amount);
+/* The next call, as it is compared with those of the others (L2). id: of a tensor, or the root of a broadcast; amount:
+ * floats or bytes. */
+struct ls_call lib_call(struct lockstep *l, enum lib_what what, int id, enum lockstep_op op, uint64_t amount);
 enum ls_status lib_check_op(enum lockstep_op op);
 /* data = data / size of the group */
 void lib_divide(const struct lockstep *l, float *data, size_t count);
+/* A message as a program that uses the library understands it. */
+void lib_reword(char *text);
 void lib_tensors_release(struct lockstep *l);
 
 #endif

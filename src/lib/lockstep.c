@@ -20,27 +20,27 @@ enum ls_status lib_note(struct lockstep *l, enum ls_status status)
         if (status != LS_PEER_LOST && l->comm)
             ls_comm_abort(l->comm, status, l->error);
     }
-    return l->status;
+    return lib_status(l);
 }
 
-static void describe(const struct lib_ticket *t, char *text, size_t room)
+static void describe(const struct ls_call *call, char *text, size_t room)
 {
-    const char *op = t->op == LOCKSTEP_MEAN ? "mean" : "sum";
-    switch ((enum lib_call)t->call) {
+    const char *op = call->op == LOCKSTEP_MEAN ? "mean" : "sum";
+    switch ((enum lib_what)call->what) {
     case LIB_SUBMIT:
-        snprintf(text, room, "submits tensor %d of %" PRIu64 " floats (%s)", t->id, t->amount, op);
+        snprintf(text, room, "submits tensor %d of %" PRIu64 " floats (%s)", call->id, call->amount, op);
         return;
     case LIB_ALLREDUCE:
-        snprintf(text, room, "calls lockstep_allreduce for %" PRIu64 " floats (%s)", t->amount, op);
+        snprintf(text, room, "calls lockstep_allreduce for %" PRIu64 " floats (%s)", call->amount, op);
         return;
     case LIB_BROADCAST:
-        snprintf(text, room, "calls lockstep_broadcast for %" PRIu64 " bytes from rank %d", t->amount, t->id);
+        snprintf(text, room, "calls lockstep_broadcast for %" PRIu64 " bytes from rank %d", call->amount, call->id);
         return;
     case LIB_BARRIER:
         snprintf(text, room, "calls lockstep_barrier");
         return;
     case LIB_ALLOC:
-        snprintf(text, room, "calls lockstep_alloc for %" PRIu64 " bytes", t->amount);
+        snprintf(text, room, "calls lockstep_alloc for %" PRIu64 " bytes", call->amount);
         return;
     case LIB_FINISH:
         snprintf(text, room, "calls lockstep_finish");
@@ -49,28 +49,16 @@ static void describe(const struct lib_ticket *t, char *text, size_t room)
     snprintf(text, room, "does something else");
 }
 
-/* Compared with rank 0, so that all say the same of the same rank. */
-static enum ls_status compare(const struct lockstep *l)
+struct ls_call lib_call(struct lockstep *l, enum lib_what what, int id, enum lockstep_op op, uint64_t amount)
 {
-    char theirs[96], ours[96];
-    for (int rank = 1; rank < ls_comm_size(l->comm); rank++) {
-        if (memcmp(&l->tickets[rank], l->tickets, sizeof *l->tickets) == 0)
-            continue;
-        describe(&l->tickets[rank], theirs, sizeof theirs);
-        describe(l->tickets, ours, sizeof ours);
-        return ls_fail(LS_USAGE, "rank %d %s where rank 0 %s: all must make the same calls in the same order", rank,
-                       theirs, ours);
-    }
-    return LS_OK;
+    return (struct ls_call){.number = ++l->calls, .amount = amount, .id = id, .what = (uint8_t)what, .op = (uint8_t)op};
 }
 
-enum ls_status lib_agree(struct lockstep *l, enum lib_call call, int id, enum lockstep_op op, uint64_t amount)
+/* All make this call, and nothing more. */
+static enum ls_status make_call(struct lockstep *l, enum lib_what what, uint64_t amount)
 {
-    struct lib_ticket ticket = {.call = (int32_t)call, .id = id, .op = (int32_t)op, .amount = amount};
-    if (l->calls++ >= LIB_COMPARED || ls_comm_size(l->comm) == 1)
-        return LS_OK;
-    LS_TRY(ls_comm_allgather(l->comm, &ticket, sizeof ticket, l->tickets));
-    return compare(l);
+    struct ls_work w = {.kind = LS_WORK_BARRIER, .call = lib_call(l, what, 0, LOCKSTEP_SUM, amount), .bucket = -1};
+    return ls_comm_do(l->comm, &w);
 }
 
 enum ls_status lib_check_op(enum lockstep_op op)
@@ -162,14 +150,12 @@ static enum ls_status connect_all(struct lockstep *l, const struct ls_options *o
 {
     struct ls_launch launch;
     struct ls_comm_options options = {
-        .collective = LS_COLLECTIVE_AUTO, .deadline = o->deadline, .max_bytes = LIB_PIECE};
+        .collective = LS_COLLECTIVE_AUTO, .deadline = o->deadline, .max_bytes = LIB_PIECE, .describe = describe};
     LS_TRY(find_codec(o->compress, &l->codec));
     LS_TRY(ls_launch_detect(o, &launch));
     enum ls_status st = ls_comm_open(&launch, &options, &l->comm);
     ls_launch_release(&launch);
-    LS_TRY(st);
-    l->tickets = ls_alloc((size_t)ls_comm_size(l->comm), sizeof *l->tickets);
-    return l->tickets ? LS_OK : LS_FAILED;
+    return st;
 }
 
 static enum ls_status open_handle(struct lockstep *l, const struct lockstep_options *options)
@@ -190,6 +176,7 @@ static enum ls_status open_handle(struct lockstep *l, const struct lockstep_opti
 
 struct lockstep *lockstep_init(const struct lockstep_options *options)
 {
+    ls_log_reword(lib_reword);
     struct lockstep *l = ls_alloc(1, sizeof *l);
     if (l)
         lib_note(l, open_handle(l, options));
@@ -205,35 +192,40 @@ int lockstep_status(const struct lockstep *l)
 static enum ls_status leave(struct lockstep *l)
 {
     LS_TRY((enum ls_status)lockstep_wait_all(l));
-    LS_TRY(lib_note(l, lib_agree(l, LIB_FINISH, 0, LOCKSTEP_SUM, 0)));
-    return lib_note(l, ls_comm_barrier(l->comm));
+    return lib_note(l, make_call(l, LIB_FINISH, 0));
 }
 
 int lockstep_finish(struct lockstep *l, int status)
 {
     if (!l)
         return status != 0 ? status : LOCKSTEP_FAILED;
-    if (status != 0 && l->status == LS_OK)
+    if (status != 0 && lib_status(l) == LS_OK)
         ls_comm_abort(l->comm, LS_FAILED, "its program has failed and left");
     enum ls_status st = status != 0 ? LS_FAILED : leave(l);
-    ls_comm_close(l->comm, st);
+    st = ls_comm_close(l->comm, st);
     ls_log_place(NULL);
     ls_log_mute(0);
     lib_tensors_release(l);
-    ls_free(l->tickets);
     ls_free(l);
     return status != 0 ? status : (int)st;
 }
 
+/* The first one counts. */
 void lockstep_abort(struct lockstep *l, const char *why)
 {
-    if (l && l->comm)
-        ls_comm_abort(l->comm, ls_fail(LS_FAILED, "%s", why), why);
+    int none = 0;
+    if (!l || !l->comm || !atomic_compare_exchange_strong(&l->aborted, &none, 1))
+        return;
+    snprintf(l->why, sizeof l->why, "%s", why ? why : "the program has called lockstep_abort");
+    atomic_store(&l->aborted, 2);
+    ls_comm_abort(l->comm, ls_fail(LS_FAILED, "%s", l->why), l->why);
 }
 
 const char *lockstep_error(const struct lockstep *l)
 {
-    return l ? l->error : "out of memory";
+    if (!l)
+        return "out of memory";
+    return l->status == LS_OK && atomic_load(&l->aborted) == 2 ? l->why : l->error;
 }
 
 const char *lockstep_version(void)
@@ -245,30 +237,27 @@ const char *lockstep_version(void)
 
 int lockstep_rank(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_rank(l->comm) : -1;
+    return l && l->comm ? ls_comm_rank(l->comm) : 0;
 }
 
 int lockstep_size(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_size(l->comm) : 0;
+    return l && l->comm ? ls_comm_size(l->comm) : 1;
 }
 
 int lockstep_local_rank(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_local_rank(l->comm, ls_comm_rank(l->comm)) : -1;
+    return l && l->comm ? ls_comm_local_rank(l->comm, ls_comm_rank(l->comm)) : 0;
 }
 
 int lockstep_local_size(const struct lockstep *l)
 {
-    return l && l->comm ? ls_comm_local_size(l->comm) : 0;
+    return l && l->comm ? ls_comm_local_size(l->comm) : 1;
 }
 
 void lockstep_shard(const struct lockstep *l, size_t n, size_t *first, size_t *last)
 {
-    *first = *last = 0;
-    if (!l || !l->comm)
-        return;
-    size_t size = (size_t)ls_comm_size(l->comm), rank = (size_t)ls_comm_rank(l->comm);
+    size_t size = (size_t)lockstep_size(l), rank = (size_t)lockstep_rank(l);
     size_t each = n / size, extra = n % size;
     *first = rank * each + (rank < extra ? rank : extra);
     *last = *first + each + (rank < extra);
@@ -288,10 +277,22 @@ void *lockstep_alloc(struct lockstep *l, size_t bytes)
     enum ls_status st = lib_status(l);
     if (st != LS_OK)
         return NULL;
-    st = lib_agree(l, LIB_ALLOC, 0, LOCKSTEP_SUM, bytes);
+    st = make_call(l, LIB_ALLOC, bytes);
     if (st == LS_OK)
         st = ls_comm_region(l->comm, bytes, &memory);
     return lib_note(l, st) == LS_OK ? memory : NULL;
+}
+
+static enum ls_status broadcast(struct lockstep *l, int root, void *data, size_t bytes)
+{
+    struct ls_work w = {.kind = LS_WORK_BROADCAST,
+                        .peer = root,
+                        .data = data,
+                        .bytes = bytes,
+                        .call = lib_call(l, LIB_BROADCAST, root, LOCKSTEP_SUM, bytes),
+                        .step = l->step,
+                        .bucket = -1};
+    return ls_comm_do(l->comm, &w);
 }
 
 int lockstep_broadcast(struct lockstep *l, int root, void *data, size_t bytes)
@@ -302,21 +303,27 @@ int lockstep_broadcast(struct lockstep *l, int root, void *data, size_t bytes)
     if (root < 0 || root >= ls_comm_size(l->comm))
         st = ls_fail(LS_USAGE, "lockstep_broadcast: rank %d; ranks are 0 to %d", root, ls_comm_size(l->comm) - 1);
     if (st == LS_OK)
-        st = lib_agree(l, LIB_BROADCAST, root, LOCKSTEP_SUM, bytes);
-    if (st == LS_OK)
-        st = ls_comm_broadcast(l->comm, root, data, bytes);
+        st = broadcast(l, root, data, bytes);
     return (int)lib_note(l, st);
 }
 
-static enum ls_status sum_in_pieces(struct lockstep *l, float *data, size_t count)
+/* One of nothing is one, too: all must come to it. */
+static enum ls_status sum_in_pieces(struct lockstep *l, float *data, size_t count, enum lockstep_op op)
 {
     const size_t most = LIB_PIECE / sizeof(float);
-    for (size_t first = 0; first < count; first += most) {
+    const struct ls_call call = lib_call(l, LIB_ALLREDUCE, 0, op, count);
+    size_t first = 0;
+    do {
         size_t n = count - first < most ? count - first : most;
-        struct ls_work w = {
-            .kind = LS_WORK_ALLREDUCE, .data = data + first, .bytes = n * sizeof(float), .step = l->step, .bucket = -1};
+        struct ls_work w = {.kind = LS_WORK_ALLREDUCE,
+                            .data = count > 0 ? data + first : NULL,
+                            .bytes = n * sizeof(float),
+                            .call = call,
+                            .step = l->step,
+                            .bucket = -1};
         LS_TRY(ls_comm_do(l->comm, &w));
-    }
+        first += n;
+    } while (first < count);
     return LS_OK;
 }
 
@@ -326,8 +333,7 @@ int lockstep_allreduce(struct lockstep *l, float *data, size_t count, enum locks
     if (st != LS_OK)
         return (int)st;
     LS_TRY_GOTO(out, lib_check_op(op));
-    LS_TRY_GOTO(out, lib_agree(l, LIB_ALLREDUCE, 0, op, count));
-    LS_TRY_GOTO(out, sum_in_pieces(l, data, count));
+    LS_TRY_GOTO(out, sum_in_pieces(l, data, count, op));
     if (op == LOCKSTEP_MEAN)
         lib_divide(l, data, count);
 out:
@@ -339,8 +345,5 @@ int lockstep_barrier(struct lockstep *l)
     enum ls_status st = lib_status(l);
     if (st != LS_OK)
         return (int)st;
-    st = lib_agree(l, LIB_BARRIER, 0, LOCKSTEP_SUM, 0);
-    if (st == LS_OK)
-        st = ls_comm_barrier(l->comm);
-    return (int)lib_note(l, st);
+    return (int)lib_note(l, make_call(l, LIB_BARRIER, 0));
 }

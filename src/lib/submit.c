@@ -59,6 +59,7 @@ static void post(struct lockstep *l, int id, float *data, enum lockstep_op op)
 {
     struct lib_tensor *t = &l->tensors[id];
     float *feedback = t->feedback;
+    const struct ls_call call = lib_call(l, LIB_SUBMIT, id, op, t->count);
     t->data = data;
     t->op = op;
     t->under_way = true;
@@ -72,6 +73,7 @@ static void post(struct lockstep *l, int id, float *data, enum lockstep_op op)
                                         .bytes = count * sizeof(float),
                                         .codec = l->codec,
                                         .codec_state = feedback,
+                                        .call = call,
                                         .step = l->step,
                                         .bucket = id};
         ls_comm_post(l->comm, &t->pieces[i]);
@@ -87,7 +89,6 @@ int lockstep_submit(struct lockstep *l, int id, float *data, size_t count, enum 
         return (int)st;
     ls_comm_position(l->comm, l->step, id, LS_STAGE_COMPUTE);
     LS_TRY_GOTO(out, check(l, id, count, op));
-    LS_TRY_GOTO(out, lib_agree(l, LIB_SUBMIT, id, op, count));
     if (!l->tensors[id].known)
         LS_TRY_GOTO(out, meet(l, &l->tensors[id], count));
     post(l, id, data, op);
@@ -116,7 +117,7 @@ int lockstep_wait(struct lockstep *l, int id)
     ls_comm_position(l->comm, l->step, id, LS_STAGE_REDUCE);
     settle(l, &l->tensors[id]);
     ls_comm_position(l->comm, l->step, id, LS_STAGE_COMPUTE);
-    return (int)l->status;
+    return (int)lib_status(l);
 }
 
 int lockstep_wait_all(struct lockstep *l)
@@ -128,7 +129,7 @@ int lockstep_wait_all(struct lockstep *l)
         if (l->tensors[id].under_way)
             settle(l, &l->tensors[id]);
     ls_comm_position(l->comm, ++l->step, -1, LS_STAGE_COMPUTE);
-    return (int)l->status;
+    return (int)lib_status(l);
 }
 
 void lib_tensors_release(struct lockstep *l)

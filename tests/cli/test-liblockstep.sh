@@ -1,6 +1,7 @@
 #!/bin/sh
 # liblockstep from outside: installed, found by pkg-config, used by the example in every way that processes are started in.
 . tests/cli/harness.sh
+. "$source_root/tests/hosts/wait.sh"
 build=$(dirname "$program")
 example=$source_root/examples/mlp
 unset MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCKSTEP_TOKEN LOCKSTEP_MODULES
@@ -214,11 +215,220 @@ collect
 expect "$codes" = "4 137 4"
 expect "$(grep -c 'error: .*rank 1 (pid .* is gone' err)" = 2
 
+it "builds a program that tries the library"
+cp "$source_root/tests/probes/library_probe.c" .
+# shellcheck disable=SC2046
+compile cc library_probe.c -o probe $(pkg-config --cflags --libs lockstep) "-Wl,-rpath,$scratch/$libdir"
+expect_code 0
+# The processes of this machine as if on so many: node N PROGRAM...
+cat >node <<'END'
+#!/bin/sh
+nodes=$1
+shift
+rank=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$RANK}}
+LOCKSTEP_NODE=$((rank % nodes)) exec "$@"
+END
+chmod +x node
+
+# named SIZE NUMBER FIRST SECOND: in that call and later ones all failed with 2, and each says which rank called what.
+named() {
+    expect "$(grep -c "^rank .: 2, later 2: call $2: " out)" = "$1"
+    expect "$(grep "^rank .: " out | grep -c "rank 1 $4 where rank 0 $3; all\|rank [23] $3 where rank 1 $4; all")" = "$1"
+}
+
+sum10='calls lockstep_allreduce for 10 floats (sum)'
+sum20='calls lockstep_allreduce for 20 floats (sum)'
+mean10='calls lockstep_allreduce for 10 floats (mean)'
+broadcast='calls lockstep_broadcast for 400000 bytes from rank 0'
+sum100000='calls lockstep_allreduce for 100000 floats (sum)'
+first='submits tensor 1 of 100 floats (sum)'
+second='submits tensor 2 of 100 floats (sum)'
+# Who ends first is up to the launcher: it ends the others.
+named_under_mpi() {
+    expect "$code" -ne 0
+    expect "$(grep -c "error: call $1: rank 1 $3 where rank 0 $2; all\|error: call $1: rank [23] $2 where rank 1 $3; all" err)" -ge 1
+    expect "$(grep -c '^rank .: 0' out)" = 0
+}
+for kind in openmpi mpich; do
+    it "names another call between nodes, late in a run ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 2 ./node 2 ./probe calls 300 sum:10 sum:20
+        named_under_mpi 301 "$sum10" "$sum20"
+        mpi "$kind" 2 ./node 2 ./probe calls 255 broadcast:400000 sum:100000
+        named_under_mpi 256 "$broadcast" "$sum100000"
+        mpi "$kind" 4 ./node 2 ./probe calls 256 order:1,2 order:2,1
+        named_under_mpi 257 "$first" "$second"
+    fi
+done
+
+# by_hand SIZE NODES WORDS...: the probe over UCX
+by_hand() {
+    processes=$1 nodes=$2
+    shift 2
+    : >out
+    : >err
+    for rank in $(seq 0 $((processes - 1))); do
+        start RANK="$rank" WORLD_SIZE="$processes" MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ./node "$nodes" ./probe "$@"
+    done
+    collect
+}
+
+it "names another call between nodes, late in a run (UCX)"
+if has_module ucx; then
+    by_hand 2 2 calls 300 sum:10 mean:10
+    expect "$codes" = "2 2"
+    named 2 301 "$sum10" "$mean10"
+    by_hand 4 2 calls 300 broadcast:400000 sum:100000
+    expect "$codes" = "2 2 2 2"
+    named 4 301 "$broadcast" "$sum100000"
+    by_hand 3 3 calls 1000 order:1,2 order:2,1
+    expect "$codes" = "2 2 2"
+    named 3 1001 "$first" "$second"
+    by_hand 2 2 calls 300 sum:10 finish
+    expect "$codes" = "2 2"
+    expect "$(grep -c "error: call 301: rank 1 calls lockstep_finish where rank 0 $sum10; all" err)" = 2
+fi
+
+# three SIZE: rank 0 has connected three times.
+three() {
+    expect "$(grep -c "^[123]: $1 processes" out)" = 3
+}
+
+for kind in openmpi mpich; do
+    it "connects again after it has finished ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 3 ./probe again 3
+        expect_code 0
+        three 3
+        mpi "$kind" 2 ./node 2 ./probe again 3
+        expect_code 0
+        three 2
+    fi
+
+    it "leaves MPI to a program that uses it, too ($kind)"
+    if has_module "mpi-$kind"; then
+        if command -v "mpicc.$kind" >/dev/null; then
+            # shellcheck disable=SC2046
+            compile "mpicc.$kind" "$source_root/tests/probes/library_mpi.c" -o "own-$kind" \
+                $(pkg-config --cflags --libs lockstep) "-Wl,-rpath,$scratch/$libdir"
+            expect_code 0
+            for order in 'init use use finalize' 'use finalize' 'use use'; do
+                # shellcheck disable=SC2086
+                mpi "$kind" 2 "./own-$kind" $order
+                expect_code 0
+            done
+            mpi "$kind" 2 "./own-$kind" use finalize use
+            expect_code 2
+            expect "$(grep -c 'the program has called MPI_Finalize' err)" -ge 1
+        else
+            skip "mpicc.$kind is not installed"
+        fi
+    fi
+done
+
+it "connects again after it has finished (UCX, a folder, shared memory)"
+if has_module ucx; then
+    by_hand 2 1 again 3
+    expect "$codes" = "0 0"
+    three 2
+    by_hand 2 2 again 3
+    expect "$codes" = "0 0"
+    : >out
+    for _ in 0 1; do
+        start LOCKSTEP_RENDEZVOUS="file://$scratch/again" LOCKSTEP_NUM_NODES=2 ./probe again 3
+    done
+    collect
+    expect "$codes" = "0 0"
+    three 2
+fi
+: >out
+workers 3 ./probe again 3
+collect
+expect "$codes" = "0 0 0"
+three 3
+
+# meeting SIZE RANK PROGRAM...: in the background, at once and without a wrapper, so that $! is the program. A deadline
+# below the time after which a silent process counts as gone.
+deadline=10
+meeting() {
+    processes=$1 rank=$2
+    shift 2
+    env LOCKSTEP_RENDEZVOUS="file://$scratch/used" LOCKSTEP_NUM_NODES="$processes" LOCKSTEP_RANK="$rank" \
+        LOCKSTEP_DEADLINE=$deadline "$@" >>out 2>>err </dev/null &
+    started="$started $!"
+}
+
+# kill_once COMMAND...: once that is true.
+kill_once() {
+    within 60 "$@" || miss "the processes to be killed did not come"
+    # shellcheck disable=SC2086
+    kill -9 $started
+    collect 2>/dev/null # the shell says that they were killed
+    : >out
+    : >err
+}
+# shellcheck disable=SC2317
+came() { # so many wait for the others
+    [ "$(find used -name 'session-0001.rank-*' | wc -l)" = "$1" ]
+}
+# shellcheck disable=SC2317
+met() {
+    [ "$(grep -c '^rank . of 3' out)" = 3 ]
+}
+
+it "meets in a folder at once after a run there was killed, also one of another size"
+if has_module ucx; then
+    for ranks in '0 1 2' '-1 -1 -1'; do
+        for before in 1 2 3; do
+            for size in 3 2; do
+                for rank in $(echo "$ranks" | cut -d ' ' -f "1-$before"); do
+                    meeting 3 "$rank" ./probe wait
+                done
+                if [ $before = 3 ]; then
+                    kill_once met
+                else
+                    kill_once came $before
+                fi
+                for rank in $(echo "$ranks" | cut -d ' ' -f "1-$size"); do
+                    meeting $size "$rank" ./probe again 1
+                done
+                collect
+                expect "$(echo "$codes" | tr -d ' 0')" = ""
+                expect "$(grep -c "^1: $size processes" out)" = 1
+                expect "$(find used -name 'session-*' | wc -l)" = 0
+                : >out
+            done
+        done
+    done
+fi
+
+it "does not let two processes be the same rank in a folder"
+if has_module ucx; then
+    deadline=2
+    meeting 2 0 ./probe again 1
+    within 60 came 1
+    meeting 2 0 ./probe again 1
+    collect
+    expect "$(echo "$codes" | tr ' ' '\n' | sort | tr -d '\n')" = 24 # which of them it is, is open
+    expect "$(grep -c 'another process has come as rank 0; each process needs a rank of its own' err)" = 1
+fi
+
 it "says when a variable makes no sense"
 RANK=1 ./distributed >out 2>err
 code=$?
 expect_code 2
 expect_error 'RANK is set without WORLD_SIZE'
+
+it "does not speak of a command line to a program that has none"
+for settings in 'RANK=0 WORLD_SIZE=2' 'LOCKSTEP_RANK=1' 'LOCKSTEP_RENDEZVOUS=file:///tmp' 'LOCKSTEP_NUM_NODES=2' \
+    'LOCKSTEP_WORKER_RANK=1' 'LOCKSTEP_NUM_NODES=2 LOCKSTEP_RANK=0 LOCKSTEP_MASTER_IP=no.such.host.invalid'; do
+    # shellcheck disable=SC2086
+    env $settings ./probe again 1 >out 2>err
+    code=$?
+    [ "$code" -ne 0 ] || miss "$settings is accepted"
+    expect "$(grep -c '^lockstep: error: ' err)" = 1
+    expect "$(grep -c -e ' --[a-z]' err)" = 0
+done
 
 it "says when the transport is missing"
 if has_module ucx; then

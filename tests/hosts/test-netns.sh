@@ -189,6 +189,61 @@ else
     expect "$(weights one 00000020)" = "$(weights met 00000020)"
 fi
 
+# library_on HOST RANK FOLDER WORDS...: the probe of liblockstep, one of four, in the background
+library_on() {
+    library_host=$1 library_rank=$2 library_folder=$3
+    shift 3
+    on "$library_host" timeout 60 env LOCKSTEP_RENDEZVOUS="file://$PWD/$library_folder" LOCKSTEP_NUM_NODES=4 \
+        LOCKSTEP_RANK="$library_rank" LOCKSTEP_MODULES="$(dirname "$program")" ./probe "$@" >>out 2>>err </dev/null &
+    libraries="$libraries $!"
+}
+libraries=
+await_libraries() {
+    for pid in $libraries; do
+        wait "$pid"
+    done
+    libraries=
+}
+
+it "names the rank that makes another call of liblockstep, two on each of two hosts"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    cc -I"$source_root/include" "$source_root/tests/probes/library_probe.c" -o probe -L"$(dirname "$program")" -llockstep \
+        -Wl,-rpath,"$(dirname "$program")" || miss "the probe cannot be built"
+    for calls in 'sum:10 sum:20' 'broadcast:400000 sum:100000' 'order:1,2 order:2,1' 'barrier finish'; do
+        : >out
+        : >err
+        for rank in 0 1 2 3; do
+            # shellcheck disable=SC2086
+            library_on $((rank % 2)) $rank library calls 300 $calls
+        done
+        await_libraries
+        expect "$(grep -c 'error: call 301: rank . .* where rank . .*; all ranks must' err)" = 4
+        expect "$(grep -c '^rank .: 0' out)" = 0
+    done
+fi
+
+it "meets again in a folder of several hosts at once after a kill"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    : >out
+    for rank in 0 1 2; do
+        library_on $rank $rank killed wait
+    done
+    within 60 test -e killed/session-0001.rank-2 || miss "nobody came"
+    for process in /proc/[0-9]*; do # of these hosts: the programs that run from this folder
+        [ "$(readlink "$process/exe")" != "$PWD/probe" ] || kill -9 "${process#/proc/}"
+    done
+    await_libraries
+    for rank in 0 1 2 3; do
+        library_on $rank $rank killed again 1
+    done
+    await_libraries
+    expect "$(grep -c '^1: 4 processes' out)" = 1
+fi
+
 it "refuses a process with another token"
 if [ -n "$alone" ]; then
     skip "$alone"

@@ -330,6 +330,8 @@ int main(int argc, char **argv)
     if (argc == 4 && strcmp(argv[1], "junk") == 0)
         return junk(argv[2], argv[3]);
     enum ls_status st = argc > 1 ? run(argv[1], argc - 2, argv + 2) : LS_USAGE;
+    if (st == LS_OK)
+        return 0; /* MPI is finalised by its exit handler */
     fflush(NULL);
     _Exit((int)st); /* no atexit of a library that was left badly */
 }

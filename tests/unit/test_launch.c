@@ -216,7 +216,7 @@ static const struct {
     {"", "--rendezvous file:///x --num-nodes 2 --master-ip h", "two ways to meet"},
     {"", "--rank 0 --num-nodes 3 --master-ip h --workers 2", "--workers 2 starts processes"},
     {"LOCKSTEP_TOKEN=short", "--rank 0 --num-nodes 3 --master-ip h", "the token has fewer than 8"},
-    {"LOCKSTEP_WORKER_RANK=1", "", "only `lockstep --workers` sets them"},
+    {"LOCKSTEP_WORKER_RANK=1", "", "set all three, or none"},
     {SRUN "SLURM_STEP_NODELIST=n[1", "", "is not a list of nodes"},
     {SRUN, "", "does not say which nodes"},
 };

@@ -44,6 +44,8 @@ static int be_process(int rank, int size, int nodes, const char *session, const 
         snprintf(text, sizeof text, "%d", rank % nodes);
         setenv("LOCKSTEP_NODE", text, 1);
     }
+    if (rank == 1 && getenv("LOCKSTEP_TEST_COMPRESS"))
+        setenv("LOCKSTEP_COMPRESS", getenv("LOCKSTEP_TEST_COMPRESS"), 1);
     struct lockstep *l = lockstep_init(o);
     NEED(lockstep_status(l) == LOCKSTEP_OK);
     NEED(lockstep_rank(l) == rank && lockstep_size(l) == size);
@@ -139,10 +141,13 @@ static void expect_refused(struct lockstep_options o, const char *why)
     struct lockstep *l = lockstep_init(&o);
     assert_int_equal(lockstep_status(l), LOCKSTEP_USAGE);
     assert_non_null(strstr(lockstep_error(l), why));
-    assert_int_equal(lockstep_rank(l), -1);
-    assert_int_equal(lockstep_size(l), 0);
+    assert_null(strstr(lockstep_error(l), "--")); /* no options of a command line */
+    assert_int_equal(lockstep_rank(l), 0);        /* a program may divide by the size before it looks */
+    assert_int_equal(lockstep_size(l), 1);
+    assert_int_equal(lockstep_local_rank(l), 0);
+    assert_int_equal(lockstep_local_size(l), 1);
     lockstep_shard(l, 10, &first, &last);
-    assert_int_equal(first, last);
+    assert_true(first == 0 && last == 10);
     assert_int_equal(lockstep_broadcast(l, 0, data, 4), LOCKSTEP_USAGE);
     assert_int_equal(lockstep_submit(l, 0, data, 1, LOCKSTEP_SUM), LOCKSTEP_USAGE);
     assert_int_equal(lockstep_wait(l, 0), LOCKSTEP_USAGE);
@@ -164,7 +169,20 @@ static void wrong_options_are_refused(void **state)
     expect_refused((struct lockstep_options){.size = size, .deadline = -1}, "deadline");
     expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .rank = 2, .master_ip = "127.0.0.1"},
                    "rank 2");
-    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp"}, "num-nodes");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp"}, "Give num_nodes and rank");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "/tmp", .num_nodes = 2, .rank = -1},
+                   "rendezvous /tmp: only file:///PATH is known");
+    expect_refused((struct lockstep_options){.size = size, .rendezvous = "file:///x", .num_nodes = 2, .master_ip = "h"},
+                   "rendezvous and master_ip are two ways");
+    expect_refused((struct lockstep_options){.size = size, .master_ip = "127.0.0.1"}, "Give num_nodes and rank");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2}, "Give master_ip HOST");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .rank = -1, .master_ip = "127.0.0.1"},
+                   "Give rank");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .master_ip = "127.0.0.1", .token = "short"},
+                   "8 characters");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = 2, .master_ip = "h", .master_port = 70000},
+                   "master_port");
+    expect_refused((struct lockstep_options){.size = size, .num_nodes = -3, .master_ip = "h"}, "num_nodes");
 }
 
 static void nothing_at_all_is_a_failure(void **state)
@@ -175,9 +193,10 @@ static void nothing_at_all_is_a_failure(void **state)
     assert_int_equal(lockstep_wait_all(NULL), LOCKSTEP_FAILED);
     assert_int_equal(lockstep_wait(NULL, 0), LOCKSTEP_FAILED);
     assert_int_equal(lockstep_submit(NULL, 0, NULL, 0, LOCKSTEP_SUM), LOCKSTEP_FAILED);
-    assert_int_equal(lockstep_rank(NULL), -1);
+    assert_int_equal(lockstep_rank(NULL), 0);
+    assert_int_equal(lockstep_size(NULL), 1);
     lockstep_shard(NULL, 5, &first, &last);
-    assert_int_equal(last, 0);
+    assert_int_equal(last, 5);
     assert_null(lockstep_alloc(NULL, 1));
     assert_int_equal(lockstep_finish(NULL, 0), LOCKSTEP_FAILED);
     assert_int_equal(lockstep_finish(NULL, 3), 3);
@@ -212,6 +231,21 @@ static void wrong_calls_are_refused(void **state)
         assert_int_equal(lockstep_barrier(l), LOCKSTEP_USAGE);
         assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_USAGE);
     }
+}
+
+static void an_abort_lasts(void **state)
+{
+    const struct lockstep_options quiet = {.size = sizeof quiet, .quiet = 1};
+    float data[2] = {0};
+    (void)state;
+    struct lockstep *l = lockstep_init(&quiet);
+    lockstep_abort(l, "the third sample is blue");
+    lockstep_abort(l, "another thread says so, too");
+    assert_int_equal(lockstep_status(l), LOCKSTEP_FAILED);
+    assert_string_equal(lockstep_error(l), "the third sample is blue");
+    assert_int_equal(lockstep_submit(l, 0, data, 2, LOCKSTEP_SUM), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_wait_all(l), LOCKSTEP_FAILED);
+    assert_int_equal(lockstep_finish(l, 0), LOCKSTEP_FAILED);
 }
 
 /* --- together --------------------------------------------------------------------------------------------------- */
@@ -282,7 +316,7 @@ static void sums_larger_than_a_piece(void **state)
     among(2, 2, NULL, NULL, sum_large);
 }
 
-/* More steps than are compared, and nothing is allocated in them. */
+/* Nothing is allocated in them after the first. */
 static int many_steps(struct lockstep *l)
 {
     float data[600];
@@ -394,36 +428,189 @@ static void compression(void **state)
 
 static const struct lockstep_options hushed = {.size = sizeof hushed, .quiet = 1, .deadline = 20};
 
-static int submit_another(struct lockstep *l)
+/* Two calls that do not go together. After `before` others, rank 1 makes the second and all others the first. */
+struct pair {
+    const char *first, *second; /* as the message has them */
+    int (*one)(struct lockstep *l), (*other)(struct lockstep *l);
+};
+static float room[300000];
+static int before;
+static const struct pair *pair;
+
+static int sum_10(struct lockstep *l)
 {
-    float data[10] = {0};
-    int id = lockstep_rank(l) == 2 ? 6 : 5;
-    NEED(lockstep_submit(l, id, data, 10, LOCKSTEP_SUM) != LOCKSTEP_OK);
-    NEED(strstr(lockstep_error(l), "rank 2 submits tensor 6 of 10 floats (sum) where rank 0 submits tensor 5 of 10"));
-    return lockstep_finish(l, 0) != 0;
+    return lockstep_allreduce(l, room, 10, LOCKSTEP_SUM);
+}
+static int sum_20(struct lockstep *l)
+{
+    return lockstep_allreduce(l, room, 20, LOCKSTEP_SUM);
+}
+static int sum_nothing(struct lockstep *l)
+{
+    return lockstep_allreduce(l, room, 0, LOCKSTEP_SUM);
+}
+static int sum_many(struct lockstep *l)
+{
+    return lockstep_allreduce(l, room, 300000, LOCKSTEP_SUM);
+}
+static int mean_10(struct lockstep *l)
+{
+    return lockstep_allreduce(l, room, 10, LOCKSTEP_MEAN);
+}
+static int mean_many(struct lockstep *l)
+{
+    return lockstep_allreduce(l, room, 300000, LOCKSTEP_MEAN);
+}
+static int broadcast_40(struct lockstep *l)
+{
+    return lockstep_broadcast(l, 0, room, 40);
+}
+static int broadcast_from_1(struct lockstep *l)
+{
+    return lockstep_broadcast(l, 1, room, 40);
+}
+static int broadcast_many(struct lockstep *l)
+{
+    return lockstep_broadcast(l, 0, room, sizeof room);
+}
+static int submit_5(struct lockstep *l)
+{
+    lockstep_submit(l, 5, room, 10, LOCKSTEP_SUM);
+    lockstep_submit(l, 6, room + 10, 10, LOCKSTEP_SUM);
+    return lockstep_wait_all(l);
+}
+static int submit_6(struct lockstep *l)
+{
+    lockstep_submit(l, 6, room + 10, 10, LOCKSTEP_SUM);
+    lockstep_submit(l, 5, room, 10, LOCKSTEP_SUM);
+    return lockstep_wait_all(l);
+}
+static int alloc_100(struct lockstep *l)
+{
+    return lockstep_alloc(l, 100) == NULL;
+}
+static int alloc_5000(struct lockstep *l)
+{
+    return lockstep_alloc(l, 5000) == NULL;
 }
 
-static int leave_early(struct lockstep *l)
+static const struct pair pairs[] = {
+    {"calls lockstep_allreduce for 10 floats (sum)", "calls lockstep_allreduce for 20 floats (sum)", sum_10, sum_20},
+    {"calls lockstep_allreduce for 10 floats (sum)", "calls lockstep_allreduce for 300000 floats (sum)", sum_10,
+     sum_many},
+    {"calls lockstep_allreduce for 300000 floats (sum)", "calls lockstep_allreduce for 10 floats (sum)", sum_many,
+     sum_10},
+    {"calls lockstep_allreduce for 10 floats (sum)", "calls lockstep_allreduce for 10 floats (mean)", sum_10, mean_10},
+    {"calls lockstep_allreduce for 300000 floats (sum)", "calls lockstep_allreduce for 300000 floats (mean)", sum_many,
+     mean_many},
+    {"calls lockstep_broadcast for 40 bytes from rank 0", "calls lockstep_allreduce for 10 floats (sum)", broadcast_40,
+     sum_10},
+    {"calls lockstep_allreduce for 10 floats (sum)", "calls lockstep_broadcast for 40 bytes from rank 0", sum_10,
+     broadcast_40},
+    {"calls lockstep_broadcast for 40 bytes from rank 0", "calls lockstep_broadcast for 40 bytes from rank 1",
+     broadcast_40, broadcast_from_1},
+    {"calls lockstep_broadcast for 1200000 bytes from rank 0", "calls lockstep_allreduce for 300000 floats (sum)",
+     broadcast_many, sum_many},
+    {"calls lockstep_barrier", "calls lockstep_allreduce for 0 floats (sum)", lockstep_barrier, sum_nothing},
+    {"calls lockstep_allreduce for 0 floats (sum)", "calls lockstep_allreduce for 300000 floats (sum)", sum_nothing,
+     sum_many},
+    {"submits tensor 5 of 10 floats (sum)", "submits tensor 6 of 10 floats (sum)", submit_5, submit_6},
+    {"submits tensor 5 of 10 floats (sum)", "calls lockstep_allreduce for 10 floats (sum)", submit_5, sum_10},
+    {"calls lockstep_alloc for 100 bytes", "calls lockstep_alloc for 5000 bytes", alloc_100, alloc_5000},
+    {"calls lockstep_allreduce for 10 floats (sum)", "calls lockstep_finish", sum_10, NULL},
+};
+enum { PAIRS = sizeof pairs / sizeof *pairs, REFUSED = 42 };
+
+/* The larger of two ranks is named first, whoever finds it. */
+static bool is_named(const char *error)
 {
-    float data[10] = {0};
-    int st = 0;
-    for (int step = 0; step < 3 + (lockstep_rank(l) == 0) && st == 0; step++) {
-        st = lockstep_submit(l, 0, data, 10, LOCKSTEP_SUM);
-        st = lockstep_wait_all(l);
+    char higher[200], lower[200];
+    snprintf(higher, sizeof higher, "call %d: rank 1 %s where rank 0 %s; all ranks", before + 1, pair->second,
+             pair->first);
+    bool found = strstr(error, higher) != NULL;
+    for (int rank = 2; rank < MOST && !found; rank++) {
+        snprintf(lower, sizeof lower, "call %d: rank %d %s where rank 1 %s; all ranks", before + 1, rank, pair->first,
+                 pair->second);
+        found = strstr(error, lower) != NULL;
     }
-    st = lockstep_finish(l, 0);
-    NEED(st == LOCKSTEP_USAGE || st == LOCKSTEP_PEER_LOST);
-    NEED(strstr(ls_log_last(), "rank 1 calls lockstep_finish where rank 0 submits tensor 0"));
-    return 1;
+    if (!found)
+        fprintf(stderr, "expected: %s\n   found: %s\n", higher, error);
+    return found;
 }
 
+/* A rank that is behind may learn of it before it has come to that call itself. */
+static int differ(struct lockstep *l)
+{
+    int st = LOCKSTEP_OK;
+    for (int i = 0; i < before && st == LOCKSTEP_OK; i++)
+        st = i % 3 ? sum_10(l) : i % 2 ? lockstep_barrier(l) : broadcast_40(l);
+    int (*mine)(struct lockstep * l) = lockstep_rank(l) == 1 ? pair->other : pair->one;
+    if (mine && st == LOCKSTEP_OK)
+        st = mine(l);
+    if (mine || st != LOCKSTEP_OK) {
+        NEED(st != LOCKSTEP_OK);
+        NEED(lockstep_status(l) == LOCKSTEP_USAGE);
+        NEED(is_named(lockstep_error(l)));
+        NEED(sum_10(l) == LOCKSTEP_USAGE);
+        NEED(lockstep_wait_all(l) == LOCKSTEP_USAGE);
+    }
+    NEED(lockstep_finish(l, 0) == LOCKSTEP_USAGE);
+    NEED(is_named(ls_log_last()));
+    return REFUSED;
+}
+
+/* L2, on one node, between nodes, and both. */
 static void another_call_is_named(void **state)
 {
-    const int all[] = {1, 1, 1};
+    const int codes[] = {REFUSED, REFUSED, REFUSED, REFUSED};
     (void)state;
-    among(3, 1, &hushed, all, submit_another);
-    among(3, 3, &hushed, all, submit_another);
-    among(2, 1, &hushed, all, leave_early);
+    before = 3;
+    for (pair = pairs; pair < pairs + PAIRS; pair++) {
+        among(2, 1, &hushed, codes, differ);
+        among(2, 2, &hushed, codes, differ);
+        among(3, 3, &hushed, codes, differ);
+        among(4, 2, &hushed, codes, differ);
+    }
+}
+
+static void the_last_call_is_compared_like_the_first(void **state)
+{
+    static const int calls[] = {0, 254, 255, 256, 257, 1000};
+    const int codes[] = {REFUSED, REFUSED, REFUSED, REFUSED};
+    (void)state;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
+        before = calls[i];
+        pair = &pairs[i % PAIRS];
+        among(2, 1, &hushed, codes, differ);
+        among(2, 2, &hushed, codes, differ);
+        if (before > 0) /* else two may part while others still connect */
+            among(4, 2, &hushed, codes, differ);
+    }
+    before = 70000;
+    pair = &pairs[3]; /* of equal size */
+    among(2, 1, &hushed, codes, differ);
+    among(2, 2, &hushed, codes, differ);
+}
+
+/* One that sends its gradients in another way than the others. */
+static int compress_alone(struct lockstep *l)
+{
+    lockstep_submit(l, 0, room, 1000, LOCKSTEP_SUM);
+    NEED(lockstep_wait_all(l) == LOCKSTEP_USAGE);
+    NEED(strstr(lockstep_error(l), "compressed in another way"));
+    NEED(lockstep_finish(l, 0) == LOCKSTEP_USAGE);
+    return REFUSED;
+}
+
+static void another_compression_is_named(void **state)
+{
+    const int codes[] = {REFUSED, REFUSED};
+    (void)state;
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        setenv("LOCKSTEP_TEST_COMPRESS", "fp16", 1); /* of rank 1 alone */
+        among(2, nodes, &hushed, codes, compress_alone);
+        unsetenv("LOCKSTEP_TEST_COMPRESS");
+    }
 }
 
 static int give_up(struct lockstep *l)
@@ -432,7 +619,8 @@ static int give_up(struct lockstep *l)
     lockstep_barrier(l); /* all have begun */
     if (lockstep_rank(l) == 1) {
         lockstep_abort(l, "the third sample is blue");
-        return lockstep_finish(l, 3);
+        NEED(lockstep_barrier(l) == LOCKSTEP_FAILED);
+        return lockstep_finish(l, 0);
     }
     while (lockstep_submit(l, 0, data, 10, LOCKSTEP_SUM) == 0 && lockstep_wait_all(l) == 0)
         ;
@@ -455,10 +643,10 @@ static int fail_and_leave(struct lockstep *l)
 
 static void a_failure_is_told(void **state)
 {
-    const int codes[] = {4, 3, 4};
+    const int codes[] = {4, 3, 4}, aborted[] = {4, 1, 4};
     (void)state;
-    among(3, 1, &hushed, codes, give_up);
-    among(3, 3, &hushed, codes, give_up);
+    among(3, 1, &hushed, aborted, give_up);
+    among(3, 3, &hushed, aborted, give_up);
     among(3, 1, &hushed, codes, fail_and_leave);
 }
 
@@ -492,6 +680,7 @@ int main(void)
         cmocka_unit_test(wrong_options_are_refused),
         cmocka_unit_test(nothing_at_all_is_a_failure),
         cmocka_unit_test(wrong_calls_are_refused),
+        cmocka_unit_test(an_abort_lasts),
         cmocka_unit_test(sums_and_means),
         cmocka_unit_test(sums_and_means_between_nodes),
         cmocka_unit_test(sums_larger_than_a_piece),
@@ -499,6 +688,8 @@ int main(void)
         cmocka_unit_test(every_sample_is_dealt_once),
         cmocka_unit_test(compression),
         cmocka_unit_test(another_call_is_named),
+        cmocka_unit_test(the_last_call_is_compared_like_the_first),
+        cmocka_unit_test(another_compression_is_named),
         cmocka_unit_test(a_failure_is_told),
         cmocka_unit_test(a_dead_rank_is_named),
     };

@@ -5,8 +5,10 @@
  *     session-0007.ready-2    rank 2 has seen everybody
  *
  *   F1  A file appears whole: it is written under another name and linked to its own, which fails where there is one.
- *   F2  A session whose files nobody touches is left from an earlier run that ended badly. It is never repaired: the
- *       next number is tried, and everyone follows the highest number that there is.
+ *   F2  A session may be left from an earlier run that ended badly. It is never repaired: the next number is opened, and
+ *       everyone follows the highest number that there is. That is done at once by a process that finds its place taken, or
+ *       another number of processes, in a session that was there before it came: a run that is complete overflows a session
+ *       in which a dead process still holds a place. And it is done when nobody touches a session's files for long.
  *   F3  Nobody goes on before all have said that they saw all. So no address of a process that is gone is ever used.
  *   F4  Files of other users are not believed. The mode of the folder and the files is what proves who one is; a token
  *       given as well goes into the key.
@@ -41,6 +43,7 @@ struct folder {
     struct ls_meeting *m;
     char *path;
     int number; /* of the session */
+    int found;  /* the highest number when this process came; -1: not known yet */
     uint8_t key[LS_NONCE];
     uint64_t random; /* for a name that nobody else has */
     int rank;        /* -1: none yet */
@@ -135,6 +138,8 @@ static enum ls_status look_at_clock(struct folder *f)
     if (f->rank < 0)
         unlink(name);
     f->touched = ls_now();
+    if (f->rank >= 0 && why == ENOENT) /* the session was cleared away; wait_for_all sees that */
+        return LS_OK;
     return good ? LS_OK : ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(why));
 }
 
@@ -191,7 +196,8 @@ static enum ls_status make_session(struct folder *f)
     return ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(errno));
 }
 
-static enum ls_status read_session(struct folder *f)
+/* *fits: it is one for as many processes. */
+static enum ls_status read_session(struct folder *f, bool *fits)
 {
     char name[PATH_MAX];
     void *body;
@@ -206,8 +212,11 @@ static enum ls_status read_session(struct folder *f)
     uint32_t size = ls_get32(body);
     memcpy(f->key, (uint8_t *)body + 4, LS_NONCE);
     ls_free(body);
-    if (size != (uint32_t)f->m->size)
-        return ls_fail(LS_USAGE, "%s: the run that meets there is one of %u processes, this one was started for %d",
+    *fits = size == (uint32_t)f->m->size;
+    if (!*fits && f->number > f->found)
+        return ls_fail(LS_USAGE,
+                       "%s: the run that meets there is one of %u processes, this one was started for %d; give all the "
+                       "same number",
                        name, size, f->m->size);
     return LS_OK;
 }
@@ -217,65 +226,70 @@ static enum ls_status enter(struct folder *f)
 {
     f->rank = -1;
     for (int number = 0;;) {
+        bool fits = false;
         LS_TRY(newest(f, &number));
+        if (f->found < 0)
+            f->found = number;
         LS_TRY(look_at_clock(f));
         f->number = number;
         if (number > 0 && anybody(f))
-            return read_session(f);
+            LS_TRY(read_session(f, &fits));
+        if (fits)
+            return LS_OK;
         LS_TRY(make_session(f));
     }
 }
 
 /* --- ranks ----------------------------------------------------------------------------------------------- */
 
-/* Is one of those who came silent? */
-static bool is_dead(const struct folder *f)
+/* Was the session cleared away, after another run had met in it? */
+static bool is_gone(const struct folder *f)
 {
     char name[PATH_MAX];
+    void *body = NULL;
+    size_t bytes = 0;
     double when;
-    bool dead = false;
-    for (int i = 0; i < f->m->size && !dead; i++) {
-        name_of(f, "rank", i, name);
-        dead = stat_of(name, &when) && f->mark - when > SILENCE;
-    }
-    return dead;
+    name_of(f, "", 0, name);
+    bool same = get(name, SESSION_BYTES, &body, &bytes, &when) && bytes == SESSION_BYTES &&
+                memcmp((uint8_t *)body + 4, f->key, LS_NONCE) == 0;
+    ls_free(body);
+    return !same;
 }
 
-/* *again: the session is a dead one, or a newer one has begun. */
+/* Taken, in a session that is the newest: by one of an earlier run, or else by one of this. */
+static enum ls_status taken(struct folder *f)
+{
+    if (f->number <= f->found)
+        return make_session(f);
+    if (f->l->rank >= 0)
+        return ls_fail(LS_USAGE, "%s: another process has come as rank %d; each process needs a rank of its own",
+                       f->path, f->l->rank);
+    return ls_fail(LS_USAGE, "%s: all %d processes of the run that meets there have come; this is one more", f->path,
+                   f->m->size);
+}
+
+/* *again: there is no place here, but a newer session. */
 static enum ls_status claim(struct folder *f, bool *again)
 {
     char name[PATH_MAX];
     const struct ls_address *own = &f->m->address[f->m->size];
-    int wanted = f->l->rank, last = wanted < 0 ? f->m->size - 1 : wanted;
-    double first_seen = -1, when = 0;
-    int number;
+    int wanted = f->l->rank, last = wanted < 0 ? f->m->size - 1 : wanted, number;
     *again = false;
-    for (;;) {
-        for (int i = wanted < 0 ? 0 : wanted; i <= last; i++) {
-            name_of(f, "rank", i, name);
-            if (put(f, name, own->data, own->bytes)) {
-                f->rank = i;
-                return LS_OK;
-            }
-            if (errno != EEXIST)
-                return ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(errno));
+    for (int i = wanted < 0 ? 0 : wanted; i <= last; i++) {
+        name_of(f, "rank", i, name);
+        if (put(f, name, own->data, own->bytes)) {
+            f->rank = i;
+            return LS_OK;
         }
-        /* Taken: by one who lives, or by one left from an earlier run? */
-        LS_TRY(look_at_clock(f));
-        LS_TRY(newest(f, &number));
-        *again = number != f->number || is_dead(f);
-        if (*again)
-            return number != f->number ? LS_OK : make_session(f);
-        if (stat_of(name, &when) && first_seen < 0)
-            first_seen = when;
-        if (when > first_seen && wanted >= 0)
-            return ls_fail(LS_USAGE, "%s: there is a rank %d already; each process needs a rank of its own", f->path,
-                           wanted);
-        if (when > first_seen || ls_now() > f->until)
-            return ls_fail(LS_USAGE, "%s: all %d processes of the run that meets there have come; this is one more",
-                           f->path, f->m->size);
-        wait_a_little();
+        if (errno != EEXIST)
+            return ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(errno));
     }
+    LS_TRY(newest(f, &number));
+    *again = true;
+    if (number == f->number && !is_gone(f))
+        LS_TRY(taken(f));
+    wait_a_little(); /* for the new one to be seen */
+    return LS_OK;
 }
 
 /* Are all files of that kind there? DEAD: one of those who came is silent (F2). Who was here and has given up since is
@@ -328,9 +342,9 @@ static enum ls_status wait_for_all(struct folder *f, const char *what, bool *aga
         if (missing == 0)
             return LS_OK;
         LS_TRY(newest(f, &number));
-        *again = state == DEAD || number > f->number;
+        *again = state == DEAD || number != f->number || is_gone(f);
         if (*again) /* who comes first opens the next one */
-            return number > f->number ? LS_OK : make_session(f);
+            return state == DEAD && number == f->number ? make_session(f) : LS_OK;
         if (ls_now() > f->until)
             return nobody_came(f);
         if (ls_now() - f->touched > TOUCH_SECONDS)
@@ -400,7 +414,8 @@ static enum ls_status open_folder(struct folder *f)
 
 enum ls_status ls_meet_file(const struct ls_launch *launch, double until, struct ls_meeting *m)
 {
-    struct folder f = {.l = launch, .m = m, .path = launch->path, .rank = -1, .begun = ls_now(), .until = until};
+    struct folder f = {
+        .l = launch, .m = m, .path = launch->path, .rank = -1, .found = -1, .begun = ls_now(), .until = until};
     const char *token = launch->token ? launch->token : "";
     const struct ls_part seed[] = {{f.key, LS_NONCE}, {NULL, 0}};
     LS_TRY(ls_proof_random(&f.random, sizeof f.random));

@@ -1,9 +1,12 @@
 /* Transport `mpi`: messages on MPI's own. Built once against each MPI library that is there, as a module of its own.
  *
- * All calls come from the thread that opened it, which is MPI's main thread (MPI_THREAD_FUNNELED).
+ * All calls of a group come from the thread that opened it, and groups of a process follow each other
+ * (MPI_THREAD_SERIALIZED).
  *
- * Who ends badly does not call MPI_Finalize: it would wait for the others. The process is then left by _Exit, and the
- * launcher, which sees a rank leave without finalising, ends what is left of the job.
+ * MPI can be initialised once in a process. So it outlives a group, and is finalised when the process exits: when it was
+ * initialised here, nobody else has finalised it, and every group was closed in good order. Who ends badly does not call
+ * MPI_Finalize: it would wait for the others. The launcher, which sees a rank leave without finalising, ends what is left
+ * of the job.
  *
  * A tag must fit into MPI_TAG_UB: 2^31 - 1 with Open MPI, 2^28 - 1 with MPICH. */
 #define _GNU_SOURCE
@@ -13,15 +16,23 @@
 
 #include <limits.h>
 #include <mpi.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct group {
     MPI_Comm comm;
     int rank, size;
     uint32_t max_tag;
-    bool own; /* MPI was initialised here */
 };
+
+/* MPI is one for the process, and so is what must be known when it exits. */
+static struct {
+    atomic_int open; /* groups; one that ended badly stays */
+    pid_t process;   /* that initialised MPI: children of it inherit its exit handlers */
+} life;
 
 /* What a transport's request holds. */
 struct request {
@@ -60,15 +71,29 @@ static void library_name(char name[64])
 
 /* --- beginning and end ----------------------------------------------------------------------------------- */
 
-static enum ls_status initialise(struct group *g)
+static void finalise(void)
 {
-    int there, level = MPI_THREAD_SINGLE, main_thread = 0;
+    int gone = 1;
+    MPI_Finalized(&gone);
+    if (!gone && atomic_load(&life.open) == 0 && getpid() == life.process)
+        MPI_Finalize();
+}
+
+static enum ls_status initialise(void)
+{
+    int there = 0, gone = 0, level = MPI_THREAD_SINGLE, main_thread = 0;
     MPI_Initialized(&there);
+    MPI_Finalized(&gone);
+    if (gone)
+        return ls_fail(LS_USAGE,
+                       "MPI: the program has called MPI_Finalize, after which MPI cannot be used again in this "
+                       "process; connect before that");
     if (!there) {
-        int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &level);
+        int code = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
         if (code != MPI_SUCCESS)
             return explain(code, "MPI_Init_thread");
-        g->own = true;
+        life.process = getpid();
+        atexit(finalise);
         if (level < MPI_THREAD_FUNNELED)
             return ls_fail(LS_FAILED, "MPI: the library was built without threads (MPI_THREAD_FUNNELED is needed)");
         return LS_OK;
@@ -97,7 +122,7 @@ static enum ls_status check_world(const struct ls_launch *l, const struct group 
 static enum ls_status join(struct ls_launch *l, struct group *g)
 {
     int *max_tag, found = 0;
-    LS_TRY(initialise(g));
+    LS_TRY(initialise());
     MPI_Comm_size(MPI_COMM_WORLD, &g->size);
     MPI_Comm_rank(MPI_COMM_WORLD, &g->rank);
     LS_TRY(check_world(l, g));
@@ -116,10 +141,12 @@ static enum ls_status join(struct ls_launch *l, struct group *g)
 static void mpi_close(void *state, bool graceful)
 {
     struct group *g = state;
-    if (graceful && g->comm != MPI_COMM_NULL)
+    int gone = 0;
+    MPI_Finalized(&gone);
+    if (graceful && !gone && g->comm != MPI_COMM_NULL)
         MPI_Comm_free(&g->comm);
-    if (graceful && g->own)
-        MPI_Finalize();
+    if (graceful)
+        atomic_fetch_sub(&life.open, 1);
     ls_free(g);
 }
 
@@ -131,9 +158,10 @@ static enum ls_status mpi_open(struct ls_launch *launch, double deadline, void *
     if (!g)
         return LS_FAILED;
     g->comm = MPI_COMM_NULL;
+    atomic_fetch_add(&life.open, 1);
     enum ls_status st = join(launch, g);
     if (st != LS_OK) {
-        mpi_close(g, g->own && g->size == 1);
+        mpi_close(g, g->size == 1);
         return st;
     }
     *state = g;
@@ -207,6 +235,7 @@ static enum ls_status mpi_receive(void *state, int peer, uint32_t tag, void *dat
         LS_TRY(long_type(room, &type));
     *r = (struct request){.kind = RECEIVE};
     request->peer = peer;
+    request->too_long = false;
     int code = MPI_Irecv(data, room > INT_MAX ? 1 : (int)room, type, peer < 0 ? MPI_ANY_SOURCE : peer, (int)tag,
                          g->comm, &r->handle);
     if (type != MPI_BYTE)
@@ -254,8 +283,8 @@ static enum ls_status finish(struct group *g, struct ls_transport_request *reque
     return LS_OK;
 }
 
-/* A message that is longer than the room for it is a mistake of ours; any other error means the peer. */
-static enum ls_status broken(struct ls_transport_request *request, const MPI_Status *status, int code)
+/* A message that is longer than the room for it is the receiver's to judge; any other error means the peer. */
+static enum ls_status broken(struct ls_transport_request *request, const MPI_Status *status, int code, bool *done)
 {
     struct request *r = inside(request);
     int class = code, inner = code;
@@ -264,8 +293,11 @@ static enum ls_status broken(struct ls_transport_request *request, const MPI_Sta
         inner = status->MPI_ERROR;
     MPI_Error_class(inner, &class);
     r->kind = DONE;
-    if (class == MPI_ERR_TRUNCATE)
-        return ls_fail(LS_FAILED, "MPI: a message from rank %d is longer than the room for it", status->MPI_SOURCE);
+    if (class == MPI_ERR_TRUNCATE) {
+        request->peer = any ? status->MPI_SOURCE : request->peer;
+        *done = request->too_long = true;
+        return LS_OK;
+    }
     if (any && status->MPI_SOURCE >= 0)
         request->peer = status->MPI_SOURCE;
     explain(inner, "a message");
@@ -283,7 +315,7 @@ static enum ls_status mpi_test(void *state, struct ls_transport_request *request
     memset(&status, 0, sizeof status);
     int code = MPI_Test(&r->handle, &through, &status);
     if (code != MPI_SUCCESS)
-        return broken(request, &status, code);
+        return broken(request, &status, code, done);
     return through ? finish(state, request, &status, done) : LS_OK;
 }
 

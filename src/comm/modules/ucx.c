@@ -109,6 +109,7 @@ static enum ls_status receive_kind(struct group *g, enum kind kind, int peer, ui
     ucp_tag_t mask = peer < 0 ? ~(((ucp_tag_t)1 << RANK_BITS) - 1) : ~(ucp_tag_t)0;
     *r = (struct request){.direction = RECEIVE};
     request->peer = peer;
+    request->too_long = false;
     void *handle = ucp_tag_recv_nbx(g->worker, data, room, tag_of(g, kind, tag, peer < 0 ? 0 : peer), mask, &param);
     if (UCS_PTR_IS_ERR(handle))
         return explain(UCS_PTR_STATUS(handle), "a receive");
@@ -144,8 +145,11 @@ static enum ls_status settle(struct group *g, struct ls_transport_request *reque
         *done = true;
         return LS_OK;
     }
-    if (code == UCS_ERR_MESSAGE_TRUNCATED)
-        return ls_fail(LS_FAILED, "UCX: a message from rank %d is longer than the room for it", asked);
+    if (code == UCS_ERR_MESSAGE_TRUNCATED) {
+        r->status = UCS_OK;
+        *done = request->too_long = true;
+        return LS_OK;
+    }
     int gone = lost_peer(g, asked);
     request->peer = gone >= 0 ? gone : asked;
     return LS_PEER_LOST;

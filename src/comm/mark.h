@@ -1,0 +1,34 @@
+/* What a process does together with all others, in a few bytes that travel beside the data (C5). */
+#ifndef LS_COMM_MARK_H
+#define LS_COMM_MARK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the program that posts a collective calls it; all zero where it has no names of its own. */
+struct ls_call {
+    uint64_t number; /* its calls are counted from 1; 0: it does not count them */
+    uint64_t amount;
+    int32_t id;
+    uint8_t what, op;
+    uint16_t unused; /* 0 */
+};
+
+struct ls_mark {
+    uint64_t collective; /* so many were begun, with this one */
+    uint64_t bytes;
+    struct ls_call call;
+    int32_t root; /* -1: none */
+    uint16_t codec;
+    uint8_t kind;   /* enum ls_work_kind */
+    uint8_t shared; /* on a board: all of its buffers can be seen; not compared */
+};
+
+static inline bool ls_mark_same(const struct ls_mark *a, const struct ls_mark *b)
+{
+    return a->collective == b->collective && a->bytes == b->bytes && a->call.number == b->call.number &&
+           a->call.amount == b->call.amount && a->call.id == b->call.id && a->call.what == b->call.what &&
+           a->call.op == b->call.op && a->root == b->root && a->codec == b->codec && a->kind == b->kind;
+}
+
+#endif
