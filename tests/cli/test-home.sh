@@ -6,7 +6,8 @@ unset XDG_CACHE_HOME LOCKSTEP_TUNE
 note='^lockstep: warning: no plan cache: .*; kernels are measured again at each start; --plan-cache FILE or XDG_CACHE_HOME'
 train() {
     lockstep train --model "$source_root/tests/cli/small.yaml" --data synthetic:1x14x14:10:64 --batch 32 --threads 1 \
-        --steps 2 "$@"
+        --steps 2 --tune "$@"
+    sed -i '/^lockstep: measuring kernels/d' err # progress
 }
 mkdir closed
 release_scratch() {
@@ -41,9 +42,9 @@ else
     train --run workers --workers 2
     expect_code 0
     expect_error "$note"
-    lockstep eval closed-home
+    lockstep eval closed-home --tune
     expect_code 0
-    expect_error "$note"
+    expect "$(grep -c "$note" err)" = 1
     train --run quiet --quiet
     expect_code 0
     expect "$(cat err)" = ""
