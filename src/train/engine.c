@@ -51,9 +51,8 @@ static bool tunes(const struct ls_engine *e, const struct ls_options *o)
 /* Measured kernels that cannot be kept cost time at every start, and nothing else. */
 static void say_lost_cache(const struct ls_engine *e, const struct ls_options *o)
 {
-    const struct ls_net *net = ls_engine_net(e);
     char *cache = ls_engine_plan_cache(o);
-    if (tunes(e, o) && !o->quiet && *e->backend->choices(net->program) && (!cache || !ls_file_can_write(cache)))
+    if (tunes(e, o) && !o->quiet && (!cache || !ls_file_can_write(cache)))
         ls_warn(
             "no plan cache: %s%s; kernels are measured again at each start; --plan-cache FILE or XDG_CACHE_HOME names "
             "another place",

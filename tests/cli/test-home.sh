@@ -48,7 +48,7 @@ else
     expect_error "$note"
     quietly eval closed-home
     expect_code 0
-    expect_error "$note"
+    expect "$(grep -c "$note" err)" = 1
     train --run quiet --quiet
     expect_code 0
     expect "$(cat err)" = ""
