@@ -22,7 +22,6 @@ const struct ls_help_row ls_card_keys[] = {
     {"lockstep.model_yaml", "the text of the model's file, where it is one"},
     {"lockstep.class_names", "list, in the order of the scores; where the data has names"},
     {"lockstep.class_ids", "list: how the files call the classes, where the names are words for people (wnids)"},
-    {"lockstep.identity", "what decided the bits besides the configuration: backend, threads, kernels, ..."},
     {NULL, NULL},
 };
 
@@ -83,8 +82,6 @@ enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *string
         add(pairs, n, "lockstep.class_names", list_text(names(card->class_names, card->named), strings));
     if (card->class_ids)
         add(pairs, n, "lockstep.class_ids", list_text(names(card->class_ids, card->named), strings));
-    if (card->identity)
-        add(pairs, n, "lockstep.identity", card->identity);
     for (int i = 0; i < *n; i++)
         if (!pairs[i].value)
             return LS_FAILED;

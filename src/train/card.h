@@ -18,14 +18,13 @@ struct ls_card {
     const char *const *class_names;      /* of the first `named` classes, or NULL */
     const char *const *class_ids;        /* the same, or NULL: see ls_dataset_info */
     int64_t named;
-    const char *data;     /* the training data's fingerprint, which goes into data.json beside the file; NULL: none */
-    const char *identity; /* identity.h; NULL: unknown */
+    const char *data; /* the training data's fingerprint, which goes into data.json beside the file; NULL: none */
 };
 
 /* The keys, and what they mean. */
 extern const struct ls_help_row ls_card_keys[];
 
-#define LS_CARD_PAIRS 14
+#define LS_CARD_PAIRS 13
 /* The card as metadata; the strings live in `strings`. */
 enum ls_status ls_card_write(const struct ls_card *card, struct ls_arena *strings, struct ls_st_pair *pairs, int *n);
 /* The card of a file; fields a foreign file lacks are 0 or NULL. */

@@ -398,7 +398,6 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_schedule(&t->engine)));
     LS_TRY_GOTO(failed, together(t, open_state));
-    t->card.identity = t->state.identity;
     LS_TRY_GOTO(failed, ls_engine_share(&t->engine));
     LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;

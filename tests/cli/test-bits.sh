@@ -72,7 +72,6 @@ it "prints what decides the bits, and keeps it in the run and the checkpoint"
 identity fresh-1 | grep -qE '^[0-9a-f]{8}: backend onednn, .*dtype f32, threads 2, replicas 1, .*plan [0-9a-f]{16}$' ||
     miss "not so: $(identity fresh-1)"
 grep -q '"identity": "backend=onednn .*threads=2 ' fresh-1/checkpoints/step-*/state.json || miss "not in state.json"
-grep -aq '"lockstep.identity":"backend=onednn ' fresh-1/checkpoints/step-*/model.safetensors || miss "not in the model"
 expect "$(head -c 19 fresh-1/plan.txt)" = "# identity backend="
 
 # A plan with another kernel than this machine would choose: direct instead of Winograd.
