@@ -6,16 +6,11 @@
 #include "train/rundir.h"
 #include "train/safetensors.h"
 
-/* The run's configuration, as far as it is about the model and its data: how much is said is up to this command, and data
- * that the user gives is what is evaluated, also where the run had other data for that. */
+/* Data that the user gives is what is evaluated, also where the run had other data for that. */
 static enum ls_status load_config(const char *run, struct ls_options *o)
 {
-    bool quiet = o->quiet, progress = o->progress, color = o->color;
     bool data = ls_options_given(o, "data") && !ls_options_given(o, "eval-data");
     LS_TRY(ls_rundir_load_config(run, o));
-    o->quiet = quiet;
-    o->progress = progress;
-    o->color = color;
     if (data) {
         ls_free(o->eval_data);
         o->eval_data = NULL;
