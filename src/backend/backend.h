@@ -168,8 +168,10 @@ struct ls_backend {
     const struct ls_backend_peers *peers; /* NULL: sums over processes are made by the host */
     bool measures;                        /* kernels are measured where --tune is left to the backend */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
-    /* May try things out; before anything else is asked of the backend. */
     void (*about)(struct ls_backend_about *about);
+    /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. NULL: there is
+     * nothing to try. Before anything is prepared. */
+    const char *(*fault)(void);
     /* The cards into list[room], and how many these are; 0: none can be used, and why[room_why] says so. NULL: it has no
      * use for any. */
     int (*cards)(struct ls_backend_card *list, int room, char *why, size_t room_why);

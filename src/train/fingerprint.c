@@ -162,8 +162,10 @@ static enum ls_status take_part(const struct ls_dataset *set, const char *spec, 
     json_t *out = json_pack("{s:s, s:I, s:s, s:I}", "format", info->format, "count", (json_int_t)info->count, "image",
                             image, "n_classes", (json_int_t)info->classes);
     enum ls_status st = LS_OK;
-    if (ls_dataset_identify(set, 0, &id))
+    if (ls_dataset_identify(set, 0, &id)) {
+        json_object_set_new(out, "files", json_boolean(id.name != NULL));
         st = take_samples(set, spec, quiet, out);
+    }
     json_object_set_new(all, part, out);
     return st;
 }
@@ -191,7 +193,8 @@ struct report {
     char *text;
     size_t room, used;
     const char *then, *now;
-    int n;
+    int n, mended; /* differences; those of files that only have another size */
+    bool files;    /* samples are files */
 };
 
 /* The first differences in words, of the rest the number. */
@@ -229,8 +232,10 @@ static void compare_class(struct report *r, const json_t *was, const json_t *is,
         return; /* a class without samples */
     else if (strcmp(text_of(was, 2), text_of(is, 2)) != 0)
         differs(r, "class '%.64s': files of other names", name);
-    else if (contents && strcmp(text_of(was, 3), text_of(is, 3)) != 0)
+    else if (contents && strcmp(text_of(was, 3), text_of(is, 3)) != 0) {
         differs(r, "class '%.64s': the same samples with other content", name);
+        r->mended += r->files;
+    }
 }
 
 /* Classes by name; each list is walked once. */
@@ -267,6 +272,7 @@ static void compare_parts(struct report *r, const json_t *was, const json_t *is)
         differs(r, "format %s %s, %s %s", fact(was, "format"), r->then, fact(is, "format"), r->now);
     if (strcmp(fact(was, "image"), fact(is, "image")) != 0)
         differs(r, "images of %s %s, of %s %s", fact(was, "image"), r->then, fact(is, "image"), r->now);
+    r->files = json_is_true(json_object_get(was, "files")) && json_is_true(json_object_get(is, "files"));
     bool listed = json_object_get(was, "classes") && json_object_get(is, "classes");
     if (!listed && number(was, "n_classes") != number(is, "n_classes"))
         differs(r, "%" PRId64 " classes %s, %" PRId64 " %s", number(was, "n_classes"), r->then, number(is, "n_classes"),
@@ -283,8 +289,8 @@ static void compare_parts(struct report *r, const json_t *was, const json_t *is)
         snprintf(r->text + r->used, r->room - r->used, "; and %d more differences", r->n - NAMED);
 }
 
-void ls_fingerprint_compare(const char *was, const char *is, const char *part, const char *then, const char *now,
-                            char *text, size_t room)
+enum ls_data_change ls_fingerprint_compare(const char *was, const char *is, const char *part, const char *then,
+                                           const char *now, char *text, size_t room)
 {
     struct report r = {.text = text, .room = room, .then = then, .now = now};
     json_t *a = json_loads(was, 0, NULL), *b = json_loads(is, 0, NULL);
@@ -294,20 +300,24 @@ void ls_fingerprint_compare(const char *was, const char *is, const char *part, c
         compare_parts(&r, part_a, part_b);
     json_decref(a);
     json_decref(b);
+    return r.n == 0 ? LS_DATA_SAME : r.n == r.mended ? LS_DATA_MENDED : LS_DATA_OTHER;
 }
 
 static enum ls_status check_against(const char *checkpoint, const char *was, const char *text)
 {
     char what[512];
-    ls_fingerprint_compare(was, text, "train", "then", "now", what, sizeof what);
-    if (*what)
+    enum ls_data_change change = ls_fingerprint_compare(was, text, "train", "then", "now", what, sizeof what);
+    if (change == LS_DATA_MENDED)
+        ls_warn("files of the training data have another size than before: %s; unless they were broken and are mended "
+                "now, the result will differ from the uninterrupted run's",
+                what);
+    if (change == LS_DATA_OTHER)
         return ls_fail(
             LS_BAD_INPUT,
             "%s: the training data is not that of the run: %s. Put it back, or train on it in a new run with "
             "--init %s/model.safetensors",
             checkpoint, what, checkpoint);
-    ls_fingerprint_compare(was, text, "test", "then", "now", what, sizeof what);
-    if (*what)
+    if (ls_fingerprint_compare(was, text, "test", "then", "now", what, sizeof what) != LS_DATA_SAME)
         ls_warn("evaluation is on other data than before: %s; earlier figures, and the best checkpoint, are not "
                 "comparable",
                 what);

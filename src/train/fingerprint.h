@@ -16,9 +16,15 @@
 enum ls_status ls_fingerprint_take(const struct ls_task *task, const struct ls_options *o, char **text);
 /* In what part ("train" or "test") of two fingerprints differs: "" or a few words, in which `then` and `now` name the two.
  * A part that one of them lacks does not differ. */
-void ls_fingerprint_compare(const char *was, const char *is, const char *part, const char *then, const char *now,
-                            char *text, size_t room);
-/* Is the data still that of the checkpoint (its data.json)? Other training data is an error, other test data a warning. */
+enum ls_data_change {
+    LS_DATA_SAME,
+    LS_DATA_MENDED, /* the same files, some with another size: a broken one may have been mended */
+    LS_DATA_OTHER
+};
+enum ls_data_change ls_fingerprint_compare(const char *was, const char *is, const char *part, const char *then,
+                                           const char *now, char *text, size_t room);
+/* Is the data still that of the checkpoint (its data.json)? Other training data is an error; other test data, and files of
+ * another size, are a warning. */
 enum ls_status ls_fingerprint_check(const char *checkpoint, const char *text);
 
 #endif

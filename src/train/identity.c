@@ -114,7 +114,7 @@ enum ls_status ls_identity_load_plan(const char *path, char **lines)
     enum ls_status st = ls_file_exists(file)
                             ? ls_file_read(file, (size_t)64 << 20, lines, &size)
                             : ls_fail(LS_BAD_INPUT, "%s: no such plan; give a run directory or its plan.txt", file);
-    if (st == LS_OK && !strchr(*lines, '|')) {
+    if (st == LS_OK && strncmp(*lines, HEADER, strlen(HEADER)) != 0 && !strchr(*lines, '|')) {
         st = ls_fail(LS_BAD_INPUT,
                      "%s: not a plan: there is no line of the form machine|layer|kernel|milliseconds in it", file);
         ls_free(*lines);

@@ -125,7 +125,7 @@ expect_error 'hello.txt: not a plan'
 expect_no_file refused
 
 it "names what is different in a resumed run"
-train --steps 1 --run resumed
+train --schedule constant --steps 1 --run resumed
 lockstep train --run resumed --resume --threads 1 --steps 2
 expect_code 0
 expect_err 'not computed as before \(threads 2, now 1'

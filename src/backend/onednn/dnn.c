@@ -3,8 +3,10 @@
 
 #include <cpuid.h>
 #include <omp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -544,13 +546,17 @@ static int try_bf16(void)
     return dnn_prim_run(&d, &prim) != LS_OK;
 }
 
-bool dnn_amx_works(void)
+static bool amx_works(void)
 {
     if (!amx_advertised())
         return true;
     int status = 1;
     pid_t child = fork();
     if (child == 0) {
+        static const int deadly[] = {SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGALRM};
+        for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+            signal(deadly[i], SIG_DFL); /* the child must die of it, whatever its parent does */
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0});
         omp_set_num_threads(1); /* a forked child has none of its parent's threads to wait for */
         alarm(20);
         _exit(try_bf16());
@@ -558,12 +564,12 @@ bool dnn_amx_works(void)
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-void dnn_guard_amx(void)
+enum dnn_amx dnn_guard_amx(void)
 {
-    if (dnn_amx_works())
-        return;
-    if (dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success)
-        ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");
-    else
-        ls_warn("this machine advertises AMX and faults on it; set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16");
+    if (amx_works())
+        return DNN_AMX_FINE;
+    return dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_bf16) == dnnl_success ||
+                   !(dnnl_get_effective_cpu_isa() & ~dnnl_cpu_isa_avx512_core_bf16)
+               ? DNN_AMX_OFF
+               : DNN_AMX_FAULTS;
 }

@@ -34,9 +34,12 @@ const char *dnn_isa(void);
 /* Some virtual machines advertise AMX and fault on it: try it in a child process and, when that dies, keep oneDNN
  * from using it. Call before anything else of this header: oneDNN settles its instruction set at the first call. Only
  * bf16 ever uses AMX. */
-void dnn_guard_amx(void);
-/* The same trial without a word and without a consequence; true where there is no AMX. */
-bool dnn_amx_works(void);
+enum dnn_amx {
+    DNN_AMX_FINE,  /* or there is none */
+    DNN_AMX_OFF,   /* it faults, and is not used */
+    DNN_AMX_FAULTS /* it faults, and can no longer be turned off */
+};
+enum dnn_amx dnn_guard_amx(void);
 
 /* A convolution or dense layer in one of its three passes. */
 enum dnn_kind { DNN_CONV, DNN_DENSE };

@@ -296,7 +296,15 @@ static const char *refuses(enum ls_dtype dtype)
     if (dtype == LS_F16)
         return LS_GPU_DTYPES;
     if (dtype == LS_BF16)
-        dnn_guard_amx();
+        switch (dnn_guard_amx()) {
+        case DNN_AMX_FINE:
+            break;
+        case DNN_AMX_OFF:
+            ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");
+            break;
+        case DNN_AMX_FAULTS:
+            return "this machine advertises AMX and faults on it; set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16";
+        }
     if (dtype == LS_BF16 && dnn_isa())
         return "oneDNN computes in bf16 only with AVX-512, which this processor lacks; use --dtype f32";
     return NULL;
@@ -504,10 +512,14 @@ static void about(struct ls_backend_about *a)
     struct ls_kernels k = {0};
     char version[32];
     *a = (struct ls_backend_about){.caution = ""};
-    if (!dnn_amx_works())
-        snprintf(a->caution, sizeof a->caution, "the processor advertises AMX and faults on it; bf16 runs without it");
     snprintf(a->library, sizeof a->library, "oneDNN %s", dnn_version(version));
     snprintf(a->isa, sizeof a->isa, "%s", ls_kernels_pick(LS_F32, dnn_isa(), &k) ? k.isa : "unknown");
+}
+
+static const char *fault(void)
+{
+    return dnn_guard_amx() == DNN_AMX_FINE ? NULL
+                                           : "the processor advertises AMX and faults on it; bf16 runs without it";
 }
 
 const struct ls_backend ls_backend_onednn = {
@@ -515,6 +527,7 @@ const struct ls_backend ls_backend_onednn = {
     .dense_1x1 = true,
     .summary = "CPU: oneDNN and Lockstep's own vector kernels",
     .about = about,
+    .fault = fault,
     .refuses = refuses,
     .prepare = prepare,
     .release = release,

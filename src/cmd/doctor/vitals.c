@@ -136,10 +136,12 @@ void ls_vitals_take(struct ls_vitals *v)
     struct ls_backend_about about = {.isa = "unknown"};
     *v = (struct ls_vitals){.pid = (int32_t)getpid(), .host = "unknown"};
     gethostname(v->host, sizeof v->host - 1);
-    ls_backend_find("onednn")->about(&about);
+    const struct ls_backend *cpu = ls_backend_find("onednn");
+    const char *fault = cpu->fault();
+    cpu->about(&about);
     snprintf(v->library, sizeof v->library, "%s", about.library);
     snprintf(v->isa, sizeof v->isa, "%s", about.isa);
-    snprintf(v->caution, sizeof v->caution, "%s", about.caution);
+    snprintf(v->caution, sizeof v->caution, "%s", fault ? fault : "");
     if (uname(&system) == 0)
         snprintf(v->system, sizeof v->system, "%.20s %.40s", system.sysname, system.release);
     if (!value_of("/proc/cpuinfo", "model name", v->processor, sizeof v->processor))
