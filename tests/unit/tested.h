@@ -25,6 +25,7 @@ static inline const struct ls_backend *tested_backend(void)
         fail_msg("LOCKSTEP_TEST_BACKEND=%s: this program was built without it", tested_name());
     if (!b)
         skip();
+    b->refuses(LS_BF16); /* first of all, as the program does: AMX can be turned off only before anything is computed */
     return b;
 }
 

@@ -564,7 +564,7 @@ static bool amx_works(void)
     return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-enum dnn_amx dnn_guard_amx(void)
+static enum dnn_amx guard_amx(void)
 {
     if (amx_works())
         return DNN_AMX_FINE;
@@ -572,4 +572,13 @@ enum dnn_amx dnn_guard_amx(void)
                    !(dnnl_get_effective_cpu_isa() & ~dnnl_cpu_isa_avx512_core_bf16)
                ? DNN_AMX_OFF
                : DNN_AMX_FAULTS;
+}
+
+/* oneDNN's instruction set is settled once in a process, and so is this. */
+enum dnn_amx dnn_guard_amx(void)
+{
+    static _Atomic int known = -1;
+    if (known < 0)
+        known = (int)guard_amx();
+    return (enum dnn_amx)known;
 }
