@@ -178,18 +178,19 @@ static enum method method_of(const struct choice *c)
 }
 
 /* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
- * channels, and on maps smaller than a tile, except in sums over the whole batch. Of the two Winograds ours is faster where
- * there are few tiles for a thread to share; the library's where there are many threads and tiles, and, in the passes that
- * write maps, many channels. Measured with 16 to 512 channels, maps of 2x2 to 224x224, batches of 8 to 256, 2 and 16
- * threads, on two processors with AVX-512: within 5 % of the fastest, summed over the 3x3 convolutions of a network. */
+ * channels, and on maps smaller than a tile, except in sums over the whole batch. The library's Winograd beats ours on maps
+ * of many channels unless there are few tiles; in gradients of weights, where tiles are many and threads share them.
+ * Measured with 16 to 512 channels, maps of 2x2 to 224x224, batches of 8 to 256, 2 and 16 threads, on two processors with
+ * AVX-512: within some 5 % of the fastest, summed over the 3x3 convolutions of a network. */
 static enum method likely_method(const struct ls_program *p, const struct dnn_spec *s)
 {
     int64_t tiles = s->dst[0] * ((s->dst[2] + 3) / 4) * ((s->dst[3] + 3) / 4);
-    int64_t fewest = s->src[1] < s->dst[1] ? s->src[1] : s->dst[1];
+    int64_t channels = s->src[1] < s->dst[1] ? s->src[1] : s->dst[1];
     bool weights = s->pass == DNN_BWD_WEIGHTS;
-    if (!may_winograd(s) || fewest < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
+    if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
         return DIRECT;
-    return tiles * p->options.threads >= 4096 && (weights || fewest >= 128) ? LIBRARY_WINOGRAD : OWN_WINOGRAD;
+    bool library = weights ? tiles * p->options.threads >= 4096 : channels >= 128 && tiles >= 128;
+    return library ? LIBRARY_WINOGRAD : OWN_WINOGRAD;
 }
 
 /* The first candidate of a method moves to the front. */
