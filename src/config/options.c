@@ -307,8 +307,6 @@ static enum ls_status load_files(struct ls_options *o, struct words *w)
                            model ? "models" : "configurations");
         *kind = w->files[i];
     }
-    if (configuration && !(o->config_file = ls_strdup(configuration)))
-        return LS_FAILED;
     return LS_OK;
 }
 
@@ -385,7 +383,7 @@ void ls_options_release(struct ls_options *o)
     for (int i = 0; i < o->n_args; i++)
         ls_free(o->args[i]);
     ls_free(o->args);
-    ls_free(o->config_file);
+    ls_free(o->config_run);
     *o = (struct ls_options){0};
 }
 

@@ -95,8 +95,8 @@ struct ls_options {
     int64_t largest_mb; /* of collective: the largest sum */
     bool gpu;           /* doctor: test every op on the card */
     /* positional arguments after the options (files for predict, names for models) */
-    char *config_file; /* the configuration that was named; NULL: none; owned */
-    char **args;       /* owned */
+    char *config_run; /* the run directory that a loaded configuration was written in; NULL: none; owned */
+    char **args;      /* owned */
     int n_args;
     char **command_line; /* borrowed; as the program got it, for starting workers with; NULL: not from there */
     int n_command_line;
@@ -146,7 +146,8 @@ void ls_options_differ(const struct ls_options *was, const struct ls_options *is
 struct ls_arena;
 enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *strings, struct ls_options *plain);
 /* After a run's config.yaml is loaded: paths that are gone are taken from the same place beside the run directory, where both
- * have moved; a model's file from the copy in the run directory. keep: rows that the file did not set. */
+ * have moved; a model's file from the copy in the run directory, which is config_run from then on. keep: rows that the file
+ * did not set. */
 enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2]);
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);

@@ -1,12 +1,13 @@
 /* Paths in a run's config.yaml. They are written from the root, so that the file means the same from every folder; the file
  * also says which run directory it was written in. When a path is gone, the run and what belongs to it may have moved
- * together: then it is as far from the file as it was from that directory. The working directory plays no part. */
+ * together: then it is as far from the run as it was from that directory. The working directory plays no part. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
 #include "config/table.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MODEL_LIMIT ((size_t)4 << 20)
@@ -87,6 +88,63 @@ static enum ls_status relocate(char **path, const char *from, const char *to)
     return *path ? LS_OK : LS_FAILED;
 }
 
+/* --- the run of a configuration ----------------------------------------------------------------------- */
+
+static bool has(const char *folder, const char *name)
+{
+    char *path = ls_format("%s/%s", folder, name);
+    bool there = path && ls_file_exists(path);
+    ls_free(path);
+    return there;
+}
+
+/* The folder of a file, behind all links, without the last `levels` of its folders; freed by ls_free. */
+static char *folder_of(const char *file, int levels)
+{
+    char *real = realpath(file, NULL), *folder = real ? ls_strdup(real) : NULL;
+    free(real);
+    for (int i = 0; folder && i <= levels; i++) {
+        char *slash = strrchr(folder, '/');
+        if (slash)
+            *slash = 0;
+    }
+    return folder;
+}
+
+/* Is the model of a run's own config.yaml the one of o? A copy of that file may have been edited. */
+static bool same_model(const struct ls_options *o, const char *run)
+{
+    struct ls_options of_run;
+    bool same = false;
+    char *path = ls_format("%s/config.yaml", run), *text = NULL;
+    size_t size;
+    ls_log_mute(1); /* a run that cannot be read is not the one */
+    if (path && ls_file_read(path, MODEL_LIMIT, &text, &size) == LS_OK && ls_options_default(&of_run) == LS_OK) {
+        same = ls_options_yaml(&of_run, path, text, size, NULL) == LS_OK && strcmp(of_run.model, o->model) == 0;
+        ls_options_release(&of_run);
+    }
+    ls_log_mute(0);
+    ls_free(text);
+    ls_free(path);
+    return same;
+}
+
+/* The run that a configuration belongs to: it lies there, or in one of its checkpoints, or was copied from there. NULL: it
+ * belongs to none. Freed by ls_free. */
+static char *find_run(const struct ls_options *o, const char *file)
+{
+    char *folder = folder_of(file, 0), *above = folder_of(file, 2);
+    bool checkpoint = folder && above && has(folder, "state.json") && has(above, "checkpoints");
+    bool alone = folder && !checkpoint && !has(folder, "checkpoints") && !has(folder, "log.txt");
+    const char *run = checkpoint                                               ? above
+                      : alone && o->written_in && same_model(o, o->written_in) ? o->written_in
+                                                                               : folder;
+    char *found = run && (o->written_in || !alone) ? ls_strdup(run) : NULL;
+    ls_free(above);
+    ls_free(folder);
+    return found;
+}
+
 /* The copy is what the run trains, whatever became of the file. */
 static enum ls_status take_copy(struct ls_options *o, const char *folder)
 {
@@ -109,20 +167,19 @@ enum ls_status ls_options_settle(struct ls_options *o, const char *file, const u
 {
     enum ls_status st = LS_OK;
     const uint64_t none[2] = {0};
-    if (!o->written_in)
-        return LS_OK;
-    const char *slash = strrchr(file, '/');
-    char *folder = slash ? ls_format("%.*s", (int)(slash - file), file) : ls_strdup(".");
+    char *folder = find_run(o, file);
     if (!folder)
-        return LS_FAILED;
+        return LS_OK;
     for (int i = 0; st == LS_OK && i < ls_option_count; i++) {
         const struct ls_option *option = &ls_option_table[i];
-        if (option->path && is_path(option, *field(o, option)) && !ls_option_given(keep ? keep : none, option))
+        if (o->written_in && option->path && is_path(option, *field(o, option)) &&
+            !ls_option_given(keep ? keep : none, option))
             st = relocate(field(o, option), o->written_in, folder);
     }
     const struct ls_option *model = ls_option_find("model");
-    if (st == LS_OK && is_path(model, o->model) && !ls_option_given(keep ? keep : none, model))
+    if (st == LS_OK && o->written_in && is_path(model, o->model) && !ls_option_given(keep ? keep : none, model))
         st = take_copy(o, folder);
-    ls_free(folder);
+    ls_free(o->config_run);
+    o->config_run = folder;
     return st;
 }

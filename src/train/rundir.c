@@ -64,7 +64,8 @@ static char *run_of(const char *checkpoint)
 /* A name that a run makes in its directory, its temporary files included. */
 static bool is_own(const char *name)
 {
-    static const char *const names[] = {"config.yaml", "plan.txt", "log.txt", "metrics.jsonl", "checkpoints"};
+    static const char *const names[] = {"config.yaml", "model.yaml",    "plan.txt",
+                                        "log.txt",     "metrics.jsonl", "checkpoints"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strncmp(name, names[i], strlen(names[i])) == 0)
             return true;

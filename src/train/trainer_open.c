@@ -241,12 +241,8 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 /* The kernels of a run that is resumed, or whose config.yaml is run again; NULL: there are none. Freed by ls_free. */
 static char *recorded_plan(const struct ls_trainer *t)
 {
-    const char *config = t->o->config_file, *slash = config ? strrchr(config, '/') : NULL;
-    char *path = t->resumed && t->run ? ls_format("%s/plan.txt", t->run)
-                 : slash              ? ls_format("%.*s/plan.txt", (int)(slash - config), config)
-                 : config             ? ls_strdup("plan.txt")
-                                      : NULL,
-         *text = NULL;
+    const char *run = t->resumed ? t->run : t->o->config_run;
+    char *path = run ? ls_format("%s/plan.txt", run) : NULL, *text = NULL;
     if (path && ls_file_exists(path) && ls_identity_load_plan(path, &text) != LS_OK)
         text = NULL;
     ls_free(path);

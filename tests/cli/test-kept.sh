@@ -73,6 +73,24 @@ expect_err 'net.yaml has changed'
 expect_same "elsewhere/$(weights again 8)" "project/$(weights runs/straight 8)"
 expect_same elsewhere/again/model.yaml net-as-it-was.yaml
 
+it "knows the run of a configuration that was copied, linked, or lies in a checkpoint"
+cp project/runs/a/config.yaml elsewhere/copy.yaml
+ln -s ../project/runs/a/config.yaml elsewhere/link.yaml
+for file in copy.yaml link.yaml ../project/runs/a/checkpoints/step-00000008/config.yaml; do
+    rm -rf elsewhere/again-2
+    in_folder elsewhere train $file --run again-2
+    expect_code 0
+    expect_same elsewhere/again-2/model.yaml net-as-it-was.yaml
+    expect_same "elsewhere/$(weights again-2 8)" "project/$(weights runs/straight 8)"
+done
+
+it "takes the model that an edited copy of a configuration names"
+cp project/net.yaml elsewhere/mine.yaml
+sed "s|^model: [^ ]*|model: $scratch/elsewhere/mine.yaml|" project/runs/a/config.yaml >elsewhere/edited.yaml
+in_folder elsewhere train edited.yaml --run from-edited
+expect_code 0
+expect_same elsewhere/from-edited/model.yaml project/net.yaml
+
 it "takes another model with the configuration when told"
 in_folder elsewhere train ../project/runs/a/config.yaml --model ../project/net.yaml --run edited
 expect_code 0
