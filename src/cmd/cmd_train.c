@@ -13,8 +13,13 @@
 static enum ls_status load_run_config(struct ls_options *o)
 {
     char *run, *checkpoint;
+    bool model_given = ls_options_given(o, "model");
     LS_TRY(ls_rundir_resumed(o, &run, &checkpoint));
-    enum ls_status st = run ? ls_rundir_load_config(run, o) : LS_OK;
+    /* A checkpoint that starts another run brings its own configuration and model. */
+    bool branch = run && checkpoint && !ls_rundir_has_config(run);
+    enum ls_status st = run ? ls_rundir_load_config(branch ? checkpoint : run, o) : LS_OK;
+    if (st == LS_OK && branch && !model_given)
+        st = ls_kept_model_take(o, checkpoint);
     if (st == LS_OK)
         st = ls_kept_model_read(o, run);
     ls_free(run);

@@ -66,26 +66,48 @@ void ls_kept_model_warn(const struct ls_options *o)
     ls_free(text);
 }
 
-enum ls_status ls_kept_model_check(const char *checkpoint, const char *run, const struct ls_options *o)
+/* The text of the model file that a checkpoint's metadata keep; NULL: none. Freed by ls_free. */
+static enum ls_status read_card(const char *checkpoint, char **yaml)
 {
     struct ls_safetensors file;
     struct ls_card card;
     struct ls_arena strings = {0};
-    char *path = ls_format("%s/model.safetensors", checkpoint), *copy = ls_format("%s/model.yaml", run);
-    bool copied = copy && ls_file_exists(copy);
+    char *path = ls_format("%s/model.safetensors", checkpoint);
     enum ls_status st = path ? ls_safetensors_open(path, &file) : LS_FAILED;
+    *yaml = NULL;
     if (st == LS_OK) {
         st = ls_card_read(&file, path, &strings, &card);
         ls_safetensors_release(&file);
     }
-    if (st == LS_OK && card.yaml && o->model_yaml && strcmp(card.yaml, o->model_yaml) != 0)
+    if (st == LS_OK && card.yaml && !(*yaml = ls_strdup(card.yaml)))
+        st = LS_FAILED;
+    ls_arena_release(&strings);
+    ls_free(path);
+    return st;
+}
+
+enum ls_status ls_kept_model_take(struct ls_options *o, const char *checkpoint)
+{
+    char *yaml;
+    LS_TRY(read_card(checkpoint, &yaml));
+    if (yaml && ls_model_is_file(o->model))
+        return replace(&o->model_yaml, yaml);
+    ls_free(yaml);
+    return LS_OK;
+}
+
+enum ls_status ls_kept_model_check(const char *checkpoint, const char *run, const struct ls_options *o)
+{
+    char *yaml, *copy = ls_format("%s/model.yaml", run);
+    bool copied = copy && ls_file_exists(copy);
+    enum ls_status st = read_card(checkpoint, &yaml);
+    if (st == LS_OK && yaml && o->model_yaml && strcmp(yaml, o->model_yaml) != 0)
         st = ls_fail(
             LS_BAD_INPUT,
             "%s%s: not the network that %s was trained with, which its metadata keep. Put that back, or train this "
-            "one in a new run with --init %s",
-            copied ? run : o->model, copied ? "/model.yaml" : "", checkpoint, path);
-    ls_arena_release(&strings);
+            "one in a new run with --init %s/model.safetensors",
+            copied ? run : o->model, copied ? "/model.yaml" : "", checkpoint, checkpoint);
     ls_free(copy);
-    ls_free(path);
+    ls_free(yaml);
     return st;
 }

@@ -11,6 +11,8 @@
 enum ls_status ls_kept_model_read(struct ls_options *o, const char *run);
 /* The same for a trained model: the card's text, unless the user names a model (given). */
 enum ls_status ls_kept_model_adopt(struct ls_options *o, const struct ls_card *card, bool given);
+/* Use what the metadata of a checkpoint keep, where the model is a file. */
+enum ls_status ls_kept_model_take(struct ls_options *o, const char *checkpoint);
 /* Say so when the file is no longer, or not, what is used in its place. */
 void ls_kept_model_warn(const struct ls_options *o);
 /* Is the run's copy still the network of the checkpoint? */

@@ -46,19 +46,24 @@ bool ls_rundir_is_run(const char *folder)
     return has(folder, "checkpoints") || (has(folder, "config.yaml") && has(folder, "log.txt"));
 }
 
-/* The run directory two levels above a checkpoint folder. */
-static char *run_of(const char *checkpoint)
+/* The run directory two levels above a checkpoint folder; one that lies alone has none. */
+static enum ls_status run_of(const char *checkpoint, char **run)
 {
-    char *real = realpath(checkpoint, NULL), *run = NULL;
-    for (int i = 0; real && i < 2; i++) {
-        char *slash = strrchr(real, '/');
-        if (slash)
-            *slash = 0;
+    char *real = realpath(checkpoint, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    *run = NULL;
+    if (slash)
+        *slash = 0;
+    slash = real ? strrchr(real, '/') : NULL;
+    bool alone = !slash || strcmp(slash, "/checkpoints") != 0;
+    if (!alone) {
+        *slash = 0;
+        *run = ls_strdup(*real ? real : "/");
     }
-    if (real)
-        run = ls_strdup(*real ? real : "/");
     free(real);
-    return run;
+    if (alone)
+        return ls_fail(LS_USAGE, "--resume %s: a checkpoint that lies in no run directory; give --run DIR for the run",
+                       checkpoint);
+    return *run ? LS_OK : LS_FAILED;
 }
 
 /* A name that a run makes in its directory, its temporary files included. */
@@ -94,6 +99,12 @@ static bool is_empty(const char *folder)
     return !holds(folder, false, name);
 }
 
+static bool same_folder(const char *a, const char *b)
+{
+    struct stat one, two;
+    return stat(a, &one) == 0 && stat(b, &two) == 0 && one.st_dev == two.st_dev && one.st_ino == two.st_ino;
+}
+
 enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **checkpoint)
 {
     char foreign[256];
@@ -108,9 +119,21 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
         return ls_fail(LS_BAD_INPUT, "%s: no such folder to go on from", what);
     if (!newest && ls_rundir_is_checkpoint(what)) {
         *checkpoint = ls_strdup(what);
-        *run = o->run ? ls_strdup(o->run) : run_of(what);
-        return *run && *checkpoint ? LS_OK : LS_FAILED;
+        enum ls_status st = o->run ? LS_OK : run_of(what, run);
+        if (o->run)
+            *run = ls_strdup(o->run);
+        if (st == LS_OK && *run && *checkpoint)
+            return LS_OK;
+        ls_free(*checkpoint);
+        ls_free(*run);
+        *run = *checkpoint = NULL;
+        return st == LS_OK ? LS_FAILED : st;
     }
+    if (!newest && o->run && !same_folder(o->run, what))
+        return ls_fail(LS_USAGE,
+                       "--run %s --resume %s: two runs; leave --run out to go on with the second, or name one of its "
+                       "checkpoints to start another run from",
+                       o->run, what);
     if (!has(what, "checkpoints") && !has(what, "config.yaml") && holds(what, true, foreign))
         return ls_fail(
             LS_BAD_INPUT,

@@ -241,11 +241,13 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 /* The kernels of a run that is resumed, or whose config.yaml is run again; NULL: there are none. Freed by ls_free. */
 static char *recorded_plan(const struct ls_trainer *t)
 {
-    const char *run = t->resumed ? t->run : t->o->config_run;
-    char *path = run ? ls_format("%s/plan.txt", run) : NULL, *text = NULL;
+    char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
+    char *other = t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
+    const char *path = own && ls_file_exists(own) ? own : other;
     if (path && ls_file_exists(path) && ls_identity_load_plan(path, &text) != LS_OK)
         text = NULL;
-    ls_free(path);
+    ls_free(own);
+    ls_free(other);
     return text;
 }
 

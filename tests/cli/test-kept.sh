@@ -121,6 +121,21 @@ cp "project/$(weights runs/straight 8)" elsewhere/model.safetensors
 expect "$(loss elsewhere eval alone --data ../project/trees)" = "$final"
 expect "$(loss elsewhere eval --init model.safetensors --data ../project/trees)" = "$final"
 
+it "starts another run from a checkpoint, with its configuration and model"
+in_folder project train --steps 12 --run runs/longer --resume runs/straight
+expect_code 2
+expect_error '--run runs/longer --resume runs/straight: two runs'
+in_folder elsewhere train --resume alone --run branch --steps 9
+expect_code 0
+in_folder elsewhere train --resume ../project/runs/straight/checkpoints/step-00000008 --run branch-2 --steps 9
+expect_code 0
+expect_same elsewhere/branch/model.yaml net-as-it-was.yaml
+expect_same "elsewhere/$(weights branch 9)" "elsewhere/$(weights branch-2 9)"
+in_folder elsewhere train --resume alone --steps 9
+expect_code 2
+expect_error '--resume alone: a checkpoint that lies in no run directory; give --run DIR'
+expect_no_file config.yaml
+
 it "obeys another --model for an evaluation, and says that it is another"
 edit
 in_folder project eval runs/straight --model net.yaml --json
