@@ -55,7 +55,7 @@ struct ls_view {
 
 /* What tells a sample from all others without decoding it. */
 struct ls_identity {
-    const char *folder, *name; /* of a file, beneath the data set's folder; NULL: it is none */
+    const char *folder, *name; /* of a file, beneath the folder of all classes; NULL: it is none */
     const void *bytes;         /* of a sample that is in memory; NULL: it is not */
     size_t size;
 };

@@ -17,7 +17,7 @@ struct ls_files {
     int64_t room;
     const char **class_names; /* owned array */
     const char **class_ids;   /* owned array, or NULL */
-    size_t root;              /* length of the data set's path, with which every folder begins */
+    size_t root;              /* length of the path with which every folder begins; what follows names a sample */
     int64_t other;            /* image files of kinds that are not read, left out */
     const char *other_name;   /* one of them */
 };

@@ -298,6 +298,11 @@ enum ls_data_change ls_fingerprint_compare(const char *was, const char *is, cons
     text[0] = 0;
     if (part_a && part_b)
         compare_parts(&r, part_a, part_b);
+    /* An empty class is one more that the model tells apart. */
+    if (part_a && part_b && r.n == 0 && strcmp(part, "train") == 0 &&
+        number(part_a, "n_classes") != number(part_b, "n_classes"))
+        differs(&r, "%" PRId64 " classes %s, %" PRId64 " %s", number(part_a, "n_classes"), then,
+                number(part_b, "n_classes"), now);
     json_decref(a);
     json_decref(b);
     return r.n == 0 ? LS_DATA_SAME : r.n == r.mended ? LS_DATA_MENDED : LS_DATA_OTHER;

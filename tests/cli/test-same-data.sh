@@ -55,6 +55,25 @@ refused "class 'elm': 4 samples then, 3 now\."
 cp trees/train/elm/3.ppm trees/train/elm/5.ppm
 refused "class 'elm': 4 samples then, 5 now\."
 
+it "names the number of classes when an empty one is new"
+mkdir trees/train/zebrawood
+resume
+expect_code 3
+expect_err 'the training data is not that of the run: 3 classes then, 4 now\.'
+restore
+
+it "goes on when the folder of the training data has another name, or is given by itself"
+mv trees/train trees/Training
+resume
+expect_code 0
+expect_same "$(weights straight 9)" "$(weights going 9)"
+mv trees/Training trees/only
+resume --data trees/only --eval-data trees/val
+expect_code 0
+! grep -q 'other data than before' err || miss "the same data counts as other data"
+expect_same "$(weights straight 9)" "$(weights going 9)"
+restore
+
 it "names a class that was renamed"
 mv trees/train/yew trees/train/zelkova
 mv trees/val/yew trees/val/zelkova
