@@ -44,9 +44,10 @@ enum ls_status ls_answers_miss(struct ls_answers *a, const char *layer, const ch
 {
     if (!a->plan || !a->plan_name || (known && !known->uncached))
         return LS_OK;
-    a->missing++;
-    if (!a->binding)
+    if (!a->binding) {
+        a->missing += known != NULL; /* a layer that the plan does not know is another layer */
         return LS_OK;
+    }
     if (known)
         return ls_fail(LS_BAD_INPUT,
                        "layer %s: %s wants the kernel '%s', which is not to be had here: another processor, library "

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "sync/sync.h"
+#include "train/identity.h"
 
 #include <math.h>
 #include <sched.h>
@@ -90,6 +91,8 @@ static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *
     memset(&mine, 0, sizeof mine);
     sched_getaffinity(0, sizeof mine.cpus, &mine.cpus);
     mine.quota = ls_cgroup_cpus("", &mine.group);
+    if (o->plan && o->threads == 0)
+        o->threads = ls_identity_plan_threads(o->plan);
     mine.threads = o->threads;
     enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
     for (int r = size - 1; st == LS_OK && r > 0; r--)

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define HEADER "# identity "
@@ -103,6 +104,19 @@ void ls_identity_difference(const char *was, const char *is, char *text, size_t 
             used += (size_t)snprintf(text + used, room - used, "%s%s none, now %s", used ? "; " : "", key, now);
 }
 
+void ls_identity_machine_difference(const char *was, const char *is, char *text, size_t room)
+{
+    static const char *const keys[] = {"backend", "library", "isa", "threads"};
+    char then[LS_IDENTITY_ROOM] = "", now[LS_IDENTITY_ROOM] = "", value[96];
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        if (ls_identity_value(was, keys[i], value, sizeof value))
+            add(then, keys[i], value);
+        if (ls_identity_value(is, keys[i], value, sizeof value))
+            add(now, keys[i], value);
+    }
+    ls_identity_difference(then, now, text, room);
+}
+
 /* --- plans ---------------------------------------------------------------------------------------------- */
 
 enum ls_status ls_identity_load_plan(const char *path, char **lines)
@@ -130,6 +144,18 @@ void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM])
     identity[0] = 0;
     if (strncmp(lines, HEADER, header) == 0)
         snprintf(identity, LS_IDENTITY_ROOM, "%.*s", (int)strcspn(lines + header, "\n"), lines + header);
+}
+
+int ls_identity_plan_threads(const char *path)
+{
+    char *lines, identity[LS_IDENTITY_ROOM] = "", value[96];
+    ls_log_mute(1);
+    if (ls_identity_load_plan(path, &lines) == LS_OK) {
+        ls_identity_of_plan(lines, identity);
+        ls_free(lines);
+    }
+    ls_log_mute(0);
+    return ls_identity_value(identity, "threads", value, sizeof value) ? (int)strtol(value, NULL, 10) : 0;
 }
 
 enum ls_status ls_identity_save_plan(const struct ls_engine *e, const char *identity, const char *path)

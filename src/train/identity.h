@@ -19,11 +19,15 @@ void ls_identity_words(const char *identity, char *text, size_t room);
 bool ls_identity_value(const char *identity, const char *key, char *value, size_t room);
 /* "threads 2, now 4; ..."; "" where nothing differs, or one of them is empty. */
 void ls_identity_difference(const char *was, const char *is, char *text, size_t room);
+/* The same for what the machine decides: backend, library, instruction set and threads. */
+void ls_identity_machine_difference(const char *was, const char *is, char *text, size_t room);
 
 /* The lines of a plan: a file, or the plan.txt of a run directory. Freed by ls_free. */
 enum ls_status ls_identity_load_plan(const char *path, char **lines);
 /* The identity that a plan begins with; "": none. */
 void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM]);
+/* The number of threads that a plan is for; 0: it does not say, or cannot be read, of which nothing is said. */
+int ls_identity_plan_threads(const char *path);
 /* Write the plan of an engine, with its identity. */
 enum ls_status ls_identity_save_plan(const struct ls_engine *e, const char *identity, const char *path);
 

@@ -7,6 +7,7 @@
 #include "report/gpu.h"
 #include "report/metrics.h"
 #include "train/checkpoint.h"
+#include "train/identity.h"
 #include "train/lock.h"
 #include "train/step.h"
 #include "train/task.h"
@@ -34,9 +35,10 @@ struct ls_trainer {
     struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
     char *run;                     /* owned: the run directory; known to the root alone */
     char *checkpoint;              /* owned: the newest good one, or NULL; likewise */
-    char *caution;                 /* owned: what changed since the checkpoint, or NULL; likewise */
-    struct ls_lock *lock;          /* owned: of the run directory; the root's */
-    bool made;                     /* the run directory was not there before */
+    char *caution; /* owned: what changed since the checkpoint, or the run that is run again; NULL: nothing; likewise */
+    char planned[LS_IDENTITY_ROOM]; /* identity of the run that is run again; "": none */
+    struct ls_lock *lock;           /* owned: of the run directory; the root's */
+    bool made;                      /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
     bool writing; /* a checkpoint that is not known to be good yet */
     int64_t epoch_samples, steps_per_epoch, total_steps;

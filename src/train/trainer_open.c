@@ -225,6 +225,18 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
     return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
 }
 
+/* What keeps a configuration that is run again from its bits. NULL: nothing. Freed by ls_free. */
+static char *describe_machine(const struct ls_trainer *t)
+{
+    char moved[512];
+    ls_identity_machine_difference(t->planned, t->state.identity, moved, sizeof moved);
+    return *moved
+               ? ls_format("not computed as in %s (%s): results agree with that run's only up to rounding; --plan %s "
+                           "computes with its kernels and threads",
+                           t->o->config_run, moved, t->o->config_run)
+               : NULL;
+}
+
 static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 {
     t->state = (struct ls_state){.seed = t->o->seed,
@@ -235,6 +247,8 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .config = config,
                                  .best_top1 = -1};
     ls_identity_make(t->o, &t->engine, t->state.identity);
+    if (t->root)
+        t->caution = describe_machine(t);
     return t->o->init && t->root ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
@@ -244,8 +258,13 @@ static char *recorded_plan(const struct ls_trainer *t)
     char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
     char *other = t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
     const char *path = own && ls_file_exists(own) ? own : other;
-    if (path && ls_file_exists(path) && ls_identity_load_plan(path, &text) != LS_OK)
+    bool there = path && ls_file_exists(path);
+    ls_log_mute(1);
+    if (there && ls_identity_load_plan(path, &text) != LS_OK)
         text = NULL;
+    ls_log_mute(0);
+    if (there && !text && t->root)
+        ls_warn("%s: damaged; kernels are chosen anew", path);
     ls_free(own);
     ls_free(other);
     return text;
@@ -255,6 +274,8 @@ static enum ls_status open_engine(struct ls_trainer *t)
 {
     unsigned uses = LS_ENGINE_TRAIN | (t->o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u);
     char *plan = recorded_plan(t);
+    if (plan && !t->resumed && !t->o->plan)
+        ls_identity_of_plan(plan, t->planned);
     enum ls_status st = ls_engine_open(&t->engine, t->o, t->comm, &t->task.size, plan, uses);
     ls_free(plan);
     return st;

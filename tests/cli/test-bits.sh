@@ -107,6 +107,38 @@ train --threads 1 --plan fresh-1 --run refused
 expect_code 2
 expect_error 'threads 1.*fresh-1 is for 2 threads'
 
+it "takes them from the plan with several workers, too"
+train --replicas 2 --run replicas
+expect_code 0
+for workers in 1 2; do
+    lockstep train --model model.yaml --data synthetic:3x16x16:10:64 --batch 32 --replicas 2 --workers $workers \
+        --plan replicas --run "replicas-$workers"
+    expect_code 0
+    expect "$(sum replicas)" = "$(sum "replicas-$workers")"
+done
+
+it "says that a run is not computed as before when its configuration is run with other threads"
+lockstep train fresh-1/config.yaml --threads 1 --run fewer
+expect_code 0
+expect_err 'warning: not computed as in .*/fresh-1 \(threads 2, now 1\).*--plan .*/fresh-1'
+lockstep train fresh-1/config.yaml --run as-many
+expect_code 0
+expect "$(wc -c <err)" = 0
+expect "$(sum fresh-1)" = "$(sum as-many)"
+
+it "says nothing of the plan when another batch is asked for"
+lockstep train fresh-1/config.yaml --batch 16 --run smaller
+expect_code 0
+expect "$(wc -c <err)" = 0
+
+it "chooses kernels anew when the plan of a run is damaged"
+cp -r fresh-1 damaged
+echo hello >damaged/plan.txt
+lockstep train damaged/config.yaml --run mended
+expect_code 0
+expect_error 'warning: .*damaged/plan.txt: damaged; kernels are chosen anew'
+expect "$(sum fresh-1)" = "$(sum mended)"
+
 it "refuses a plan that does not fit"
 train --batch 16 --plan fresh-1 --run refused
 expect_code 3
