@@ -175,16 +175,15 @@ static enum ls_status fill_from_data(struct bench *b)
         .parts = 1,
     };
     struct ls_loader *loader = NULL;
+    long long count = ls_dataset_info(b->task.train)->count;
     enum ls_status st = ls_loader_new(&options, &loader);
-    for (int i = 0; st == LS_OK && i < b->n_slots; i++) {
+    for (int i = 0; st == LS_OK && i < b->n_slots;) {
         const struct ls_slot *slot;
         st = ls_loader_next(loader, &slot);
-        if (st == LS_OK && (!slot || slot->valid < size->batch))
-            st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch, b->o->data,
-                         (long long)ls_dataset_info(b->task.train)->count);
-        if (st != LS_OK)
-            break;
-        copy_slot(b, slot, &b->slots[i]);
+        if (st == LS_OK && (!slot || count < size->batch))
+            st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch, b->o->data, count);
+        if (st == LS_OK && slot->valid == size->batch) /* the last of an epoch may be smaller */
+            copy_slot(b, slot, &b->slots[i++]);
     }
     ls_loader_free(loader);
     return st;

@@ -32,4 +32,8 @@ else
     expect_error 'bf16'
 fi
 
+it "measures with data whose number is no multiple of the batch"
+lockstep bench --model mlp --data synthetic:1x8x8:4:12 --batch 8 --steps 4 --repeat 1 --threads 1 --json
+expect_code 0
+
 finish
