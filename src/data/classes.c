@@ -183,6 +183,11 @@ static void describe(const struct match *m, const char *spec, struct text *t)
 {
     const struct ls_classes *model = m->model;
     int64_t missing = 0;
+    if (!m->info->class_names && !m->by_number && model->named > 0)
+        add(t,
+            "%s: the data has no class names: its %" PRId64 " classes count as the model's first ones; their accuracy "
+            "means nothing if they are others",
+            spec, m->info->classes);
     if (!m->info->class_names || m->by_number)
         return;
     if (!m->by_name) {

@@ -85,6 +85,11 @@ lockstep eval digits --eval-data digits-of --json
 expect_code 0
 expect "$(json top1 <out)" = 1.0
 
+it "says that classes without names are counted in order"
+lockstep eval run --data synthetic:3x20x20:2:20
+expect_code 0
+expect_out "synthetic:3x20x20:2:20: the data has no class names: its 2 classes count as the model's first ones"
+
 it "matches names that are not UTF-8"
 latin=$(printf 'caf\351')
 mkdir -p "bars/train/$latin" bars/train/ash "bar/$latin"
