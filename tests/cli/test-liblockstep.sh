@@ -261,6 +261,23 @@ for kind in openmpi mpich; do
     fi
 done
 
+cat >first <<'END'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || exit 3
+exec "$@"
+END
+chmod +x first
+for kind in openmpi mpich; do
+    it "does not wait for ever for a process that ended before it connected ($kind)"
+    if has_module "mpi-$kind"; then
+        LOCKSTEP_DEADLINE=1 mpi "$kind" 2 ./first ./probe again 1
+        expect "$code" -ne 0
+        expect "$code" -ne 124 # `mpi` has ended it
+        # The launcher ends the other one, or the library does.
+        [ "$kind" = openmpi ] || expect_err 'not all processes .* came to MPI_Init within 15 s.*(deadline)'
+    fi
+done
+
 # by_hand SIZE NODES WORDS...: the probe over UCX
 by_hand() {
     processes=$1 nodes=$2

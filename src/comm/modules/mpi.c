@@ -150,7 +150,7 @@ static void mpi_close(void *state, bool graceful)
     ls_free(g);
 }
 
-/* MPI_Init waits for all processes and knows no deadline; it is the launcher's to notice that one never started. */
+/* MPI_Init knows no deadline: ls_thread_start keeps it. */
 static enum ls_status mpi_open(struct ls_launch *launch, double deadline, void **state)
 {
     (void)deadline;
