@@ -26,6 +26,14 @@ bool ls_utf8_valid(const char *text)
     return true;
 }
 
+int ls_utf8_length(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
 const char *ls_utf8_spell(const char *text, char *room, size_t size)
 {
     size_t used = 0;

@@ -6,6 +6,8 @@
 #include <stddef.h>
 
 bool ls_utf8_valid(const char *text);
+/* In characters: every byte but those that continue one. */
+int ls_utf8_length(const char *text);
 /* The text with every byte that is not part of UTF-8 spelled \xHH; cut off where room ends. Returns room. */
 const char *ls_utf8_spell(const char *text, char *room, size_t size);
 

@@ -208,6 +208,8 @@ enum ls_status ls_cmd_models(struct ls_options *o)
     struct ls_model_size size = {.batch = 1, .classes = o->classes};
     if (o->input)
         LS_TRY(ls_parse_input("input", o->input, &size.channels, &size.height, &size.width));
+    if (o->yaml && o->json)
+        return ls_fail(LS_USAGE, "models: --yaml and --json are two forms; give one");
     if (o->n_args == 0)
         return list_models(o, &size);
     if (o->n_args != 2 || strcmp(o->args[0], "show") != 0)

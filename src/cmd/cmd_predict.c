@@ -1,6 +1,7 @@
 /* lockstep predict: the five likeliest classes of image files. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/utf8.h"
 #include "cmd/arguments.h"
 #include "cmd/cmd.h"
 #include "data/data.h"
@@ -10,6 +11,7 @@
 #include "train/weights.h"
 
 #include <jansson.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -85,7 +87,7 @@ static double probability(const float *scores, int64_t classes, int64_t which)
 static void class_name(const struct predict *p, int64_t c, char *name, size_t room)
 {
     if (p->trained.card.class_names && c < p->trained.card.named)
-        snprintf(name, room, "%s", p->trained.card.class_names[c]);
+        ls_utf8_spell(p->trained.card.class_names[c], name, room);
     else
         snprintf(name, room, "class %lld", (long long)c);
 }
@@ -94,6 +96,7 @@ static void answer(struct predict *p, const char *file, const float *scores)
 {
     int64_t best[TOP], classes = p->task.size.classes;
     int n = best_classes(scores, classes, best);
+    char spelled[4 * PATH_MAX]; /* JSON takes UTF-8 only */
     json_t *top = json_array();
     if (!p->o->json)
         printf("%s\n", file);
@@ -101,12 +104,14 @@ static void answer(struct predict *p, const char *file, const float *scores)
         char name[256];
         double share = probability(scores, classes, best[i]);
         class_name(p, best[i], name, sizeof name);
+        int pad = 24 - ls_utf8_length(name);
         if (!p->o->json)
-            printf("  %-24s %6.2f%%\n", name, 100 * share);
+            printf("  %s%*s %6.2f%%\n", name, pad > 0 ? pad : 0, "", 100 * share);
         json_array_append_new(
             top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i], "probability", share));
     }
-    json_array_append_new(p->out, json_pack("{s:s, s:o, s:s}", "file", file, "top", top, "transform", p->transform));
+    json_array_append_new(p->out, json_pack("{s:s, s:o, s:s}", "file", ls_utf8_spell(file, spelled, sizeof spelled),
+                                            "top", top, "transform", p->transform));
 }
 
 static enum ls_status run_batch(struct predict *p)

@@ -58,8 +58,6 @@ static int64_t cores_of(const struct ls_comm *comm, const struct bid *all, int r
 
 static enum ls_status threads_differ(const struct ls_comm *comm, const struct bid *all, int rank)
 {
-    if (ls_comm_rank(comm) > 0)
-        return LS_USAGE; /* rank 0 says it for all */
     return ls_fail(
         LS_USAGE,
         "--threads %lld on rank 0 (%s), %lld on rank %d (%s): the number is part of what a run computes; start all "

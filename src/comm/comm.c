@@ -137,7 +137,8 @@ enum ls_status ls_comm_open(const struct ls_launch *launch, const struct ls_comm
     enum ls_status st = launch->kind == LS_LAUNCH_ALONE || launch->size == 1 ? open_alone(c) : connect_all(c);
     if (st != LS_OK) {
         ls_thread_stop(c, false);
-        release(c);
+        if (atomic_load(&c->opened) != 2) /* else the thread that was left behind has it */
+            release(c);
         return st;
     }
     *comm = c;

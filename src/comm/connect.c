@@ -322,8 +322,11 @@ static enum ls_status check_way(const struct ls_comm *c)
 
 enum ls_status ls_connect(struct ls_comm *c)
 {
+    int waited_for = 0;
     LS_TRY(ls_transport_find(&c->launch, &c->carrier));
     LS_TRY(c->carrier->open(&c->launch, c->o.deadline, &c->carrier_state));
+    if (!atomic_compare_exchange_strong(&c->opened, &waited_for, 1))
+        return LS_PEER_LOST; /* ls_thread_start has said why */
     c->rank = c->launch.rank;
     c->size = c->launch.size;
     if (c->size == 1)

@@ -110,6 +110,7 @@ struct ls_comm {
     pthread_t thread;
     bool running;
     _Atomic uint32_t connected; /* futex: 0 not yet, 1 connected, 2 failed */
+    _Atomic int opened;         /* the carrier: 0 not yet, 1 open, 2 nobody waits for it any more */
     enum ls_status connect_status;
     atomic_bool stop;
     bool graceful;       /* how to close the carrier; set before stop */

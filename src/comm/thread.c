@@ -4,12 +4,14 @@
 #include "base/thread.h"
 #include "comm/group.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/prctl.h>
 
 #define IDLE_SLEEP 0.5 /* between looks around when there is nothing to do */
 #define NAP_LEAST 20e-6
 #define NAP_MOST 2e-3
+#define MPI_START 15.0 /* seconds that MPI_Init may take, however short the deadline: much of it is MPI's own work */
 
 /* --- work ----------------------------------------------------------------------------------------------------------- */
 
@@ -239,14 +241,34 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
+/* MPI_Init waits for all processes, knows no deadline and cannot be interrupted, and not every mpirun ends the others when
+ * one process exits before it. The thread is left behind in there, and the memory with it. */
+static enum ls_status leave_thread(struct ls_comm *c)
+{
+    pthread_detach(c->thread);
+    c->running = false;
+    return ls_fail(LS_PEER_LOST,
+                   "not all processes that %s started came to MPI_Init within %g s: one of them has ended or is late "
+                   "(--deadline); look for its message",
+                   c->launch.how, fmax(c->o.deadline, MPI_START));
+}
+
 enum ls_status ls_thread_start(struct ls_comm *c)
 {
+    double waited = 0, limit = fmax(c->o.deadline, MPI_START);
     int code = ls_quiet_thread(&c->thread, thread_main, c);
     if (code != 0)
         return ls_fail(LS_FAILED, "the communication thread cannot be started: %s", strerror(code));
     c->running = true;
-    while (atomic_load(&c->connected) == 0)
-        ls_futex_wait(&c->connected, 0, 1.0, false);
+    while (atomic_load(&c->connected) == 0) {
+        double before = ls_now();
+        int opening = 0;
+        ls_futex_wait(&c->connected, 0, 0.1, false);
+        waited += fmin(ls_now() - before, 0.1 + LS_STOPPED); /* a process that was stopped was not waiting */
+        if (c->launch.kind == LS_LAUNCH_MPI && waited > limit &&
+            atomic_compare_exchange_strong(&c->opened, &opening, 2))
+            return leave_thread(c);
+    }
     return c->connect_status;
 }
 

@@ -77,15 +77,18 @@ void ls_options_usage(const struct ls_help_row *topics, FILE *out)
     fprintf(out, "usage: lockstep COMMAND [options]\n\nTrain convolutional image classifiers.\n\n");
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         ls_help_row(info->name, info->summary, 2, 12, out);
-    fprintf(out, "\nlockstep help COMMAND lists its options; lockstep help TOPIC explains:\n\n");
+    putc('\n', out);
+    ls_help_text("lockstep help COMMAND lists its options; lockstep help TOPIC explains:", 0, out);
+    putc('\n', out);
     for (; topics->name; topics++)
         ls_help_row(topics->name, topics->text, 2, 14, out);
-    fprintf(out, "\n  lockstep help --man           all of it as a manual page\n"
-                 "  lockstep help --completion    completion for bash, as in\n"
-                 "                                source <(lockstep help --completion)\n"
-                 "  lockstep --version\n"
-                 "\nExit codes: 0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost,\n"
-                 "5 training diverged, 75 stopped after saving (run again with --resume to go on).\n");
+    putc('\n', out);
+    ls_help_row("lockstep help --man", "all of it as a manual page", 2, 32, out);
+    ls_help_row("lockstep help --completion", "completion for bash, as in", 2, 32, out);
+    fprintf(out, "      source <(lockstep help --completion)\n  lockstep --version\n\n");
+    ls_help_text("Exit codes: 0 done, 1 failed, 2 usage, 3 bad input file, 4 a peer was lost, 5 training diverged, 75 "
+                 "stopped after saving (run again with --resume to go on).",
+                 0, out);
 }
 
 /* roff: a backslash and a leading dot or quote mean something, and - would become a hyphen. */

@@ -47,6 +47,8 @@ enum ls_status lib_note(struct lockstep *l, enum ls_status status);
  * floats or bytes. */
 struct ls_call lib_call(struct lockstep *l, enum lib_what what, int id, enum lockstep_op op, uint64_t amount);
 enum ls_status lib_check_op(enum lockstep_op op);
+/* NULL will do for nothing. */
+enum ls_status lib_check_data(const char *call, const void *data, size_t amount);
 /* data = data / size of the group */
 void lib_divide(const struct lockstep *l, float *data, size_t count);
 /* A message as a program that uses the library understands it. */

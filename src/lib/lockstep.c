@@ -68,6 +68,13 @@ enum ls_status lib_check_op(enum lockstep_op op)
     return ls_fail(LS_USAGE, "%d is no operation; there are LOCKSTEP_SUM and LOCKSTEP_MEAN", (int)op);
 }
 
+enum ls_status lib_check_data(const char *call, const void *data, size_t amount)
+{
+    if (data || amount == 0)
+        return LS_OK;
+    return ls_fail(LS_USAGE, "%s: data is NULL; was memory asked for and not given?", call);
+}
+
 void lib_divide(const struct lockstep *l, float *data, size_t count)
 {
     float size = (float)ls_comm_size(l->comm);
@@ -303,6 +310,8 @@ int lockstep_broadcast(struct lockstep *l, int root, void *data, size_t bytes)
     if (root < 0 || root >= ls_comm_size(l->comm))
         st = ls_fail(LS_USAGE, "lockstep_broadcast: rank %d; ranks are 0 to %d", root, ls_comm_size(l->comm) - 1);
     if (st == LS_OK)
+        st = lib_check_data("lockstep_broadcast", data, bytes);
+    if (st == LS_OK)
         st = broadcast(l, root, data, bytes);
     return (int)lib_note(l, st);
 }
@@ -333,6 +342,7 @@ int lockstep_allreduce(struct lockstep *l, float *data, size_t count, enum locks
     if (st != LS_OK)
         return (int)st;
     LS_TRY_GOTO(out, lib_check_op(op));
+    LS_TRY_GOTO(out, lib_check_data("lockstep_allreduce", data, count));
     LS_TRY_GOTO(out, sum_in_pieces(l, data, count, op));
     if (op == LOCKSTEP_MEAN)
         lib_divide(l, data, count);

@@ -35,9 +35,10 @@ static enum ls_status meet(struct lockstep *l, struct lib_tensor *t, size_t coun
     return t->known ? LS_OK : LS_FAILED;
 }
 
-static enum ls_status check(struct lockstep *l, int id, size_t count, enum lockstep_op op)
+static enum ls_status check(struct lockstep *l, int id, const float *data, size_t count, enum lockstep_op op)
 {
     LS_TRY(lib_check_op(op));
+    LS_TRY(lib_check_data("lockstep_submit", data, count));
     if (id < 0 || id >= LOCKSTEP_ID_LIMIT)
         return ls_fail(LS_USAGE, "lockstep_submit: tensor %d; ids are 0 to %d", id, LOCKSTEP_ID_LIMIT - 1);
     if (count > SIZE_MAX / sizeof(float) / 4 || count / PIECE_COUNT > INT32_MAX / 2)
@@ -88,7 +89,7 @@ int lockstep_submit(struct lockstep *l, int id, float *data, size_t count, enum 
     if (st != LS_OK)
         return (int)st;
     ls_comm_position(l->comm, l->step, id, LS_STAGE_COMPUTE);
-    LS_TRY_GOTO(out, check(l, id, count, op));
+    LS_TRY_GOTO(out, check(l, id, data, count, op));
     if (!l->tensors[id].known)
         LS_TRY_GOTO(out, meet(l, &l->tensors[id], count));
     post(l, id, data, op);

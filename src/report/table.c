@@ -1,6 +1,7 @@
 #include "report/table.h"
 
 #include "base/log.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -47,13 +48,9 @@ void ls_table_cell(struct ls_table *t, const char *format, ...)
     t->cells[(t->rows - 1) * t->columns + t->filled++] = cell;
 }
 
-/* Characters of UTF-8: every byte but those that continue one. */
 static int width_of(const char *text)
 {
-    int n = 0;
-    for (; text && *text; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
+    return text ? ls_utf8_length(text) : 0;
 }
 
 static void print_row(const struct ls_table *t, const char *const *cells, const int *width, FILE *out)

@@ -41,6 +41,25 @@ lockstep predict --run run black.ppm
 expect_code 0
 expect_out 'black.ppm'
 
+it "keeps every image in JSON, also one whose name is not UTF-8"
+odd=$(printf 'odd\351.png')
+cp "$images/ring.png" "$odd"
+lockstep predict run "$images/bars.jpg" "$odd" --json
+expect_code 0
+expect "$(grep -c '"file"' out)" = 2
+expect_out 'odd\\\\xe9\.png'
+
+it "aligns names that are not ASCII"
+cp -r photos words
+mv words/train/bars words/train/Stäbe
+mv words/val/bars words/val/Stäbe
+lockstep train --model lenet --data words --input 3x28x28 --augment none --batch 8 --steps 1 --run words-run
+expect_code 0
+lockstep predict words-run "$images/bars.jpg"
+expect_code 0
+expect "$(grep -c 'Stäbe' out)" = 1
+expect "$(sed -n 's/ä/a/; /%$/p' out | awk '{ print length }' | sort -u | wc -l)" = 1
+
 it "names an image that is broken, and one that is not there"
 head -c 300 "$images/bars.jpg" >half.jpg
 lockstep predict --run run half.jpg

@@ -63,6 +63,15 @@ cp out first
 lockstep eval --help
 expect_same out first
 
+it "fits into a narrow terminal"
+if script -qec true /dev/null </dev/null >out 2>err; then
+    script -qec "stty cols 60; '$program' help" /dev/null </dev/null >out 2>err
+    expect_out 'Exit codes: 0 done'
+    expect "$(tr -d '\r' <out | awk 'length > 60' | wc -l)" = 0
+else
+    skip "script (util-linux) makes no terminal here"
+fi
+
 it "fits into 80 columns"
 for topic in "" train eval predict bench models plan data doctor augment ops "ops conv" checkpoint metrics; do
     # shellcheck disable=SC2086

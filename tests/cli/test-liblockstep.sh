@@ -261,6 +261,47 @@ for kind in openmpi mpich; do
     fi
 done
 
+cat >first <<'END'
+#!/bin/sh
+[ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" = 0 ] || exit 3
+exec "$@"
+END
+chmod +x first
+for kind in openmpi mpich; do
+    it "does not wait for ever for a process that ended before it connected ($kind)"
+    if has_module "mpi-$kind"; then
+        LOCKSTEP_DEADLINE=1 mpi "$kind" 2 ./first ./probe again 1
+        expect "$code" -ne 0
+        expect "$code" -ne 124 # `mpi` has ended it
+        # The launcher ends the other one, or the library does.
+        [ "$kind" = openmpi ] || expect_err 'not all processes .* came to MPI_Init within 15 s.*(deadline)'
+    fi
+done
+
+cat >leave.c <<'END'
+#include <lockstep.h>
+int main(void)
+{
+    struct lockstep *l = lockstep_init(NULL);
+    if (lockstep_rank(l) == 1)
+        return 0;
+    lockstep_barrier(l);
+    return lockstep_finish(l, 0);
+}
+END
+# shellcheck disable=SC2046
+compile cc leave.c -o leave $(pkg-config --cflags --libs lockstep) "-Wl,-rpath,$scratch/$libdir"
+for kind in openmpi mpich; do
+    it "says that a process exits without lockstep_finish ($kind)"
+    if has_module "mpi-$kind"; then
+        mpi "$kind" 2 ./leave # its code may be 0
+        expect_err 'error: .*rank 1 exits without lockstep_finish'
+        mpi "$kind" 2 ./probe again 2
+        expect_code 0
+        expect "$(grep -c 'without lockstep_finish' err)" = 0
+    fi
+done
+
 # by_hand SIZE NODES WORDS...: the probe over UCX
 by_hand() {
     processes=$1 nodes=$2

@@ -64,6 +64,11 @@ lockstep models show vgg16 --input 3x16x16 --classes 10
 expect_code 2
 expect_error 'features.30.*1x1'
 
+it "prints one form, not one of two that were asked for"
+lockstep models show lenet --yaml --json
+expect_code 2
+expect_error '--yaml and --json'
+
 it "names the nearest model"
 lockstep models show mobilenet_v3
 expect_code 2

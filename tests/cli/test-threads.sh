@@ -26,6 +26,8 @@ else
     expect_code 2
     expect_error "--threads 1 on rank 0 \([^)]*\), 3 on rank 1 \([^)]*\)"
     expect $second_code = 2
+    # Each rank may have a terminal of its own.
+    expect "$(grep -c 'error: --threads 1 on rank 0 ([^)]*), 3 on rank 1 ([^)]*)' err1)" = 1
     expect_no_file run
 fi
 

@@ -208,7 +208,7 @@ static void wrong_calls_are_refused(void **state)
     const struct lockstep_options quiet = {.size = sizeof quiet, .quiet = 1};
     float data[2] = {0};
     (void)state;
-    for (int which = 0; which < 6; which++) {
+    for (int which = 0; which < 9; which++) {
         struct lockstep *l = lockstep_init(&quiet);
         int found = 0;
         assert_int_equal(lockstep_submit(l, 0, data, 2, LOCKSTEP_SUM), LOCKSTEP_OK);
@@ -225,6 +225,12 @@ static void wrong_calls_are_refused(void **state)
             found = lockstep_broadcast(l, 1, data, 8);
         if (which == 5)
             found = lockstep_allreduce(l, data, 1, (enum lockstep_op)9);
+        if (which == 6)
+            found = lockstep_allreduce(l, NULL, 1, LOCKSTEP_SUM);
+        if (which == 7)
+            found = lockstep_submit(l, 1, NULL, 1, LOCKSTEP_SUM);
+        if (which == 8)
+            found = lockstep_broadcast(l, 0, NULL, 1);
         assert_int_equal(found, LOCKSTEP_USAGE);
         assert_int_equal(lockstep_status(l), LOCKSTEP_USAGE);
         assert_true(strlen(lockstep_error(l)) > 10);

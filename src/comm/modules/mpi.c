@@ -30,8 +30,9 @@ struct group {
 
 /* MPI is one for the process, and so is what must be known when it exits. */
 static struct {
-    atomic_int open; /* groups; one that ended badly stays */
-    pid_t process;   /* that initialised MPI: children of it inherit its exit handlers */
+    atomic_int open;     /* groups; one that ended badly stays */
+    atomic_int unclosed; /* groups that have not ended */
+    pid_t process;       /* that initialised MPI: children of it inherit its exit handlers */
 } life;
 
 /* What a transport's request holds. */
@@ -71,11 +72,17 @@ static void library_name(char name[64])
 
 /* --- beginning and end ----------------------------------------------------------------------------------- */
 
+/* Not every mpirun says a word when a process leaves like this and it ends the others; the exit code may even be 0. */
 static void finalise(void)
 {
-    int gone = 1;
+    int gone = 1, rank = -1;
     MPI_Finalized(&gone);
-    if (!gone && atomic_load(&life.open) == 0 && getpid() == life.process)
+    if (gone || getpid() != life.process)
+        return;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (atomic_load(&life.unclosed) > 0)
+        (void)ls_fail(LS_FAILED, "rank %d exits without lockstep_finish, and mpirun ends the others", rank);
+    if (atomic_load(&life.open) == 0)
         MPI_Finalize();
 }
 
@@ -147,10 +154,11 @@ static void mpi_close(void *state, bool graceful)
         MPI_Comm_free(&g->comm);
     if (graceful)
         atomic_fetch_sub(&life.open, 1);
+    atomic_fetch_sub(&life.unclosed, 1);
     ls_free(g);
 }
 
-/* MPI_Init waits for all processes and knows no deadline; it is the launcher's to notice that one never started. */
+/* MPI_Init knows no deadline: ls_thread_start keeps it. */
 static enum ls_status mpi_open(struct ls_launch *launch, double deadline, void **state)
 {
     (void)deadline;
@@ -159,6 +167,7 @@ static enum ls_status mpi_open(struct ls_launch *launch, double deadline, void *
         return LS_FAILED;
     g->comm = MPI_COMM_NULL;
     atomic_fetch_add(&life.open, 1);
+    atomic_fetch_add(&life.unclosed, 1);
     enum ls_status st = join(launch, g);
     if (st != LS_OK) {
         mpi_close(g, g->size == 1);
