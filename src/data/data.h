@@ -237,6 +237,7 @@ double ls_loader_waited(const struct ls_loader *loader);
  * calls next. */
 struct ls_loader_pace {
     int threads;
+    int most;        /* threads that may be tried */
     bool settled;    /* the number is chosen, and no other is tried at the moment */
     double prepares; /* what one thread reads, decodes and augments */
     double reading;  /* the share of its time in which it waits for storage */

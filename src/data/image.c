@@ -134,7 +134,7 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
 
 static enum ls_status slurp(const char *path, struct ls_image *image, size_t *size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a named pipe is no image, and must not be waited for */
     if (fd < 0)
         return ls_image_refuse(image, "cannot be opened: %s", strerror(errno));
     struct stat s;

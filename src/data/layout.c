@@ -6,6 +6,9 @@
 #include <strings.h>
 #include <unistd.h>
 
+/* So many folders are named. */
+#define NAMED 5
+
 /* The first is preferred. */
 static const char *const train_names[] = {"train", "training", NULL};
 static const char *const test_names[] = {"val", "valid", "validation", "eval", "evaluation", "test", "testing", NULL};
@@ -108,6 +111,31 @@ static enum ls_status find_test(struct ls_files *f, const struct listing *in, st
         in->spec);
 }
 
+/* Folders of images beside the parts: classes, perhaps, one of which is named like a part. */
+static enum ls_status warn_left_out(struct ls_files *f, const struct listing *in, const char *train)
+{
+    char names[256] = "";
+    int64_t left_out = 0;
+    for (int64_t i = 0; i < in->count; i++) {
+        char path[PATH_MAX];
+        struct ls_folder_content content;
+        if (ls_layout_is_part(in->name[i]))
+            continue;
+        LS_TRY(set_path(path, in->spec, in->name[i]));
+        if (access(path, R_OK | X_OK) != 0)
+            continue; /* nobody needs it */
+        LS_TRY(ls_files_look(f, path, &content));
+        size_t used = strlen(names);
+        if (content.images > 0 && left_out++ < NAMED)
+            snprintf(names + used, sizeof names - used, "%s%.40s", used ? ", " : "", in->name[i]);
+    }
+    if (left_out > 0)
+        ls_warn("%s: %s is taken for the training images; %lld other folder%s with images beside it %s left out: %s%s",
+                in->spec, train, (long long)left_out, left_out == 1 ? "" : "s", left_out == 1 ? "is" : "are", names,
+                left_out > NAMED ? " ..." : "");
+    return LS_OK;
+}
+
 enum ls_status ls_layout_find(struct ls_files *f, const char *spec, const char *part, struct ls_layout *l)
 {
     bool test = strcmp(part, "test") == 0;
@@ -121,8 +149,10 @@ enum ls_status ls_layout_find(struct ls_files *f, const char *spec, const char *
         st = without_train(f, &in, test, flat, l);
     else if (test)
         st = find_test(f, &in, l);
-    else
+    else {
         memcpy(l->images, l->classes, PATH_MAX);
+        st = warn_left_out(f, &in, l->classes);
+    }
 free_listing:
     ls_free(in.name);
     return st;

@@ -82,7 +82,7 @@ struct ls_loader {
     struct ls_tuner tuner;
     double last;         /* when the last slot was given, ls_now; 0: none yet */
     uint64_t last_epoch; /* its epoch */
-    int64_t used;        /* samples given beyond the first slot, */
+    int64_t used;        /* samples given beyond the first ring of slots, */
     double use_seconds;  /* and the time in which the caller did not wait for them */
 };
 
@@ -296,8 +296,10 @@ static void measure(struct ls_loader *l, const struct ls_slot *slot, double wait
 {
     double now = ls_now(), seconds = now - l->last;
     if (l->last > 0 && slot->epoch == l->last_epoch) {
-        l->used += slot->valid;
-        l->use_seconds += seconds - waited;
+        if (l->taken > (uint64_t)l->o.ring) { /* the first ones come while the caller warms up */
+            l->used += slot->valid;
+            l->use_seconds += seconds - waited;
+        }
         l->tuner.most = most_threads(l);
         if (ls_tuner_slot(&l->tuner, seconds, waited))
             set_active(l, l->tuner.threads);
@@ -370,7 +372,7 @@ double ls_loader_waited(const struct ls_loader *l)
 
 struct ls_loader_pace ls_loader_pace(struct ls_loader *l)
 {
-    struct ls_loader_pace pace = {.settled = l->tuner.settled && l->tuner.before == 0};
+    struct ls_loader_pace pace = {.settled = l->tuner.settled && l->tuner.before == 0, .most = l->tuner.most};
     pthread_mutex_lock(&l->lock);
     pace.threads = l->active;
     if (l->prepare_seconds > 0) {

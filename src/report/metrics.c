@@ -185,12 +185,15 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         put_gpu(out, &r->gpu);
     fputs("}\n", out);
 
-    double now = ls_now();
-    bool due = kind != LS_METRICS_STEP || now - m->flushed >= 1;
-    if (due)
-        m->flushed = now;
+    bool due = kind != LS_METRICS_STEP || ls_now() - m->flushed >= 1;
+    return due || ferror(out) ? ls_metrics_flush(m) : LS_OK;
+}
+
+enum ls_status ls_metrics_flush(struct ls_metrics *m)
+{
     errno = 0;
-    if ((due && fflush(out) != 0) || ferror(out))
+    m->flushed = ls_now();
+    if (m->file && (fflush(m->file) != 0 || ferror(m->file)))
         return ls_fail(LS_FAILED, "%s: writing failed%s%s", m->path, errno ? ": " : "", errno ? strerror(errno) : "");
     return LS_OK;
 }

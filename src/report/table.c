@@ -42,6 +42,9 @@ void ls_table_cell(struct ls_table *t, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 127)
+            *c = '?'; /* a name may have a newline in it, which would break the row */
     const char *cell = ls_arena_strdup(&t->text, text);
     if (!cell)
         t->status = LS_FAILED;

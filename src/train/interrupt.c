@@ -1,6 +1,7 @@
 /* oneDNN's products of matrices lay their stack into a buffer of the heap (oneDNN 3.11.2 is the first that does not). A
  * signal that comes to such a thread overwrites what lies before that buffer. So while signals are watched, those who
  * compute take none; a thread that does nothing else does. */
+#define _GNU_SOURCE /* sigorset */
 #include "train/interrupt.h"
 #include "base/thread.h"
 
@@ -26,20 +27,16 @@ static struct {
     bool on;
     pthread_t thread;
     sem_t end;
-    sigset_t before; /* what the calling thread did not take */
+    sigset_t before;  /* what the calling thread did not take */
+    sigset_t watched; /* without one that stays ignored: blocked, it would be pending, and taken for one that counts */
 } listener;
-
-static void add_signals(sigset_t *set)
-{
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        sigaddset(set, signals[i]);
-}
 
 static sigset_t all_signals(void)
 {
     sigset_t set;
     sigemptyset(&set);
-    add_signals(&set);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        sigaddset(&set, signals[i]);
     return set;
 }
 
@@ -85,11 +82,21 @@ static void remember(int number)
 
 static void *listen(void *nothing)
 {
-    sigset_t mine = all_signals();
-    pthread_sigmask(SIG_UNBLOCK, &mine, NULL);
+    pthread_sigmask(SIG_UNBLOCK, &listener.watched, NULL);
     while (sem_wait(&listener.end) != 0)
         continue; /* a signal came */
     return nothing;
+}
+
+static sigset_t watched_signals(void)
+{
+    sigset_t set;
+    struct sigaction now;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == remember)
+            sigaddset(&set, signals[i]);
+    return set;
 }
 
 /* The calling thread and all that compute with it. */
@@ -106,14 +113,15 @@ void ls_interrupt_watch(void)
     set_all(remember);
     if (listener.on || sem_init(&listener.end, 0, 0) != 0)
         return;
+    listener.watched = watched_signals();
     listener.on = ls_quiet_thread(&listener.thread, listen, NULL) == 0;
     if (!listener.on) { /* they come to whom they come */
         sem_destroy(&listener.end);
         return;
     }
     pthread_sigmask(SIG_BLOCK, NULL, &listener.before);
-    sigset_t quiet = listener.before;
-    add_signals(&quiet);
+    sigset_t quiet;
+    sigorset(&quiet, &listener.before, &listener.watched);
     set_masks(&quiet);
 }
 
@@ -133,9 +141,8 @@ void ls_interrupt_release(void)
 int ls_interrupted(void)
 {
     /* One that was sent to this very thread. */
-    const sigset_t set = all_signals();
     const struct timespec no_time = {0};
-    int number = listener.on ? sigtimedwait(&set, NULL, &no_time) : -1;
+    int number = listener.on ? sigtimedwait(&listener.watched, NULL, &no_time) : -1;
     if (number > 0)
         remember(number);
     return caught;

@@ -429,8 +429,8 @@ enum ls_status ls_lock_held(struct ls_lock *l, bool sure)
     describe(l->winner.text, who);
     return ls_fail(
         LS_FAILED,
-        "%s: this run gave no sign of life for so long that another one took its directory over, on %s; this "
-        "one ends without saving",
+        "%s: this run's lock was removed, or it gave no sign of life for so long, that another one took its directory "
+        "over, on %s; this one ends without saving",
         l->run, who);
 }
 

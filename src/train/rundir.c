@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 const struct ls_help_row ls_rundir_files[] = {
     {"config.yaml", "every option of the run; `lockstep train RUN/config.yaml` runs it again"},
@@ -69,12 +70,31 @@ static enum ls_status run_of(const char *checkpoint, char **run)
 /* A name that a run makes in its directory, its temporary files included. */
 static bool is_own(const char *name)
 {
-    static const char *const names[] = {"config.yaml", "model.yaml",    "plan.txt",
-                                        "log.txt",     "metrics.jsonl", "checkpoints"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strncmp(name, names[i], strlen(names[i])) == 0)
+    for (const struct ls_help_row *file = ls_rundir_files; file->name; file++)
+        if (strncmp(name, file->name, strlen(file->name)) == 0)
             return true;
     return ls_lock_is_file(name);
+}
+
+/* What a run that was killed was just writing: NAME.tmp-PID of one of its files (base/file.h). */
+static bool is_unfinished(const char *name)
+{
+    for (const struct ls_help_row *file = ls_rundir_files; file->name; file++) {
+        size_t length = strlen(file->name);
+        if (strncmp(name, file->name, length) == 0 && strncmp(name + length, ".tmp-", 5) == 0)
+            return true;
+    }
+    return false;
+}
+
+void ls_rundir_sweep(const char *run)
+{
+    DIR *dir = opendir(run);
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (is_unfinished(entry->d_name))
+            unlinkat(dirfd(dir), entry->d_name, 0);
+    if (dir)
+        closedir(dir);
 }
 
 /* The first name in a folder that is foreign; where nothing is `own`, the first at all. A lock is nothing. */

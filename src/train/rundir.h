@@ -20,6 +20,8 @@ enum ls_status ls_rundir_make(const struct ls_options *o, char **run);
 bool ls_rundir_is_run(const char *folder);
 /* Is it a checkpoint folder (with a state.json), which need not be a good one? */
 bool ls_rundir_is_checkpoint(const char *folder);
+/* Remove the files that runs were writing when they were killed. For the holder of the lock only. */
+void ls_rundir_sweep(const char *run);
 bool ls_rundir_has_config(const char *folder);
 /* Options that nobody gave are set from the config.yaml of a run, or of a checkpoint, where it has one. */
 enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);

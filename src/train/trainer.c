@@ -54,6 +54,7 @@ static enum ls_status await_saved(struct ls_trainer *t)
 static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(await_saved(t));
+    LS_TRY(ls_metrics_flush(&t->metrics));
     LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
     t->writing = true;
     return t->engine.backend->queue ? LS_OK : await_saved(t);
@@ -408,7 +409,7 @@ static enum ls_status save_before_failure(struct ls_trainer *t, enum ls_status s
     return status;
 }
 
-/* Alone, or all in the same evaluation. */
+/* Alone, or all in the same evaluation or before the first step. */
 static enum ls_status unreadable(struct ls_trainer *t, enum ls_status status)
 {
     bool all_know = t->all_know;
@@ -429,16 +430,34 @@ static enum ls_status why_starved(struct ls_stepper *s)
     return st;
 }
 
-/* All have stopped where one of them has no samples to go on with. */
-static enum ls_status starved(struct ls_trainer *t)
+/* The reason of any process, said once. */
+static enum ls_status agree_why_starved(struct ls_trainer *t)
 {
-    ls_console_end(&t->console);
-    LS_TRY(ls_step_collect(&t->stepper));
     if (!t->root)
         ls_log_mute(1);
     enum ls_status st = ls_agree_status(t->engine.comm, why_starved(&t->stepper));
     if (!t->root)
         ls_log_mute(0);
+    return st;
+}
+
+/* Every step ends with the question whether all processes have samples for the next one; the first one has none before
+ * it. */
+static enum ls_status check_first_samples(struct ls_trainer *t)
+{
+    struct ls_stepper *s = &t->stepper;
+    if (!t->engine.comm)
+        return LS_OK;
+    s->starved = s->feed.ready && !s->feed.ready(s->feed.context, (1 + s->lags) * s->replicas.n_slices);
+    return ls_trainer_all_know(t, agree_why_starved(t));
+}
+
+/* All have stopped where one of them has no samples to go on with. */
+static enum ls_status starved(struct ls_trainer *t)
+{
+    ls_console_end(&t->console);
+    LS_TRY(ls_step_collect(&t->stepper));
+    enum ls_status st = agree_why_starved(t);
     if (st == LS_PEER_LOST)
         return st;
     return ls_trainer_all_know(t, save_before_failure(t, st == LS_OK ? LS_FAILED : st));
@@ -454,6 +473,7 @@ static int told_to_stop(const struct ls_trainer *t)
 
 static enum ls_status run_steps(struct ls_trainer *t)
 {
+    LS_TRY(check_first_samples(t));
     while (steps_left(t) || epoch_over(t)) {
         LS_TRY(advance(t));
         if (told_to_stop(t) && (steps_left(t) || epoch_over(t))) {

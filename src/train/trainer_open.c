@@ -83,7 +83,9 @@ static enum ls_status claim(struct ls_trainer *t)
 {
     t->made = !ls_file_exists(t->run);
     LS_TRY(ls_dir_make(t->run));
-    return ls_lock_take(t->run, t->o->command_line, LS_LOCK_TIMES, &t->lock);
+    LS_TRY(ls_lock_take(t->run, t->o->command_line, LS_LOCK_TIMES, &t->lock));
+    ls_rundir_sweep(t->run);
+    return LS_OK;
 }
 
 /* A run that did not come to its first checkpoint has none: it starts again. */

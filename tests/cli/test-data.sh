@@ -154,6 +154,32 @@ lockstep train --model lenet --data single --input 3x28x28 --batch 2 --steps 1 -
 expect_code 0
 expect_error 'single: there are images of one class only, bars'
 
+it "warns of folders with images beside the parts, which are left out"
+mkdir beside
+cp -r photos/val beside/train
+cp -r photos/val beside/val
+cp -r photos/val/bars beside/dog
+mkdir beside/notes
+lockstep data beside
+expect_code 0
+expect_error 'warning: beside: beside/train is taken for the training images; 1 other folder .* left out: dog$'
+
+it "does not wait for a named pipe"
+cp -r photos/val pipes
+mkfifo pipes/ring/pipe.png
+lockstep data pipes
+expect_code 3
+expect_err 'error: pipes/ring/pipe.png: not a regular file'
+
+it "prints a class with a newline in its name as one row"
+mkdir lines
+cp -r photos/val/bars 'lines/two
+lines'
+cp -r photos/val/ring lines/
+lockstep data lines
+expect_code 0
+expect_out '^ *1  two[?]lines +[0-9]'
+
 it "looks at a folder without parts once"
 cp -r photos/val plain
 echo "not an image" >plain/ring/2.png

@@ -78,8 +78,8 @@ it "starts again by the same command when the run ended before it saved"
 printf 'host: %s\npid: 999999999\nboot: %s\npids: %s\nid: 1\n' "$(hostname)" "$(cat /proc/sys/kernel/random/boot_id)" \
     "$(readlink /proc/self/ns/pid)" >straight/lock
 : >straight/config.yaml.tmp-123
-for files in "" lock "lock config.yaml.tmp-123" "lock config.yaml" "lock config.yaml plan.txt" \
-    "lock config.yaml plan.txt log.txt metrics.jsonl"; do
+for files in "" lock "lock model.yaml" "lock model.yaml config.yaml.tmp-123" "lock model.yaml config.yaml" \
+    "lock config.yaml plan.txt" "lock config.yaml plan.txt log.txt metrics.jsonl"; do
     # $files is a list of words.
     # shellcheck disable=SC2086
     early $files
@@ -87,8 +87,25 @@ for files in "" lock "lock config.yaml.tmp-123" "lock config.yaml" "lock config.
     expect_code 0
     expect_same "$(weights straight 20)" "$(weights early 20)"
     expect "$(grep -c '"kind": *"step"' early/metrics.jsonl)" = 20
+    expect_no_file early/config.yaml.tmp-123
 done
 rm straight/lock straight/config.yaml.tmp-123
+
+it "leaves no line out of metrics.jsonl when it is killed right after a checkpoint"
+long="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:100000 --batch 32 --threads 1 --no-evaluate"
+# $long is a list of words.
+# shellcheck disable=SC2086
+hold train $long --steps 3000 --log-every 1 --checkpoint-every 10 --run told
+within 60 test -e told/checkpoints/step-00000020 || miss "no checkpoint is saved"
+kill -9 "$child"
+let_go
+saved=$(ls told/checkpoints | grep -v tmp | tail -n 1 | sed 's/step-0*//')
+expect "$(grep -c '"kind": *"step".*}$' told/metrics.jsonl)" -ge "$saved"
+: >told/metrics.jsonl.tmp-7
+lockstep train --run told --resume --steps $((saved + 10))
+expect_code 0
+expect_no_file told/metrics.jsonl.tmp-7
+expect "$(grep -c '"kind": *"step"' told/metrics.jsonl)" = $((saved + 10))
 
 it "starts again from its configuration alone"
 early config.yaml log.txt

@@ -139,6 +139,13 @@ else
     expect "$(json loader_threads <last)" -ge 1
 fi
 
+it "does not claim to choose where there is one core"
+core=$(taskset -cp $$ | sed 's/.*: *\([0-9]*\).*/\1/')
+taskset -c "$core" "$program" train --model mlp --data mnist --batch 256 --steps 20 --no-evaluate --run one-core >out 2>err
+code=$?
+expect_code 0
+expect_no_out 'chosen by measuring'
+
 it "writes CNTK's epoch line"
 train --epochs 1 --log-format cntk --run cntk
 expect_out 'Finished Epoch\[1 of 1\]: \[Training\] loss = [0-9.]+ \* 160, metric = [0-9.]+% \* 160 [0-9.]+s \( *[0-9.]+ samples/s\)'

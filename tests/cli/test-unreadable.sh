@@ -82,6 +82,22 @@ mend_image $image
 lockstep train --run first --resume
 expect_code 0
 
+it "says it once in several processes, all of which cannot read their first step"
+cp -r photos all-kept
+for file in photos/train/*/*.ppm; do
+    echo broken >"$file"
+done
+train --run first-2 --workers 2
+expect_code 3
+expect_error 'photos/train'
+expect_out "go on with: lockstep train --resume --run first-2"
+expect "$(grep -c 'Ended .* with exit code 3' first-2/log.txt)" = 1
+rm -r photos
+mv all-kept photos
+lockstep train --run first-2 --resume
+expect_code 0
+expect "$(weights first-2 30)" = "$(weights whole 30)"
+
 for sync in gather allreduce overlap server; do
     it "saves it in two processes with --sync $sync, to the same bits"
     tried "two-$sync" --workers 2 --sync $sync
