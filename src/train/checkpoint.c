@@ -92,6 +92,20 @@ static bool check_sum(const char *folder, const char *name, uint64_t expected, c
     return found == expected;
 }
 
+/* A folder of another name, such as a copy, may hold any step; a link is followed. */
+static bool check_step(const char *folder, const struct ls_state *state, char reason[REASON_ROOM])
+{
+    char *real = realpath(folder, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    int64_t named = slash ? step_of(slash + 1) : -1;
+    bool good = named < 0 || (uint64_t)named == state->step;
+    if (!good)
+        snprintf(reason, REASON_ROOM,
+                 "%s/state.json: damaged, or in the wrong folder: it is of step %" PRIu64 ", the folder's name is %s",
+                 folder, state->step, slash + 1);
+    free(real);
+    return good;
+}
+
 static bool verify(const char *folder, struct ls_state *state, char reason[REASON_ROOM])
 {
     struct mapped m;
@@ -102,7 +116,8 @@ static bool verify(const char *folder, struct ls_state *state, char reason[REASO
     munmap(m.bytes, m.size);
     if (!good)
         snprintf(reason, REASON_ROOM, "%s: %s", m.path, why);
-    return good && check_sum(folder, "model.safetensors", state->model_sum, reason) &&
+    return good && check_step(folder, state, reason) &&
+           check_sum(folder, "model.safetensors", state->model_sum, reason) &&
            check_sum(folder, "state.safetensors", state->tensor_sum, reason);
 }
 

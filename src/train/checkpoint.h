@@ -2,7 +2,7 @@
  *
  *   RUN/checkpoints/step-00001234/model.safetensors   weights, for any program that reads torchvision's names
  *                                 state.safetensors   momentum
- *                                 state.json          struct ls_state, with checksums of the two files
+ *                                 state.json          struct ls_state, with checksums of the three files
  *                                 config.yaml         the run's, as it was then
  *                                 data.json           what the data was (fingerprint.h)
  *   RUN/checkpoints/best -> step-00001200             the best evaluation so far
@@ -10,7 +10,7 @@
  * Invariants (tests cite them):
  *  K1  A folder step-N is whole: it is written as step-N.tmp, synced, and renamed.
  *  K2  Other checkpoints go only after the new one is durable: a crash at any moment leaves one to go on from.
- *  K3  A checkpoint whose checksums do not fit is never loaded; ls_checkpoint_find takes the next older one.
+ *  K3  A checkpoint whose checksums do not fit, or whose step is not that of its name, is never loaded; ls_checkpoint_find takes the next older one.
  *  K4  Going on from a checkpoint gives the bits of the run that was not interrupted.
  *  K5  A run is one story: after a save no checkpoint of a later step is left from before a resume. */
 #ifndef LS_TRAIN_CHECKPOINT_H
