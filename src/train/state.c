@@ -27,6 +27,7 @@ const struct ls_help_row ls_state_keys[] = {
     {"best_step", "the step after which it was measured"},
     {"checksums",
      "of the two other files, and of this one with zeros for its own; a checkpoint with other ones is not used"},
+    {"verified", "all processes had the same weights when it was saved; --resume prefers such a checkpoint"},
     {"loss_scale", "with --dtype fp16: what the next step begins with"},
     {NULL, NULL},
 };
@@ -82,12 +83,12 @@ static void put_own_sum(char *text)
 enum ls_status ls_state_write(const char *path, const struct ls_state *s)
 {
     json_t *json = json_pack(
-        "{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:{s:o, s:o, s:o}}", "version", 1, "step",
-        (json_int_t)s->step, "epoch", (json_int_t)s->epoch, "position", (json_int_t)s->position, "epoch_so_far",
+        "{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:b, s:{s:o, s:o, s:o}}", "version", 1,
+        "step", (json_int_t)s->step, "epoch", (json_int_t)s->epoch, "position", (json_int_t)s->position, "epoch_so_far",
         report_json(&s->done), "seed", hex(s->seed), "batch", (json_int_t)s->batch, "replicas", (json_int_t)s->replicas,
         "accumulate", (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
-        "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "checksums", "model.safetensors",
-        hex(s->model_sum), "state.safetensors", hex(s->tensor_sum), "state.json", hex(0));
+        "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "verified", s->verified, "checksums",
+        "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum), "state.json", hex(0));
     if (json && s->scale.scale > 0 &&
         json_object_set_new(json, "loss_scale",
                             json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0) {
@@ -170,6 +171,13 @@ static bool read_identity(const json_t *text, struct ls_state *s)
            snprintf(s->identity, sizeof s->identity, "%s", json_string_value(text)) < (int)sizeof s->identity;
 }
 
+/* Checkpoints of older versions do not say. */
+static bool read_verified(const json_t *verified, struct ls_state *s)
+{
+    s->verified = json_is_true(verified);
+    return !verified || json_is_boolean(verified);
+}
+
 static bool read_fields(const json_t *o, struct ls_state *s)
 {
     const json_t *sums = json_object_get(o, "checksums");
@@ -182,7 +190,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_hex(o, "config", &s->config) && read_real(o, "best_top1", &s->best_top1) &&
            read_step(o, "best_step", &s->best_step) && read_hex(sums, "model.safetensors", &s->model_sum) &&
            read_hex(sums, "state.safetensors", &s->tensor_sum) &&
-           read_scale(json_object_get(o, "loss_scale"), &s->scale) && read_identity(json_object_get(o, "identity"), s);
+           read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
+           read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
 }
 
 /* Checkpoints of older versions have none: two checksums, of the other files. */

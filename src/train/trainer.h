@@ -38,7 +38,8 @@ struct ls_trainer {
     struct ls_lock *lock;          /* owned: of the run directory; the root's */
     bool made;                     /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
-    bool writing; /* a checkpoint that is not known to be good yet */
+    bool check_due; /* values are to be compared among the processes as soon as they may be */
+    bool writing;   /* a checkpoint that is not known to be good yet */
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;  /* from a checkpoint */
     bool finished; /* nothing is left to do: no engine is open */

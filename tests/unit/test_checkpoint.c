@@ -1,4 +1,4 @@
-/* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K5 of
+/* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K6 of
  * train/checkpoint.h. */
 #include "train_tiny.h"
 
@@ -30,9 +30,12 @@ static int end(void **state)
     return tiny_end(state);
 }
 
+static bool verified = true;
+
 static enum ls_status save(const char *run, uint64_t step, uint64_t best, int64_t keep)
 {
     struct ls_state s = trainer.state;
+    s.verified = verified;
     s.step = step;
     s.position = 48;
     s.epoch = 7;
@@ -222,6 +225,37 @@ static void test_renamed(void **state)
     assert_int_equal(ls_checkpoint_read(all, &s), LS_OK);
 }
 
+static void save_as(const char *run, uint64_t step, bool compared)
+{
+    verified = compared;
+    assert_int_equal(save(run, step, 0, 9), LS_OK);
+    verified = true;
+}
+
+/* K6 */
+static void test_verified_is_preferred(void **state)
+{
+    (void)state;
+    struct ls_state s;
+    save_as("verified", 10, false);
+    save_as("verified", 20, false);
+    assert_string_equal(newest("verified", &s), "step-00000020");
+    save_as("verified", 30, true);
+    save_as("verified", 40, true);
+    assert_string_equal(newest("verified", &s), "step-00000040");
+    save_as("verified", 50, false);
+    save_as("verified", 60, false);
+    assert_string_equal(newest("verified", &s), "step-00000040");
+    assert_non_null(strstr(ls_log_last(), "step-00000060: its weights were not compared"));
+    damage("verified", "step-00000040/model.safetensors");
+    assert_string_equal(newest("verified", &s), "step-00000030");
+    damage("verified", "step-00000030/model.safetensors");
+    assert_string_equal(newest("verified", &s), "step-00000060");
+    assert_int_equal(s.step, 60);
+    damage("verified", "step-00000060/state.json");
+    assert_string_equal(newest("verified", &s), "step-00000050");
+}
+
 /* K5, and K2 where the newest is not the one gone on from: the good one survives a keep of one. */
 static void test_one_story(void **state)
 {
@@ -384,6 +418,7 @@ int main(void)
         cmocka_unit_test(test_flipped_state),
         cmocka_unit_test(test_older_state),
         cmocka_unit_test(test_renamed),
+        cmocka_unit_test(test_verified_is_preferred),
         cmocka_unit_test(test_one_story),
         cmocka_unit_test(test_same_step_again),
         cmocka_unit_test(test_leftovers),
