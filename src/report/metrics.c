@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LARGEST ((size_t)1 << 32)
 
@@ -193,6 +194,14 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     if ((due && fflush(out) != 0) || ferror(out))
         return ls_fail(LS_FAILED, "%s: writing failed%s%s", m->path, errno ? ": " : "", errno ? strerror(errno) : "");
     return LS_OK;
+}
+
+enum ls_status ls_metrics_sync(struct ls_metrics *m)
+{
+    m->flushed = ls_now();
+    if (fflush(m->file) == 0 && (fdatasync(fileno(m->file)) == 0 || errno == EINVAL))
+        return LS_OK;
+    return ls_fail(LS_FAILED, "%s: writing failed: %s", m->path, strerror(errno));
 }
 
 enum ls_status ls_metrics_close(struct ls_metrics *m)

@@ -25,6 +25,8 @@ enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t a
 /* Nothing is allocated. Lines reach the file within about a second, epochs and evaluations at once. A failed
  * write (full disk) is an error that names the file. */
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r);
+/* Every line so far is durable afterwards: before a checkpoint that they belong to. */
+enum ls_status ls_metrics_sync(struct ls_metrics *m);
 /* Safe on a zeroed struct and twice. */
 enum ls_status ls_metrics_close(struct ls_metrics *m);
 

@@ -54,6 +54,7 @@ static enum ls_status await_saved(struct ls_trainer *t)
 static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(await_saved(t));
+    LS_TRY(ls_metrics_sync(&t->metrics)); /* the steps before the checkpoint: --resume keeps what stands there */
     LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
     t->writing = true;
     return t->engine.backend->queue ? LS_OK : await_saved(t);
