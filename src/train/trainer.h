@@ -35,6 +35,7 @@ struct ls_trainer {
     char *run;                     /* owned: the run directory; known to the root alone */
     char *checkpoint;              /* owned: the newest good one, or NULL; likewise */
     char *caution;                 /* owned: what changed since the checkpoint, or NULL; likewise */
+    char *plan;                    /* owned: the kernels that the run had before, or NULL */
     struct ls_lock *lock;          /* owned: of the run directory; the root's */
     bool made;                     /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
