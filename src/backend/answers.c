@@ -137,7 +137,8 @@ static enum ls_status load_cache(struct ls_answers *a, const char *path)
     ls_log_mute(0);
     if (st != LS_OK) {
         ls_log_last_copy(why, sizeof why);
-        ls_warn("the plan cache cannot be used: %s; kernels are measured again, and not kept", why);
+        if (!a->plan || !*a->plan) /* else its answers are hardly missed, and it was said before */
+            ls_warn("the plan cache cannot be used: %s; kernels are measured again, and not kept", why);
         a->unreadable = true;
         return LS_OK;
     }
