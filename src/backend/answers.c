@@ -96,22 +96,29 @@ static bool parse_line(char *line, char **machine, struct ls_answer *answer)
     }
     if (n < 4)
         return false;
+    char none[] = "", *ms_end, *digest_end = none;
     *machine = field[0];
-    *answer = (struct ls_answer){.ms = strtod(field[3], NULL), .digest = n > 4 ? strtoull(field[4], NULL, 16) : 0};
+    *answer =
+        (struct ls_answer){.ms = strtod(field[3], &ms_end), .digest = n > 4 ? strtoull(field[4], &digest_end, 16) : 0};
+    if (!*field[1] || !*field[2] || ms_end == field[3] || *ms_end || *digest_end)
+        return false;
     snprintf(answer->question, sizeof answer->question, "%s", field[1]);
     snprintf(answer->name, sizeof answer->name, "%s", field[2]);
     return true;
 }
 
-/* Lines that make no sense are passed over. Of the cache, so are those of other machines. */
-static enum ls_status take_lines(struct ls_answers *a, char *text, bool planned)
+/* Lines that make no sense are passed over and counted. Of the cache, those of other machines are passed over, too. */
+static enum ls_status take_lines(struct ls_answers *a, char *text, bool planned, int *bad)
 {
+    *bad = 0;
     for (char *line = text, *next, *machine; line && *line; line = next) {
         struct ls_answer answer;
         next = strchr(line, '\n');
         if (next)
             *next++ = 0;
-        if (!parse_line(line, &machine, &answer) || (!planned && strcmp(machine, a->machine) != 0))
+        bool good = parse_line(line, &machine, &answer);
+        *bad += !good;
+        if (!good || (!planned && strcmp(machine, a->machine) != 0))
             continue;
         answer.uncached = planned;
         LS_TRY(remember(a, &answer));
@@ -121,14 +128,29 @@ static enum ls_status take_lines(struct ls_answers *a, char *text, bool planned)
 
 static enum ls_status load_cache(struct ls_answers *a, const char *path)
 {
-    char *text = NULL;
+    char *text = NULL, why[1024];
     size_t size;
+    int bad;
     if (!path || !ls_file_exists(path))
         return LS_OK;
-    LS_TRY(ls_file_read(path, (size_t)64 << 20, &text, &size));
-    enum ls_status st = take_lines(a, text, false);
+    ls_log_mute(1);
+    enum ls_status st = ls_file_read(path, (size_t)64 << 20, &text, &size);
+    ls_log_mute(0);
+    if (st != LS_OK) {
+        ls_log_last_copy(why, sizeof why);
+        if (!a->plan || !*a->plan) /* else its answers are hardly missed, and it was said before */
+            ls_warn("the plan cache cannot be used: %s; kernels are measured again, and not kept", why);
+        a->unreadable = true;
+        return LS_OK;
+    }
+    bool torn = strlen(text) < size;
+    st = take_lines(a, text, false, &bad);
     ls_free(text);
-    return st;
+    if (st != LS_OK || (!torn && bad == 0))
+        return st;
+    a->learned = true; /* so that it is written anew, without them */
+    ls_warn("the plan cache %s is damaged: what cannot be read in it is measured again", path);
+    return LS_OK;
 }
 
 static enum ls_status load_plan(struct ls_answers *a)
@@ -136,7 +158,8 @@ static enum ls_status load_plan(struct ls_answers *a)
     char *text = a->plan ? ls_strdup(a->plan) : NULL;
     if (a->plan && !text)
         return LS_FAILED;
-    enum ls_status st = take_lines(a, text, true);
+    int bad;
+    enum ls_status st = take_lines(a, text, true, &bad);
     ls_free(text);
     return st;
 }
@@ -161,11 +184,22 @@ static enum ls_status keep_choices(const struct ls_answers *a, char **choices)
     return LS_OK;
 }
 
+/* A line of the cache that is kept: of another machine, and whole. */
+static bool is_kept(const struct ls_answers *a, const char *line, size_t length)
+{
+    char copy[MAX_LINE], *machine;
+    struct ls_answer answer;
+    if (length == 0 || length >= sizeof copy || line[length - 1] != '\n')
+        return false;
+    snprintf(copy, sizeof copy, "%.*s", (int)length - 1, line);
+    return parse_line(copy, &machine, &answer) && strcmp(machine, a->machine) != 0;
+}
+
 /* The file as it is now, with this machine's lines replaced by what is known: written whole or not at all. */
 static enum ls_status save(const struct ls_answers *a, const char *path)
 {
     char *old = NULL, line[MAX_LINE];
-    size_t size = 0, mine = strlen(a->machine);
+    size_t size = 0;
     struct ls_file_writer w;
     char folder[4096];
     snprintf(folder, sizeof folder, "%s", path);
@@ -182,7 +216,7 @@ static enum ls_status save(const struct ls_answers *a, const char *path)
     for (char *at = old; at && *at && st == LS_OK;) {
         char *end = strchr(at, '\n');
         size_t length = end ? (size_t)(end - at) + 1 : strlen(at);
-        if (end && !(strncmp(at, a->machine, mine) == 0 && at[mine] == '|'))
+        if (is_kept(a, at, length))
             st = ls_file_writer_put(&w, at, length);
         at += length;
     }
@@ -210,7 +244,7 @@ enum ls_status ls_answers_open(struct ls_answers *a, const char *cache)
 enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **choices)
 {
     /* A cache that cannot be written costs time at the next start, nothing else. */
-    if (a->learned && cache && ls_file_can_write(cache) && save(a, cache) != LS_OK)
+    if (a->learned && !a->unreadable && cache && ls_file_can_write(cache) && save(a, cache) != LS_OK)
         ls_warn("the measured kernel choices could not be kept in %s", cache);
     if (a->missing > 0 && !a->binding)
         ls_warn("%s: %d of its kernels are not to be had here, and others take their place: results will differ in "

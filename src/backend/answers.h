@@ -27,6 +27,7 @@ struct ls_answers {
     struct ls_answer *list; /* later ones count for more; owned */
     int n, room, used;
     bool learned;
+    bool unreadable;       /* the cache is there, and is left as it is */
     const char *plan;      /* lines; NULL: none; borrowed */
     const char *plan_name; /* for people; NULL: nothing is said of kernels that it lacks; borrowed */
     bool quiet;            /* nothing is said of progress */

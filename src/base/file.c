@@ -48,6 +48,35 @@ char *ls_path_absolute(const char *path)
     return whole;
 }
 
+static void folder_of(const char *path, char folder[PATH_MAX])
+{
+    snprintf(folder, PATH_MAX, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash)
+        strcpy(folder, ".");
+    else
+        slash[slash == folder] = 0;
+}
+
+enum ls_status ls_dir_sync(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return ls_fail(LS_FAILED, "%s: the folder cannot be opened: %s", path, strerror(errno));
+    int bad = fsync(fd) != 0 && errno != EINVAL;
+    int why = errno;
+    close(fd);
+    return bad ? ls_fail(LS_FAILED, "%s: fsync failed: %s", path, strerror(why)) : LS_OK;
+}
+
+enum ls_status ls_dir_sync_above(const char *path)
+{
+    char folder[PATH_MAX];
+    folder_of(path, folder);
+    /* one that may be passed through but not read, such as a common /home, cannot be synced by its users */
+    return access(folder, R_OK) == 0 ? ls_dir_sync(folder) : LS_OK;
+}
+
 enum ls_status ls_dir_make(const char *path)
 {
     char part[PATH_MAX];
@@ -58,7 +87,10 @@ enum ls_status ls_dir_make(const char *path)
             continue;
         char end = *p;
         *p = 0;
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+        bool made = mkdir(part, 0777) == 0;
+        if (made)
+            LS_TRY(ls_dir_sync_above(part));
+        else if (errno != EEXIST)
             return ls_fail(LS_FAILED, "%s: the folder cannot be made: %s", part, strerror(errno));
         *p = end;
         if (!end)
@@ -111,27 +143,6 @@ close_file:
     ls_free(bytes);
     close(fd);
     return st;
-}
-
-static void folder_of(const char *path, char folder[PATH_MAX])
-{
-    snprintf(folder, PATH_MAX, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = 0;
-}
-
-enum ls_status ls_dir_sync(const char *path)
-{
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return ls_fail(LS_FAILED, "%s: the folder cannot be opened: %s", path, strerror(errno));
-    int bad = fsync(fd) != 0 && errno != EINVAL;
-    int why = errno;
-    close(fd);
-    return bad ? ls_fail(LS_FAILED, "%s: fsync failed: %s", path, strerror(why)) : LS_OK;
 }
 
 enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path)

@@ -11,7 +11,7 @@ bool ls_file_exists(const char *path);
 bool ls_file_is_dir(const char *path);
 /* The path from the root. Links stay in it unless it has a .. too. Freed by ls_free. */
 char *ls_path_absolute(const char *path);
-/* mkdir -p. */
+/* mkdir -p; what is made is durable. */
 enum ls_status ls_dir_make(const char *path);
 /* The whole file in new memory (freed by ls_free), with a 0 byte after the end. LS_BAD_INPUT when it is missing,
  * unreadable or larger than limit. */
@@ -37,5 +37,7 @@ enum ls_status ls_file_write(const char *path, const void *data, size_t size);
 enum ls_status ls_dir_remove(const char *path);
 /* fsync a folder, so that a rename in it is durable. */
 enum ls_status ls_dir_sync(const char *path);
+/* The same for the folder that a file or folder is in, where this user may read it. */
+enum ls_status ls_dir_sync_above(const char *path);
 
 #endif

@@ -81,7 +81,7 @@ struct ls_options {
     char *collective;      /* auto | tree | hier | ring | mpi | nccl */
     double bucket_mb;      /* size of a bucket of gradients in MiB, 0: from measurements */
     double deadline;       /* seconds that a peer may be late */
-    int64_t check_every;   /* steps between checksums of parameters across ranks, 0: never */
+    int64_t check_every;   /* steps between checksums of all ranks, beside those at a save; 0: none */
     int64_t servers;       /* processes that only serve, 0: one, or with server all share it */
     int64_t staleness;     /* of async, steps a worker may be ahead of the slowest */
     int64_t cutoff_k;      /* gradients that count, 0: all but one */

@@ -175,7 +175,7 @@ const struct ls_option ls_option_table[] = {
     {"deadline", REAL(deadline), .missing = "60", .free = true, .commands = SEVERAL, WORKERS, .low = 0.1, .high = 1e6,
      .help = "seconds a process may be late before it counts as lost"},
     {"check-every", WHOLE(check_every), .missing = "100", .free = true, .commands = T, WORKERS, .low = 0, .high = MANY,
-     .help = "steps between comparisons of all processes' parameters; 0: never"},
+     .help = "steps between comparisons of all processes' parameters, beside those before each checkpoint; 0: none at all"},
     {"servers", WHOLE(servers), .missing = "0", .commands = T | B, WORKERS, .low = 0, .high = 4096,
      .help = "server, async, cutoff: the last processes only serve; 0: one, with server all share it"},
     {"staleness", WHOLE(staleness), .missing = "4", .commands = T | B, WORKERS, .low = 0, .high = 1e6,

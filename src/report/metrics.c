@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define LARGEST ((size_t)1 << 32)
 
@@ -156,6 +157,15 @@ static void put_gpu(FILE *out, const struct ls_gpu_state *gpu)
     put_real(out, "gpu_temperature_c", gpu->temperature);
 }
 
+static enum ls_status flush(struct ls_metrics *m)
+{
+    errno = 0;
+    m->flushed = ls_now();
+    if (fflush(m->file) != 0 || ferror(m->file))
+        return ls_fail(LS_FAILED, "%s: writing failed%s%s", m->path, errno ? ": " : "", errno ? strerror(errno) : "");
+    return LS_OK;
+}
+
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r)
 {
     static const char *const names[] = {"step", "epoch", "eval"};
@@ -186,16 +196,17 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     fputs("}\n", out);
 
     bool due = kind != LS_METRICS_STEP || ls_now() - m->flushed >= 1;
-    return due || ferror(out) ? ls_metrics_flush(m) : LS_OK;
+    return due || ferror(out) ? flush(m) : LS_OK;
 }
 
-enum ls_status ls_metrics_flush(struct ls_metrics *m)
+enum ls_status ls_metrics_sync(struct ls_metrics *m)
 {
-    errno = 0;
-    m->flushed = ls_now();
-    if (m->file && (fflush(m->file) != 0 || ferror(m->file)))
-        return ls_fail(LS_FAILED, "%s: writing failed%s%s", m->path, errno ? ": " : "", errno ? strerror(errno) : "");
-    return LS_OK;
+    if (!m->file)
+        return LS_OK;
+    LS_TRY(flush(m));
+    if (fdatasync(fileno(m->file)) == 0 || errno == EINVAL)
+        return LS_OK;
+    return ls_fail(LS_FAILED, "%s: writing failed: %s", m->path, strerror(errno));
 }
 
 enum ls_status ls_metrics_close(struct ls_metrics *m)

@@ -25,9 +25,9 @@ enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t a
 /* Nothing is allocated. Lines reach the file within about a second, epochs and evaluations at once. A failed
  * write (full disk) is an error that names the file. */
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r);
-/* All lines reach the file now: before a checkpoint is saved, so that a run which goes on from it has them. Safe on a
- * zeroed struct. */
-enum ls_status ls_metrics_flush(struct ls_metrics *m);
+/* Every line so far is durable afterwards: before a checkpoint that they belong to. Safe on a zeroed
+ * struct. */
+enum ls_status ls_metrics_sync(struct ls_metrics *m);
 /* Safe on a zeroed struct and twice. */
 enum ls_status ls_metrics_close(struct ls_metrics *m);
 

@@ -109,7 +109,8 @@ static enum ls_status finish(struct ls_sync *s)
         LS_TRY(begin(s));
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(ls_sync_update(s, b));
-    return ++l->since >= (uint64_t)s->o->local_steps ? average(s) : LS_OK;
+    s->differ = ++l->since < (uint64_t)s->o->local_steps;
+    return s->differ ? LS_OK : average(s);
 }
 
 static enum ls_status collect(struct ls_sync *s)

@@ -121,6 +121,7 @@ enum ls_status ls_pushpull_finish(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     p->met = false;
+    s->differ = true; /* others may have been answered earlier, or later */
     p->push = (struct ls_push){.kind = LS_PUSH_STEP,
                                .signal = s->signal(s->context),
                                .step = s->step,

@@ -121,6 +121,7 @@ enum ls_status ls_sync_collect(struct ls_sync *s)
     if (!s->ops || !s->ops->collect)
         return LS_OK;
     s->wrote = s->ops->stays ? LS_PART_NONE : LS_PART_ALL;
+    s->differ = false;
     return s->ops->collect(s);
 }
 

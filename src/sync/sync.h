@@ -71,7 +71,8 @@ struct ls_sync {
     struct ls_sync_lowrank *lowrank; /* owned; --compress powersgd, instead of a codec */
     /* the step under way */
     uint64_t step;
-    double waited;           /* seconds the compute waited for communication, since the last step */
+    double waited; /* seconds the compute waited for communication, since the last step */
+    bool differ;   /* result of finish and collect: ranks hold different parameters, as the strategy means it */
     enum ls_sync_part wrote; /* result of finish and collect: the values that are not as the updates left them */
     int posted, next;        /* buckets handed over; the first bucket that is not updated yet */
     int at;                  /* nodes of the last pass that have run */

@@ -29,11 +29,14 @@ enum ls_status ls_agree_totals(struct ls_comm *comm, struct ls_totals *totals);
 enum ls_status ls_agree_status(struct ls_comm *comm, enum ls_status status);
 
 /* same.c: do all processes compute the same? Each says who differs, and in what; LS_USAGE or LS_FAILED then.
- * Options, before anything else is decided; kernels, layouts and buckets, before step 0; parameters, now and then. */
+ * Options, before anything else is decided; kernels, layouts and buckets, before step 0; values, now and then. */
 enum ls_status ls_same_options(struct ls_comm *comm, const struct ls_options *o);
 /* fingerprint: of the process's data (fingerprint.h). */
 enum ls_status ls_same_data(struct ls_comm *comm, const char *fingerprint);
 enum ls_status ls_same_schedule(const struct ls_engine *e);
-enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step);
+/* The first `parts` of the values that are kept from step to step. Where no value is held by more than half of the
+ * processes, as with two of them, the message says that it cannot be told who is wrong. */
+enum ls_same_part { LS_SAME_PARAMETERS, LS_SAME_STATISTICS, LS_SAME_MOMENTUM, LS_SAME_PARTS };
+enum ls_status ls_same_values(const struct ls_engine *e, uint64_t step, int parts);
 
 #endif

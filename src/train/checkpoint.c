@@ -92,7 +92,21 @@ static bool check_sum(const char *folder, const char *name, uint64_t expected, c
     return found == expected;
 }
 
-static bool verify(const char *folder, struct ls_state *state, char reason[REASON_ROOM])
+/* A folder of another name, such as a copy, may hold any step; a link is followed. */
+static bool check_step(const char *folder, const struct ls_state *state, char reason[REASON_ROOM])
+{
+    char *real = realpath(folder, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    int64_t named = slash ? step_of(slash + 1) : -1;
+    bool good = named < 0 || (uint64_t)named == state->step;
+    if (!good)
+        snprintf(reason, REASON_ROOM,
+                 "%s/state.json: damaged, or in the wrong folder: it is of step %" PRIu64 ", the folder's name is %s",
+                 folder, state->step, slash + 1);
+    free(real);
+    return good;
+}
+
+static bool read_state(const char *folder, struct ls_state *state, char reason[REASON_ROOM])
 {
     struct mapped m;
     char why[256];
@@ -102,7 +116,12 @@ static bool verify(const char *folder, struct ls_state *state, char reason[REASO
     munmap(m.bytes, m.size);
     if (!good)
         snprintf(reason, REASON_ROOM, "%s: %s", m.path, why);
-    return good && check_sum(folder, "model.safetensors", state->model_sum, reason) &&
+    return good && check_step(folder, state, reason);
+}
+
+static bool verify(const char *folder, struct ls_state *state, char reason[REASON_ROOM])
+{
+    return read_state(folder, state, reason) && check_sum(folder, "model.safetensors", state->model_sum, reason) &&
            check_sum(folder, "state.safetensors", state->tensor_sum, reason);
 }
 
@@ -175,23 +194,50 @@ bool ls_checkpoint_peek(const char *run, struct ls_state *state)
     return n > 0;
 }
 
+static const char *folder_of_step(char room[PATH_ROOM], const char *all, int64_t step)
+{
+    char name[64];
+    return join(room, all, step_name(name, (uint64_t)step, ""));
+}
+
+/* Which of these checkpoints to go on from: the newest that is good and was compared among the processes when it was saved,
+ * else the newest that is good; -1: none is, and `reason` says why of the oldest. */
+static int choose(const char *all, const int64_t *steps, int n, struct ls_state *state, char reason[REASON_ROOM])
+{
+    char one[PATH_ROOM];
+    int unverified = -1;
+    for (int i = 0; i < n; i++) {
+        folder_of_step(one, all, steps[i]);
+        if (unverified >= 0 && (!read_state(one, state, reason) || !state->verified))
+            continue;
+        if (!verify(one, state, reason)) {
+            if (i + 1 < n)
+                ls_warn("%s; an older checkpoint is taken", reason);
+        } else if (state->verified) {
+            if (unverified >= 0)
+                ls_warn("%s: its weights were not compared among the processes when it was saved; an older checkpoint "
+                        "whose were is taken; `--resume %s` goes on from it nevertheless",
+                        folder_of_step(one, all, steps[unverified]), one);
+            return i;
+        } else
+            unverified = i;
+    }
+    if (unverified >= 0 && !read_state(folder_of_step(one, all, steps[unverified]), state, reason))
+        return -1;
+    return unverified;
+}
+
 enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state)
 {
-    char all[PATH_ROOM], one[PATH_ROOM], name[64], reason[REASON_ROOM];
+    char all[PATH_ROOM], one[PATH_ROOM], reason[REASON_ROOM] = "";
     int64_t *steps;
     int n;
     LS_TRY(list_steps(join(all, run, "checkpoints"), &steps, &n));
-    for (int i = 0; i < n; i++) {
-        join(one, all, step_name(name, (uint64_t)steps[i], ""));
-        if (verify(one, state, reason)) {
-            ls_free(steps);
-            *folder = ls_strdup(one);
-            return *folder ? LS_OK : LS_FAILED;
-        }
-        if (i + 1 < n)
-            ls_warn("%s; an older checkpoint is taken", reason);
-    }
+    int chosen = choose(all, steps, n, state, reason);
+    *folder = chosen < 0 ? NULL : ls_strdup(folder_of_step(one, all, steps[chosen]));
     ls_free(steps);
+    if (chosen >= 0)
+        return *folder ? LS_OK : LS_FAILED;
     if (n > 0)
         return ls_fail(LS_BAD_INPUT, "%s; no older checkpoint is there to go on from", reason);
     return ls_fail(LS_BAD_INPUT, "%s: no checkpoint was saved there yet", run);

@@ -2,7 +2,7 @@
  *
  *   RUN/checkpoints/step-00001234/model.safetensors   weights, for any program that reads torchvision's names
  *                                 state.safetensors   momentum
- *                                 state.json          struct ls_state, with checksums of the two files
+ *                                 state.json          struct ls_state, with checksums of the three files
  *                                 config.yaml         the run's, as it was then
  *                                 data.json           what the data was (fingerprint.h)
  *   RUN/checkpoints/best -> step-00001200             the best evaluation so far
@@ -10,9 +10,10 @@
  * Invariants (tests cite them):
  *  K1  A folder step-N is whole: it is written as step-N.tmp, synced, and renamed.
  *  K2  Other checkpoints go only after the new one is durable: a crash at any moment leaves one to go on from.
- *  K3  A checkpoint whose checksums do not fit is never loaded; ls_checkpoint_find takes the next older one.
+ *  K3  A checkpoint whose checksums do not fit, or whose step is not that of its name, is never loaded; ls_checkpoint_find takes the next older one.
  *  K4  Going on from a checkpoint gives the bits of the run that was not interrupted.
- *  K5  A run is one story: after a save no checkpoint of a later step is left from before a resume. */
+ *  K5  A run is one story: after a save no checkpoint of a later step is left from before a resume.
+ *  K6  A checkpoint is saved only if all processes hold the same values; one that was not compared is not preferred. */
 #ifndef LS_TRAIN_CHECKPOINT_H
 #define LS_TRAIN_CHECKPOINT_H
 
@@ -52,7 +53,8 @@ enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w);
 
 /* Is there any, good or not? Where the newest one stands, unverified; zero where it cannot be read. Says nothing. */
 bool ls_checkpoint_peek(const char *run, struct ls_state *state);
-/* The newest valid checkpoint of the run directory; newer damaged ones are named in a warning. LS_BAD_INPUT
+/* The newest valid checkpoint of the run directory that is verified (state.h), else the newest valid one; newer ones that
+ * are passed over are named in a warning. LS_BAD_INPUT
  * when there is none. *folder is freed by ls_free. */
 enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state);
 /* One checkpoint folder: read and verify. */

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "train/checksum.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,9 +126,9 @@ enum ls_status ls_identity_load_plan(const char *path, char **lines)
     char *file = ls_file_is_dir(path) ? ls_format("%s/plan.txt", path) : ls_strdup(path);
     if (!file)
         return LS_FAILED;
-    enum ls_status st = ls_file_exists(file)
-                            ? ls_file_read(file, (size_t)64 << 20, lines, &size)
-                            : ls_fail(LS_BAD_INPUT, "%s: no such plan; give a run directory or its plan.txt", file);
+    bool missing = !ls_file_exists(file) && (errno == ENOENT || errno == ENOTDIR);
+    enum ls_status st = missing ? ls_fail(LS_BAD_INPUT, "%s: no such plan; give a run directory or its plan.txt", file)
+                                : ls_file_read(file, (size_t)64 << 20, lines, &size);
     if (st == LS_OK && strncmp(*lines, HEADER, strlen(HEADER)) != 0 && !strchr(*lines, '|')) {
         st = ls_fail(LS_BAD_INPUT,
                      "%s: not a plan: there is no line of the form machine|layer|kernel|milliseconds in it", file);

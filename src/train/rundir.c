@@ -197,7 +197,7 @@ enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
         /* mkdir decides which of two runs that start at once gets the number */
         if (mkdir(path, 0777) == 0) {
             *run = path;
-            return LS_OK;
+            return ls_dir_sync_above(path);
         }
         int why = errno;
         ls_free(path);

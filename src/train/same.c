@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "base/memory.h"
+#include "optim/optim.h"
 #include "train/agree.h"
 #include "train/checksum.h"
 #include "train/fingerprint.h"
@@ -86,7 +87,7 @@ enum ls_status ls_same_data(struct ls_comm *comm, const char *fingerprint)
     return st == LS_PEER_LOST ? st : ls_agree_status(comm, st);
 }
 
-/* --- numbers that must be equal ----------------------------------------------------------------------- */
+/* --- kernels ------------------------------------------------------------------------------------------- */
 
 /* The rank whose number is not that of most others, -1 when all are equal. */
 static enum ls_status find_odd(struct ls_comm *comm, uint64_t mine, int *odd)
@@ -146,6 +147,18 @@ enum ls_status ls_same_schedule(const struct ls_engine *e)
                    odd, ls_comm_host(e->comm, odd));
 }
 
+/* --- weights ------------------------------------------------------------------------------------------- */
+
+static const char *const part_names[LS_SAME_PARTS] = {"the parameters", "the running statistics", "the momenta"};
+
+static bool belongs(const struct ls_graph *g, int tensor, enum ls_same_part part)
+{
+    enum ls_role role = g->tensors[tensor].role;
+    if (part == LS_SAME_PARAMETERS)
+        return role == LS_ROLE_PARAM;
+    return role == LS_ROLE_STATE && ls_optim_owns(g, tensor) == (part == LS_SAME_MOMENTUM);
+}
+
 static enum ls_status add_values(const struct ls_engine *e, int tensor, struct ls_checksum *sum)
 {
     size_t bytes;
@@ -163,36 +176,80 @@ static enum ls_status add_values(const struct ls_engine *e, int tensor, struct l
     return st;
 }
 
-static enum ls_status add_parameters(const struct ls_engine *e, struct ls_checksum *sum)
+static enum ls_status sum_part(const struct ls_engine *e, enum ls_same_part part, uint64_t *value)
 {
     const struct ls_graph *g = &e->train.graph;
     const struct ls_backend_queue *queue = e->backend->queue;
-    if (queue && queue->checksum) {
-        uint64_t bits;
-        LS_TRY(queue->checksum(e->train.program, &bits));
-        ls_checksum_add(sum, &bits, sizeof bits);
-        return LS_OK;
-    }
+    struct ls_checksum sum;
+    if (queue && queue->checksum && part != LS_SAME_STATISTICS)
+        return queue->checksum(e->train.program, part == LS_SAME_MOMENTUM, value);
+    ls_checksum_init(&sum);
     for (int t = 0; t < g->n_tensors; t++)
-        if (g->tensors[t].role == LS_ROLE_PARAM)
-            LS_TRY(add_values(e, t, sum));
+        if (belongs(g, t, part))
+            LS_TRY(add_values(e, t, &sum));
+    *value = ls_checksum_value(&sum);
     return LS_OK;
 }
 
-enum ls_status ls_same_parameters(const struct ls_engine *e, uint64_t step)
+/* The rank whose number more than half of all have, -1: there is none. */
+static int rank_of_most(const uint64_t *all, int size, int stride)
 {
-    struct ls_checksum sum;
-    int odd;
-    if (!e->comm)
+    for (int rank = 0; rank < size; rank++) {
+        int like = 0;
+        for (int k = 0; k < size; k++)
+            like += all[k * stride] == all[rank * stride];
+        if (2 * like > size)
+            return rank;
+    }
+    return -1;
+}
+
+/* "rank 1 (host), rank 3 (host)": those whose number is not that of rank `most`; -1: all. */
+static void list_odd(struct ls_comm *comm, const uint64_t *all, int stride, int most, char *text, size_t room)
+{
+    size_t used = 0;
+    text[0] = 0;
+    for (int rank = 0; rank < ls_comm_size(comm) && used < room; rank++)
+        if (most < 0 || all[rank * stride] != all[most * stride])
+            used += (size_t)snprintf(text + used, room - used, "%srank %d (%s)", used ? ", " : "", rank,
+                                     ls_comm_host(comm, rank));
+}
+
+/* One of the parts among all ranks: whose differ, where that can be told. */
+static enum ls_status compare_part(struct ls_comm *comm, const uint64_t *all, int stride, const char *name,
+                                   uint64_t step)
+{
+    int size = ls_comm_size(comm), most = rank_of_most(all, size, stride), like = 0;
+    char odd[512];
+    for (int rank = 0; rank < size; rank++)
+        like += all[rank * stride] == all[0];
+    if (like == size)
         return LS_OK;
-    ls_checksum_init(&sum);
-    LS_TRY(add_parameters(e, &sum));
-    LS_TRY(find_odd(e->comm, ls_checksum_value(&sum), &odd));
-    if (odd < 0)
-        return LS_OK;
+    list_odd(comm, all, stride, most, odd, sizeof odd);
+    if (most >= 0)
+        return ls_fail(LS_FAILED,
+                       "step %" PRIu64 ": %s of %s are not those of the others: a bit was flipped in memory or on its "
+                       "way; go on from the last checkpoint, without that host",
+                       step, name, odd);
     return ls_fail(LS_FAILED,
                    "step %" PRIu64
-                   ": the parameters of rank %d (%s) are not those of the others: a bit was flipped in its "
-                   "memory or on its way; go on from the last checkpoint, without that host",
-                   step, odd, ls_comm_host(e->comm, odd));
+                   ": %s differ between %s: a bit was flipped in memory or on its way, and it cannot be "
+                   "told at which of them, because no value is held by more than half; go on from the last checkpoint, "
+                   "with three or more processes to find out",
+                   step, name, odd);
+}
+
+enum ls_status ls_same_values(const struct ls_engine *e, uint64_t step, int parts)
+{
+    uint64_t mine[LS_SAME_PARTS] = {0}, *all;
+    if (!e->comm || ls_comm_size(e->comm) == 1)
+        return LS_OK;
+    for (int part = 0; part < parts; part++)
+        LS_TRY(sum_part(e, (enum ls_same_part)part, &mine[part]));
+    all = ls_alloc((size_t)ls_comm_size(e->comm), sizeof mine);
+    enum ls_status st = all ? ls_comm_allgather(e->comm, mine, sizeof mine, all) : LS_FAILED;
+    for (int part = 0; part < parts && st == LS_OK; part++)
+        st = compare_part(e->comm, all + part, LS_SAME_PARTS, part_names[part], step);
+    ls_free(all);
+    return st;
 }

@@ -23,6 +23,7 @@ struct ls_state {
     double best_top1;               /* < 0: none yet */
     uint64_t best_step;             /* 0: none yet */
     struct ls_loss_scale scale;     /* what the next step begins with */
+    bool verified;                  /* all processes had these values when it was saved; false: not compared */
     uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
 };
 

@@ -54,7 +54,7 @@ static enum ls_status await_saved(struct ls_trainer *t)
 static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(await_saved(t));
-    LS_TRY(ls_metrics_flush(&t->metrics));
+    LS_TRY(ls_metrics_sync(&t->metrics)); /* the steps before the checkpoint: --resume keeps what stands there */
     LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
     t->writing = true;
     return t->engine.backend->queue ? LS_OK : await_saved(t);
@@ -69,10 +69,30 @@ static enum ls_status saved_since(struct ls_trainer *t, double start, enum ls_st
     return st;
 }
 
+/* The first `parts` of the values, among all processes (same.c). */
+static enum ls_status compare(struct ls_trainer *t, int parts)
+{
+    enum ls_status st = ls_trainer_all_know(t, ls_same_values(&t->engine, t->state.step, parts));
+    t->check_due = false;
+    if (st == LS_OK || st == LS_PEER_LOST || !t->root)
+        return st;
+    await_saved(t);
+    name_good_checkpoint(t);
+    return st;
+}
+
+/* Rank 0 has the whole state, and all have the same. With --check-every 0 nobody compares. */
+static enum ls_status collect(struct ls_trainer *t)
+{
+    LS_TRY(ls_step_collect(&t->stepper));
+    t->state.verified = !t->engine.comm || t->o->check_every > 0;
+    return t->o->check_every > 0 ? compare(t, LS_SAME_PARTS) : LS_OK;
+}
+
 static enum ls_status save(struct ls_trainer *t)
 {
     double start = ls_now();
-    LS_TRY(ls_step_collect(&t->stepper));
+    LS_TRY(collect(t));
     if (!t->root)
         return LS_OK;
     say_position(t, LS_STAGE_SAVE);
@@ -215,10 +235,11 @@ static enum ls_status train_step(struct ls_trainer *t)
     LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
     LS_TRY(tell_step(t, &r));
     go_to(t, served(t) ? t->stepper.sync.next_step : s->step + 1);
-    bool equal = !served(t) && !(t->stepper.sync.ops && t->stepper.sync.ops->alone);
-    if (equal && t->engine.comm && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0) {
+    if (t->engine.comm && t->o->check_every > 0 && s->step % (uint64_t)t->o->check_every == 0)
+        t->check_due = true;
+    if (t->check_due && !t->stepper.sync.differ) {
         LS_TRY(catch_up(t));
-        LS_TRY(ls_trainer_all_know(t, ls_same_parameters(&t->engine, s->step)));
+        LS_TRY(compare(t, LS_SAME_MOMENTUM)); /* without it: with --sync server each has that of its own parameters */
     }
     if (t->on_step)
         t->on_step(t->context, s->step);
@@ -238,7 +259,7 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     epoch.step_in_epoch = epoch.steps_per_epoch = t->steps_per_epoch;
     epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
     if (served(t))
-        LS_TRY(ls_step_collect(&t->stepper));
+        LS_TRY(collect(t));
     if (t->root)
         ls_console_epoch(&t->console, &epoch);
     if (!t->advised && steps_left(t)) /* the end has it anyway */

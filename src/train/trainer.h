@@ -37,10 +37,12 @@ struct ls_trainer {
     char *checkpoint;              /* owned: the newest good one, or NULL; likewise */
     char *caution; /* owned: what changed since the checkpoint, or the run that is run again; NULL: nothing; likewise */
     char planned[LS_IDENTITY_ROOM]; /* identity of the run that is run again; "": none */
+    char *plan;                     /* owned: the kernels that the run had before, or NULL */
     struct ls_lock *lock;           /* owned: of the run directory; the root's */
     bool made;                      /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
-    bool writing; /* a checkpoint that is not known to be good yet */
+    bool check_due; /* values are to be compared among the processes as soon as they may be */
+    bool writing;   /* a checkpoint that is not known to be good yet */
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;  /* from a checkpoint */
     bool finished; /* nothing is left to do: no engine is open */

@@ -10,6 +10,7 @@
 #include "train/trainer.h"
 #include "train/weights.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -254,33 +255,43 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
     return t->o->init && t->root ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
-/* The kernels of a run that is resumed, or whose config.yaml is run again; NULL: there are none. Freed by ls_free. */
-static char *recorded_plan(const struct ls_trainer *t)
+/* A run that is resumed needs its plan for its bits: without it they would change and nothing would say so. */
+static enum ls_status read_plan(struct ls_trainer *t, const char *path)
 {
-    char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
-    char *other = t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
-    const char *path = own && ls_file_exists(own) ? own : other;
-    bool there = path && ls_file_exists(path);
+    char why[1024];
     ls_log_mute(1);
-    if (there && ls_identity_load_plan(path, &text) != LS_OK)
-        text = NULL;
+    enum ls_status st = ls_identity_load_plan(path, &t->plan);
     ls_log_mute(0);
-    if (there && !text && t->root)
-        ls_warn("%s: damaged; kernels are chosen anew", path);
+    if (st == LS_OK)
+        return LS_OK;
+    t->plan = NULL;
+    ls_log_last_copy(why, sizeof why);
+    if (t->resumed)
+        return ls_fail(
+            st, "%s; mend that file, or remove it to choose kernels anew, which may change results in rounding", why);
+    ls_warn("%s; kernels are chosen anew", why);
+    return LS_OK;
+}
+
+/* The kernels of a run that is resumed, or whose config.yaml is run again, into t->plan. */
+static enum ls_status recorded_plan(struct ls_trainer *t)
+{
+    char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL;
+    char *other = t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
+    bool mine = own && (ls_file_exists(own) || (errno != ENOENT && errno != ENOTDIR));
+    const char *path = mine ? own : other && ls_file_exists(other) ? other : NULL;
+    enum ls_status st = path ? read_plan(t, path) : LS_OK;
     ls_free(own);
     ls_free(other);
-    return text;
+    return st;
 }
 
 static enum ls_status open_engine(struct ls_trainer *t)
 {
     unsigned uses = LS_ENGINE_TRAIN | (t->o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u);
-    char *plan = recorded_plan(t);
-    if (plan && !t->resumed && !t->o->plan)
-        ls_identity_of_plan(plan, t->planned);
-    enum ls_status st = ls_engine_open(&t->engine, t->o, t->comm, &t->task.size, plan, uses);
-    ls_free(plan);
-    return st;
+    if (t->plan && !t->resumed && !t->o->plan)
+        ls_identity_of_plan(t->plan, t->planned);
+    return ls_engine_open(&t->engine, t->o, t->comm, &t->task.size, t->plan, uses);
 }
 
 static enum ls_status open_files(struct ls_trainer *t)
@@ -415,6 +426,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
         return LS_OK;
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_data(comm, t->data)));
     describe_model(t);
+    LS_TRY_GOTO(failed, together(t, recorded_plan));
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_schedule(&t->engine)));
@@ -450,6 +462,7 @@ void ls_trainer_close(struct ls_trainer *t)
     ls_free(t->run);
     ls_free(t->checkpoint);
     ls_free(t->caution);
+    ls_free(t->plan);
     ls_free(t->data);
     *t = (struct ls_trainer){.all_know = all_know};
 }

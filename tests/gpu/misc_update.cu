@@ -127,8 +127,8 @@ static void scaling(void)
     }
 }
 
-/* One bit of one parameter makes another sum; without it, it is the same again. */
-static void checksum(void)
+/* One bit of one parameter, or of its momentum, makes another sum; without it, it is the same again. */
+static void checksum(int momentum)
 {
     std::vector<parameter> list;
     std::vector<struct ls_cuda_update> host;
@@ -142,13 +142,14 @@ static void checksum(void)
     cudaMemcpy(updates.at, host.data(), updates.bytes, cudaMemcpyHostToDevice);
     auto sum_of = [&] {
         object<uint64_t> sum(0);
-        ls_cuda_checksum(0, updates.as<struct ls_cuda_update>(), host.data(), n, sum.ptr());
+        ls_cuda_checksum(0, updates.as<struct ls_cuda_update>(), host.data(), n, momentum, sum.ptr());
         cudaDeviceSynchronize();
         return sum.get();
     };
     const uint64_t whole = sum_of();
     for (int i = 0; i < 2 * n; i++) {
-        uint32_t *word = list[(size_t)i / 2].dev_w->as<uint32_t>() + (i % 2 ? 0 : list[(size_t)i / 2].w.size() - 1);
+        uint32_t *word = (momentum ? list[(size_t)i / 2].dev_m : list[(size_t)i / 2].dev_w)->as<uint32_t>() +
+                         (i % 2 ? 0 : list[(size_t)i / 2].w.size() - 1);
         for (uint32_t bit : {0x80000000u, 1u}) {
             uint32_t value, flipped;
             cudaMemcpy(&value, word, sizeof value, cudaMemcpyDeviceToHost);
@@ -156,7 +157,8 @@ static void checksum(void)
             cudaMemcpy(word, &flipped, sizeof flipped, cudaMemcpyHostToDevice);
             bool other = sum_of() != whole;
             cudaMemcpy(word, &value, sizeof value, cudaMemcpyHostToDevice);
-            verdict_ints("checksum " + std::to_string(i), {other, sum_of() == whole}, {1, 1});
+            verdict_ints("checksum " + std::to_string(momentum) + " " + std::to_string(i), {other, sum_of() == whole},
+                         {1, 1});
         }
     }
 }
@@ -180,5 +182,6 @@ void misc_update(void)
         add(many, (size_t)(8 + 8 * (i % 7)), LS_F32, LS_F32, true, false, 0);
     run_list("sgd many", many, NULL);
     scaling();
-    checksum();
+    checksum(0);
+    checksum(1);
 }

@@ -1,7 +1,8 @@
-/* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K5 of
+/* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K6 of
  * train/checkpoint.h. */
 #include "train_tiny.h"
 
+#include "base/file.h"
 #include "train/weights.h"
 
 #include <math.h>
@@ -29,9 +30,12 @@ static int end(void **state)
     return tiny_end(state);
 }
 
+static bool verified = true;
+
 static enum ls_status save(const char *run, uint64_t step, uint64_t best, int64_t keep)
 {
     struct ls_state s = trainer.state;
+    s.verified = verified;
     s.step = step;
     s.position = 48;
     s.epoch = 7;
@@ -139,6 +143,117 @@ static void test_damaged_is_passed_over(void **state)
     char *folder;
     assert_int_equal(ls_checkpoint_find(tiny_path("damaged"), &folder, &s), LS_BAD_INPUT);
     assert_int_equal(ls_checkpoint_find(tiny_path("never"), &folder, &s), LS_BAD_INPUT);
+}
+
+static char *read_state(const char *path, size_t *size)
+{
+    char *text;
+    assert_int_equal(ls_file_read(tiny_path(path), 1 << 20, &text, size), LS_OK);
+    return text;
+}
+
+/* K3: any bit of state.json. A digit of its checksum may change its case, which changes nothing. */
+static void test_flipped_state(void **state)
+{
+    (void)state;
+    struct ls_state good, s;
+    char reason[512];
+    size_t size;
+    assert_int_equal(save("flipped", 20, 0, 9), LS_OK);
+    char *text = read_state("flipped/checkpoints/step-00000020/state.json", &size);
+    assert_true(ls_state_parse(text, size, &good, reason, sizeof reason));
+    for (size_t bit = 0; bit < 8 * size; bit++) {
+        text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+        if (ls_state_parse(text, size, &s, reason, sizeof reason))
+            assert_memory_equal(&s, &good, sizeof s);
+        text[bit / 8] = (char)(text[bit / 8] ^ (1 << bit % 8));
+    }
+    ls_free(text);
+}
+
+/* The text as older versions wrote it: without its own checksum, and with another value of `key` where one is given. */
+static void make_older(char *text, const char *key, const char *value, char *older, size_t room)
+{
+    char *own = strstr(text, ",\n    \"state.json\""), *end = strchr(own + 2, '\n');
+    memmove(own, end, strlen(end) + 1);
+    char *at = key ? strstr(text, key) : NULL;
+    assert_true(!key || at);
+    size_t before = at ? (size_t)(at - text) + strlen(key) : 0;
+    int used = snprintf(older, room, "%.*s%s", (int)before, text, at ? value : "");
+    snprintf(older + used, room - (size_t)used, "%s",
+             at ? at + strlen(key) + strspn(at + strlen(key), "0123456789") : text);
+}
+
+static void test_older_state(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"\"step\": ",    "\"epoch\": ",     "\"position\": ", "\"steps\": ",
+                                       "\"samples\": ", "\"best_step\": ", "\"batch\": "};
+    struct ls_state s;
+    char older[8192], reason[512];
+    size_t size;
+    assert_int_equal(save("older", 20, 0, 9), LS_OK);
+    for (int i = -1; i < (int)(sizeof keys / sizeof *keys); i++) {
+        char *text = read_state("older/checkpoints/step-00000020/state.json", &size);
+        make_older(text, i < 0 ? NULL : keys[i], "9223372036854775807", older, sizeof older);
+        assert_int_equal(ls_state_parse(older, strlen(older), &s, reason, sizeof reason), i < 0);
+        ls_free(text);
+    }
+    char *text = read_state("older/checkpoints/step-00000020/state.json", &size);
+    make_older(text, "\"step\": ", "21", older, sizeof older);
+    assert_int_equal(ls_file_write(tiny_path("older/checkpoints/step-00000020/state.json"), older, strlen(older)),
+                     LS_OK);
+    ls_free(text);
+    assert_int_equal(ls_checkpoint_read(tiny_path("older/checkpoints/step-00000020"), &s), LS_BAD_INPUT);
+    assert_non_null(strstr(ls_log_last(), "it is of step 21, the folder's name is step-00000020"));
+}
+
+/* The name decides only where it says a step; a link is followed. */
+static void test_renamed(void **state)
+{
+    (void)state;
+    struct ls_state s;
+    char all[512], to[512];
+    assert_int_equal(save("renamed", 20, 20, 9), LS_OK);
+    assert_int_equal(ls_checkpoint_read(tiny_path("renamed/checkpoints/best"), &s), LS_OK);
+    snprintf(all, sizeof all, "%s", tiny_path("renamed/checkpoints/step-00000020"));
+    snprintf(to, sizeof to, "%s", tiny_path("renamed/checkpoints/step-00000030"));
+    assert_int_equal(rename(all, to), 0);
+    assert_int_equal(ls_checkpoint_read(to, &s), LS_BAD_INPUT);
+    snprintf(all, sizeof all, "%s", tiny_path("renamed/kept"));
+    assert_int_equal(rename(to, all), 0);
+    assert_int_equal(ls_checkpoint_read(all, &s), LS_OK);
+}
+
+static void save_as(const char *run, uint64_t step, bool compared)
+{
+    verified = compared;
+    assert_int_equal(save(run, step, 0, 9), LS_OK);
+    verified = true;
+}
+
+/* K6 */
+static void test_verified_is_preferred(void **state)
+{
+    (void)state;
+    struct ls_state s;
+    save_as("verified", 10, false);
+    save_as("verified", 20, false);
+    assert_string_equal(newest("verified", &s), "step-00000020");
+    save_as("verified", 30, true);
+    save_as("verified", 40, true);
+    assert_string_equal(newest("verified", &s), "step-00000040");
+    save_as("verified", 50, false);
+    save_as("verified", 60, false);
+    assert_string_equal(newest("verified", &s), "step-00000040");
+    assert_non_null(strstr(ls_log_last(), "step-00000060: its weights were not compared"));
+    damage("verified", "step-00000040/model.safetensors");
+    assert_string_equal(newest("verified", &s), "step-00000030");
+    damage("verified", "step-00000030/model.safetensors");
+    assert_string_equal(newest("verified", &s), "step-00000060");
+    assert_int_equal(s.step, 60);
+    damage("verified", "step-00000060/state.json");
+    assert_string_equal(newest("verified", &s), "step-00000050");
 }
 
 /* K5, and K2 where the newest is not the one gone on from: the good one survives a keep of one. */
@@ -300,6 +415,10 @@ int main(void)
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_keeps_newest_and_best),
         cmocka_unit_test(test_damaged_is_passed_over),
+        cmocka_unit_test(test_flipped_state),
+        cmocka_unit_test(test_older_state),
+        cmocka_unit_test(test_renamed),
+        cmocka_unit_test(test_verified_is_preferred),
         cmocka_unit_test(test_one_story),
         cmocka_unit_test(test_same_step_again),
         cmocka_unit_test(test_leftovers),

@@ -7,6 +7,9 @@
 #include "train/interrupt.h"
 #include "train/weights.h"
 
+#include <inttypes.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <math.h>
 
 static const char *backend_name; /* NULL: as tiny_options says */
@@ -363,6 +366,57 @@ static void test_resume_after_crash(void **state)
     ls_options_release(&o);
 }
 
+static void die_at_step(void *context, uint64_t step)
+{
+    if (step == *(const uint64_t *)context)
+        _exit(0); /* as by kill -9: what only the process has is lost */
+}
+
+/* How often each step stands in metrics.jsonl of a run. */
+static void count_steps(const char *run, int *times, int64_t most)
+{
+    char path[64], line[4096];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    FILE *f = fopen(tiny_path(path), "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        int64_t step;
+        if (sscanf(line, "{\"kind\": \"step\", \"step\": %" SCNd64, &step) == 1 && step <= most)
+            times[step]++;
+    }
+    fclose(f);
+}
+
+/* The steps before a checkpoint are in metrics.jsonl when it is, and after --resume each stands there once. */
+static void test_metrics_after_kill(void **state)
+{
+    (void)state;
+    struct ls_options o = tiny_options("killed");
+    int times[13] = {0}, status;
+    o.steps = 12;
+    o.checkpoint_every = 3;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct ls_trainer t;
+        uint64_t last = 8;
+        if (ls_trainer_open(&t, &o, NULL) != LS_OK)
+            _exit(1);
+        t.on_step = die_at_step;
+        t.context = &last;
+        ls_trainer_run(&t);
+        _exit(1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    tiny_set(&o.resume, "auto");
+    assert_int_equal(tiny_train(&o), LS_OK);
+    count_steps("killed", times, 12);
+    for (int step = 1; step <= 12; step++)
+        assert_int_equal(times[step], 1);
+    ls_options_release(&o);
+}
+
 static void test_resume_refuses_another_run(void **state)
 {
     (void)state;
@@ -531,6 +585,7 @@ int main(void)
         cmocka_unit_test(test_resume),
         cmocka_unit_test(test_resume_onednn),
         cmocka_unit_test(test_resume_after_crash),
+        cmocka_unit_test(test_metrics_after_kill),
         cmocka_unit_test(test_resume_refuses_another_run),
         cmocka_unit_test(test_complete_run_again),
         cmocka_unit_test(test_init),

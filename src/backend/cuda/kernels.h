@@ -257,9 +257,9 @@ int ls_cuda_update_number(struct ls_cuda_update *host, int n);
 size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n);
 void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                  const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch);
-/* *sum += a number made of all parameters' bits and places; the same in whatever order they come. */
+/* *sum += a number made of the bits and places of all parameters, or of their momentum; the same in whatever order they come. */
 void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
-                      uint64_t *sum);
+                      int momentum, uint64_t *sum);
 /* running = (1 - momentum) * running + momentum * stat, for a list in device memory; c of 0: an entry that is none. */
 struct ls_cuda_running {
     const float *stat; /* (2, c) */

@@ -164,10 +164,10 @@ static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, co
     return LS_OK;
 }
 
-static enum ls_status checksum(struct ls_program *p, uint64_t *sum)
+static enum ls_status checksum(struct ls_program *p, bool momentum, uint64_t *sum)
 {
     CUDA_TRY(cudaMemsetAsync(p->checksum, 0, sizeof *sum, p->device->compute));
-    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->g->n_nodes, p->checksum);
+    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->g->n_nodes, momentum, p->checksum);
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     LS_TRY(program_await(p, p->here));
     CUDA_TRY(cudaMemcpy(sum, p->checksum, sizeof *sum, cudaMemcpyDeviceToHost));

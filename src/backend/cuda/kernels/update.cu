@@ -364,16 +364,17 @@ static __device__ __forceinline__ uint64_t mixed(uint64_t x)
 }
 
 static __global__ void __launch_bounds__(THREADS)
-    checksum_kernel(const struct ls_cuda_update *updates, int n, unsigned long long *sum)
+    checksum_kernel(const struct ls_cuda_update *updates, int n, int momentum, unsigned long long *sum)
 {
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
     uint64_t place = (uint64_t)block_number(updates) * CHUNK + threadIdx.x * 4, mine = 0;
-    for (int k = 0; k < QUADS; k++) {
+    const float *values = momentum ? u.momentum : u.param;
+    for (int k = 0; values && k < QUADS; k++) {
         int64_t at = quad_at(u, k);
         float w[4];
         if (at >= u.count / 4)
             break;
-        widen_quad<float>(load_quad_once<float>(u.param, at), w);
+        widen_quad<float>(load_quad_once<float>(values, at), w);
         for (int i = 0; i < 4; i++)
             mine += mixed((place + k * THREADS * 4 + i) << 32 | __float_as_uint(w[i]));
     }
@@ -384,9 +385,9 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
-                      uint64_t *sum)
+                      int momentum, uint64_t *sum)
 {
     int blocks = blocks_of(host, n);
     if (blocks)
-        checksum_kernel<<<blocks, THREADS, 0, s>>>(updates, n, (unsigned long long *)sum);
+        checksum_kernel<<<blocks, THREADS, 0, s>>>(updates, n, momentum, (unsigned long long *)sum);
 }
