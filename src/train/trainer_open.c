@@ -257,19 +257,8 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 /* The kernels of a run that is resumed, or whose config.yaml is run again; NULL: there are none. Freed by ls_free. */
 static char *recorded_plan(const struct ls_trainer *t)
 {
-    char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL, *text = NULL;
-    char *other = t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
-    const char *path = own && ls_file_exists(own) ? own : other;
-    bool there = path && ls_file_exists(path);
-    ls_log_mute(1);
-    if (there && ls_identity_load_plan(path, &text) != LS_OK)
-        text = NULL;
-    ls_log_mute(0);
-    if (there && !text && t->root)
-        ls_warn("%s: damaged; kernels are chosen anew", path);
-    ls_free(own);
-    ls_free(other);
-    return text;
+    char *plan = t->resumed && t->run ? ls_identity_recorded_plan(t->run) : NULL;
+    return plan ? plan : ls_identity_recorded_plan(t->root ? t->o->config_run : NULL);
 }
 
 static enum ls_status open_engine(struct ls_trainer *t)
