@@ -10,6 +10,7 @@
 #include "cmd/world.h"
 #include "report/stats.h"
 #include "report/table.h"
+#include "train/identity.h"
 #include "train/step.h"
 #include "train/task.h"
 
@@ -397,7 +398,10 @@ static enum ls_status setup(struct bench *b)
     bool from_data = ls_options_given(b->o, "data");
     LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
-    LS_TRY(ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, NULL, LS_ENGINE_TRAIN));
+    char *recorded = ls_identity_recorded_plan(b->o->config_run);
+    enum ls_status st = ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, recorded, LS_ENGINE_TRAIN);
+    ls_free(recorded);
+    LS_TRY(st);
     LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){.next = next_slot, .context = b}, b->o));
     LS_TRY(from_data ? ls_supply_open(&b->stepper.train, &b->engine, &b->engine.train, b->task.train, &b->task.augment)
                      : open_synthetic(b));

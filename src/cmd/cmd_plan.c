@@ -1,9 +1,11 @@
 /* lockstep plan: what a training step does, node by node, and the memory it needs. */
 #include "base/log.h"
+#include "base/memory.h"
 #include "cmd/cmd.h"
 #include "graph/ops.h"
 #include "report/table.h"
 #include "train/engine.h"
+#include "train/identity.h"
 #include "train/task.h"
 
 #include <inttypes.h>
@@ -110,11 +112,15 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     struct ls_task task = {0};
     struct ls_engine engine = {0};
     enum ls_status st;
+    char *recorded;
     bool from_data = ls_options_given(o, "data");
     LS_TRY_GOTO(out, from_data ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
-    LS_TRY_GOTO(out, ls_engine_open(&engine, o, NULL, &task.size, NULL, LS_ENGINE_TRAIN));
-    st = o->json ? print_json(o, &engine) : print_table(&engine);
+    recorded = ls_identity_recorded_plan(o->config_run);
+    st = ls_engine_open(&engine, o, NULL, &task.size, recorded, LS_ENGINE_TRAIN);
+    ls_free(recorded);
+    if (st == LS_OK)
+        st = o->json ? print_json(o, &engine) : print_table(&engine);
 out:
     ls_engine_close(&engine);
     ls_task_close(&task);

@@ -147,6 +147,20 @@ void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM])
         snprintf(identity, LS_IDENTITY_ROOM, "%.*s", (int)strcspn(lines + header, "\n"), lines + header);
 }
 
+char *ls_identity_recorded_plan(const char *run)
+{
+    char *path = run ? ls_format("%s/plan.txt", run) : NULL, *lines = NULL;
+    bool there = path && ls_file_exists(path);
+    ls_log_mute(1);
+    if (there && ls_identity_load_plan(path, &lines) != LS_OK)
+        lines = NULL;
+    ls_log_mute(0);
+    if (there && !lines)
+        ls_warn("%s: damaged; kernels are chosen anew", path);
+    ls_free(path);
+    return lines;
+}
+
 int ls_identity_plan_threads(const char *path)
 {
     char *lines, identity[LS_IDENTITY_ROOM] = "", value[96];

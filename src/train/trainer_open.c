@@ -277,7 +277,7 @@ static enum ls_status read_plan(struct ls_trainer *t, const char *path)
 static enum ls_status recorded_plan(struct ls_trainer *t)
 {
     char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL;
-    char *other = t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
+    char *other = t->root && t->o->config_run ? ls_format("%s/plan.txt", t->o->config_run) : NULL;
     bool mine = own && (ls_file_exists(own) || (errno != ENOENT && errno != ENOTDIR));
     const char *path = mine ? own : other && ls_file_exists(other) ? other : NULL;
     enum ls_status st = path ? read_plan(t, path) : LS_OK;

@@ -93,6 +93,11 @@ if grep -q '|winograd:avx512' fresh-1/plan.txt; then
     mkdir elsewhere
     (cd elsewhere && exec "$program" train ../direct/config.yaml --run ../again) >out 2>err
     expect "$(sum direct)" = "$(sum again)"
+    lockstep plan fresh-1/config.yaml
+    usual=$(grep -c winograd out)
+    lockstep plan direct/config.yaml
+    expect_code 0
+    [ "$(grep -c winograd out)" -lt "$usual" ] || miss "plan shows other kernels than the run's"
     train --steps 1 --plan plan.txt --run halves
     lockstep train --steps 10 --run halves --resume
     expect_code 0
