@@ -123,6 +123,8 @@ static enum ls_status load_cache(struct ls_answers *a, const char *path)
 {
     char *text = NULL;
     size_t size;
+    if (path)
+        ls_file_clean(path);
     if (!path || !ls_file_exists(path))
         return LS_OK;
     LS_TRY(ls_file_read(path, (size_t)64 << 20, &text, &size));

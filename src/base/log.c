@@ -1,6 +1,6 @@
 #include "base/log.h"
+#include "base/file.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -152,9 +152,8 @@ void ls_log_live(const char *line)
 
 enum ls_status ls_log_open(const char *path)
 {
-    FILE *file = fopen(path, "ae");
-    if (!file)
-        return ls_fail(LS_FAILED, "%s: cannot be opened for writing: %s", path, strerror(errno));
+    FILE *file;
+    LS_TRY(ls_file_append(path, &file));
     ls_log_close();
     pthread_mutex_lock(&sink.lock);
     sink.file = file;

@@ -169,7 +169,7 @@ cp -r photos/val pipes
 mkfifo pipes/ring/pipe.png
 lockstep data pipes
 expect_code 3
-expect_err 'error: pipes/ring/pipe.png: not a regular file'
+expect_err 'error: pipes/ring/pipe.png: a FIFO .*, not a regular file'
 
 it "prints a class with a newline in its name as one row"
 mkdir lines
