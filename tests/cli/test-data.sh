@@ -178,7 +178,7 @@ lines'
 cp -r photos/val/ring lines/
 lockstep data lines
 expect_code 0
-expect_out '^ *1  two[?]lines +[0-9]'
+expect_out '^ *1  two\\x0alines +[0-9]'
 
 it "looks at a folder without parts once"
 cp -r photos/val plain
