@@ -131,6 +131,8 @@ static enum ls_status load_cache(struct ls_answers *a, const char *path)
     char *text = NULL, why[1024];
     size_t size;
     int bad;
+    if (path)
+        ls_file_clean(path);
     if (!path || !ls_file_exists(path))
         return LS_OK;
     ls_log_mute(1);

@@ -6,10 +6,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -104,22 +107,15 @@ enum ls_status ls_dir_make(const char *path)
 enum ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *size)
 {
     enum ls_status st = LS_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *bytes = NULL, why[LS_FILE_WHY];
+    size_t done = 0, total;
+    int fd = ls_file_open(path, &total, why);
     if (fd < 0)
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    struct stat s;
-    char *bytes = NULL;
-    size_t done = 0;
-    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
-        st = ls_fail(LS_BAD_INPUT, "%s: not a regular file", path);
+        return ls_fail(LS_BAD_INPUT, "%s: %s", path, why);
+    if (total > limit) {
+        st = ls_fail(LS_BAD_INPUT, "%s: %zu bytes, larger than the %zu that such a file may have", path, total, limit);
         goto close_file;
     }
-    if ((uint64_t)s.st_size > limit) {
-        st = ls_fail(LS_BAD_INPUT, "%s: %lld bytes, larger than the %zu that such a file may have", path,
-                     (long long)s.st_size, limit);
-        goto close_file;
-    }
-    size_t total = (size_t)s.st_size;
     bytes = ls_alloc(total + 1, 1);
     if (!bytes) {
         st = LS_FAILED;
@@ -145,16 +141,48 @@ close_file:
     return st;
 }
 
+/* Another process that cleans up may hold the lock on the new file for a moment, and remove it: then the next name is
+ * taken. Where there are no locks, the file stays without one. */
+static bool keep_temporary(int fd)
+{
+    struct stat s;
+    if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        return false;
+    return fstat(fd, &s) != 0 || s.st_nlink > 0;
+}
+
+/* -1: errno says why. */
+static int make_temporary(struct ls_file_writer *w)
+{
+    for (int tries = 0; tries < 100; tries++) {
+        uint64_t random;
+        if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
+            return -1;
+        ls_free(w->temporary);
+        w->temporary = ls_format("%s.tmp-%ld-%016" PRIx64, w->path, (long)getpid(), random);
+        int fd = w->temporary ? open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
+        if (fd >= 0 && keep_temporary(fd))
+            return fd;
+        if (fd < 0 && errno != EEXIST)
+            return -1;
+        if (fd >= 0) {
+            unlink(w->temporary);
+            close(fd);
+        }
+    }
+    errno = EEXIST;
+    return -1;
+}
+
 enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path)
 {
+    struct stat s;
     *w = (struct ls_file_writer){.fd = -1};
+    if (lstat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISLNK(s.st_mode))
+        return ls_fail(LS_FAILED, "%s: cannot be written: %s is there, not a regular file", path,
+                       ls_file_kind(s.st_mode));
     w->path = ls_strdup(path);
-    w->temporary = ls_format("%s.tmp-%ld", path, (long)getpid());
-    if (!w->path || !w->temporary) {
-        ls_file_writer_cancel(w);
-        return LS_FAILED;
-    }
-    w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    w->fd = w->path ? make_temporary(w) : -1;
     if (w->fd < 0) {
         enum ls_status st = ls_fail(LS_FAILED, "%s: cannot be written: %s", path, strerror(errno));
         ls_file_writer_cancel(w);

@@ -1,6 +1,8 @@
 #include "base/log.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/utf8.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,14 +38,14 @@ static void compose(char *text, size_t room, const char *format, va_list args)
         vsnprintf(text + used, room - (size_t)used, format, args);
 }
 
-static void speak(enum ls_log_kind kind, const char *text)
+static void deliver(enum ls_log_kind kind, const char *text)
 {
     static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "lockstep: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
     pthread_mutex_lock(&sink.lock);
     ls_log_ear *ear = sink.muted ? NULL : sink.ear;
     if (kind <= LS_LOG_WARNING) {
-        snprintf(sink.last, sizeof sink.last, "%s", text);
+        snprintf(sink.last, sizeof sink.last, "%.*s", (int)sizeof sink.last - 1, text);
         if (sink.words)
             sink.words(sink.last);
         text = sink.words ? sink.last : text;
@@ -67,6 +69,23 @@ static void speak(enum ls_log_kind kind, const char *text)
     pthread_mutex_unlock(&sink.lock);
     if (ear)
         ear(kind, text);
+}
+
+/* All messages pass here. Names in them come from files and from other processes: control characters are spelled. Only a
+ * note may begin with an empty line. */
+static void speak(enum ls_log_kind kind, const char *said)
+{
+    char shown[8192], *room = shown;
+    size_t lines = kind == LS_LOG_NOTE ? strspn(said, "\n") : 0, size = 4 * strlen(said) + 1;
+    if (size > sizeof shown)
+        room = ls_alloc(size, 1);
+    if (!room)
+        return;
+    memcpy(room, said, lines);
+    ls_utf8_show(said + lines, room + lines, (size > sizeof shown ? size : sizeof shown) - lines);
+    deliver(kind, room);
+    if (room != shown)
+        ls_free(room);
 }
 
 void ls_log_hear(enum ls_log_kind kind, const char *text)
@@ -152,9 +171,8 @@ void ls_log_live(const char *line)
 
 enum ls_status ls_log_open(const char *path)
 {
-    FILE *file = fopen(path, "ae");
-    if (!file)
-        return ls_fail(LS_FAILED, "%s: cannot be opened for writing: %s", path, strerror(errno));
+    FILE *file;
+    LS_TRY(ls_file_append(path, &file));
     ls_log_close();
     pthread_mutex_lock(&sink.lock);
     sink.file = file;

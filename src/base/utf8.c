@@ -34,20 +34,38 @@ int ls_utf8_length(const char *text)
     return n;
 }
 
-const char *ls_utf8_spell(const char *text, char *room, size_t size)
+/* C0 and DEL, and C1 as UTF-8 writes it. A tab does no harm, and some lines have it between columns. */
+static bool is_control(const unsigned char *p)
+{
+    return (*p < 0x20 && *p != '\t') || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
+}
+
+static const char *spell(const char *text, bool controls, char *room, size_t size)
 {
     size_t used = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
-        size_t n = character(p), needs = n ? n : 4;
+        size_t n = character(p), step = n ? n : 1;
+        bool plain = n && !(controls && is_control(p));
+        size_t needs = plain ? n : 4 * step;
         if (used + needs + 1 > size)
             break;
-        if (n)
+        if (plain)
             memcpy(room + used, p, n);
-        else
-            snprintf(room + used, size - used, "\\x%02x", *p);
+        for (size_t i = 0; !plain && i < step; i++)
+            snprintf(room + used + 4 * i, size - used - 4 * i, "\\x%02x", p[i]);
         used += needs;
-        p += n ? n : 1;
+        p += step;
     }
     room[used] = 0;
     return room;
+}
+
+const char *ls_utf8_spell(const char *text, char *room, size_t size)
+{
+    return spell(text, false, room, size);
+}
+
+const char *ls_utf8_show(const char *text, char *room, size_t size)
+{
+    return spell(text, true, room, size);
 }

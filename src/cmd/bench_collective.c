@@ -1,5 +1,6 @@
 /* Sums over all processes, timed and checked; the table is that of nccl-tests. */
 #include "base/clock.h"
+#include "cmd/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/bench.h"
@@ -219,7 +220,7 @@ static enum ls_status print_json(const struct sums *s)
     json_t *out = json_pack("{s:s, s:i, s:o, s:i, s:s, s:s, s:o}", "kind", "collective", "ranks", ls_comm_size(s->comm),
                             "hosts", hosts, "nodes", count_hosts(s->comm), "transport", ls_comm_transport(s->comm),
                             "collective", s->o->collective, "sizes", sizes);
-    int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
+    int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
 }

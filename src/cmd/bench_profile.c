@@ -2,6 +2,7 @@
  * input read once, each output written once), the operations those of its products, so that the last columns say how
  * close a kernel comes to what the machine can do. */
 #include "base/clock.h"
+#include "cmd/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/bench.h"
@@ -150,7 +151,7 @@ static enum ls_status print_json(const struct ls_engine *e, const struct cost *n
         json_t *out = json_pack("{s:s, s:i, s:s, s:s, s:f, s:f, s:f, s:s}", "kind", "node", "node", nodes[i].node,
                                 "layer", nodes[i].layer, "op", nodes[i].op, "ms", 1e3 * nodes[i].seconds, "bytes",
                                 nodes[i].bytes, "operations", nodes[i].operations, "kernel", text);
-        int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
+        int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
         json_decref(out);
         if (bad)
             return ls_fail(LS_FAILED, "the result cannot be written to standard output");

@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "base/clock.h"
+#include "cmd/json.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "base/memory.h"
 #include "cmd/bench.h"
 #include "comm/launch.h"
@@ -259,9 +261,11 @@ static void compare(struct scale *s)
 static void print_head(const struct scale *s)
 {
     int cores = ls_engine_cores();
-    printf("%s, %s scaling: batch %lld%s, %lld thread%s a worker, %lld repetition%s, samples/s\n", s->o->model,
-           s->o->weak ? "weak" : "strong", (long long)s->o->batch, s->o->weak ? " a worker" : "", (long long)s->threads,
-           s->threads == 1 ? "" : "s", (long long)s->o->repeat, s->o->repeat == 1 ? "" : "s");
+    char shown[LS_SHOWN];
+    printf("%s, %s scaling: batch %lld%s, %lld thread%s a worker, %lld repetition%s, samples/s\n",
+           ls_utf8_show(s->o->model, shown, sizeof shown), s->o->weak ? "weak" : "strong", (long long)s->o->batch,
+           s->o->weak ? " a worker" : "", (long long)s->threads, s->threads == 1 ? "" : "s", (long long)s->o->repeat,
+           s->o->repeat == 1 ? "" : "s");
     for (int i = 0; i < s->n; i++)
         if (s->entries[i].workers * s->threads > cores)
             printf("%d workers have %d cores for %lld threads: their figures say little of how this scales\n",
@@ -322,7 +326,7 @@ static enum ls_status print_json(const struct scale *s)
         json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:o}", "kind", "scale", "model", s->o->model, "scaling",
                   s->o->weak ? "weak" : "strong", "batch", (json_int_t)s->o->batch, "threads", (json_int_t)s->threads,
                   "repeat", (json_int_t)s->o->repeat, "cores", ls_engine_cores(), "entries", entries);
-    int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
+    int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
 }

@@ -2,10 +2,12 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "base/memory.h"
 #include "base/random.h"
 #include "cmd/bench.h"
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
 #include "report/stats.h"
@@ -328,10 +330,11 @@ static enum ls_status print_table(const struct bench *b, const struct ls_stats *
     int tensors;
     int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
     struct ls_table t;
+    char shown[LS_SHOWN];
     printf("%s, %lld parameters in %d tensors, batch %lld, input %lldx%lldx%lld, %s, backend %s, %d thread%s\n",
-           b->o->model, (long long)parameters, tensors, (long long)b->o->batch, (long long)b->task.size.channels,
-           (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype, b->engine.backend->name,
-           b->engine.threads, b->engine.threads == 1 ? "" : "s");
+           ls_utf8_show(b->o->model, shown, sizeof shown), (long long)parameters, tensors, (long long)b->o->batch,
+           (long long)b->task.size.channels, (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype,
+           b->engine.backend->name, b->engine.threads, b->engine.threads == 1 ? "" : "s");
     printf("%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",
            (long long)b->o->repeat, (long long)b->steps, b->start_seconds, (double)b->engine.arena_bytes / 1048576,
            (double)peak_bytes(b) / 1048576);
@@ -362,7 +365,7 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
         ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
         speed->variation, "peak_bytes", (json_int_t)peak_bytes(b), "arena_bytes", (json_int_t)b->engine.arena_bytes,
         "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
-    int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
+    int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
 }

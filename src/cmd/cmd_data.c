@@ -1,5 +1,6 @@
 /* lockstep data [DATA]: what a data set holds, and whether every file of it can be read. */
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 
 #include "base/log.h"
 #include "base/memory.h"
@@ -302,7 +303,7 @@ static enum ls_status print_json(const char *spec, const struct part *parts, int
                              "normalised_by_deviation", json_floats(info->deviation, (int)info->channels));
         json_object_set_new(root, parts[p].name, json_part(&parts[p]));
     }
-    if (!root || json_dumpf(root, stdout, JSON_INDENT(2)) != 0 || fputc('\n', stdout) == EOF) {
+    if (!root || ls_json_print(root, JSON_INDENT(2)) != 0 || fputc('\n', stdout) == EOF) {
         json_decref(root);
         return ls_fail(LS_FAILED, "the JSON could not be written");
     }

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 #include "cmd/doctor/doctor.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
@@ -185,7 +186,7 @@ static enum ls_status print_json(const struct doctor *d, const struct ls_launch 
                   "warnings", f->counts[LS_HEALTH_WARNING], "findings", ls_findings_json(f), "ranks", ranks, "pairs",
                   ls_pairs_json(&d->pairs), "clocks", ls_skews_json(&d->patients, &d->pairs), "cards",
                   ls_cards_json(&d->cards), "ops", ls_ops_json(&d->ops));
-    int bad = !out || json_dumpf(out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0 || printf("\n") < 0;
+    int bad = !out || ls_json_print(out, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the findings cannot be written to standard output") : f->status;
 }

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 #include "cmd/workers.h"
 #include "cmd/world.h"
 #include "train/agree.h"
@@ -35,7 +36,7 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_aug
                             o->model, "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
                             (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "samples_per_s",
                             ls_report_speed(r), "seconds", r->seconds, "transform", transform_json(a));
-    int bad = !out || json_dumpf(out, stdout, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
+    int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
 }

@@ -1,6 +1,8 @@
 /* lockstep models [show NAME]: the built-in models, and one model (built-in or file) layer by layer. */
 #include "base/log.h"
+#include "base/utf8.h"
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 #include "model/model.h"
 #include "report/table.h"
 
@@ -79,7 +81,7 @@ static const char *layer_op(const struct ls_node *n)
 static enum ls_status print_json(json_t *value)
 {
     /* jansson hands back NULL, through any number of packs, when memory is out. */
-    int failed = !value || json_dumpf(value, stdout, JSON_INDENT(2)) != 0;
+    int failed = !value || ls_json_print(value, JSON_INDENT(2)) != 0;
     json_decref(value);
     if (failed)
         return ls_fail(LS_FAILED, "the JSON cannot be written");
@@ -162,12 +164,13 @@ static enum ls_status show_layers(const char *name, const struct ls_graph *g)
 {
     static const char *const headings[] = {"layer", "op", "output", "parameters", "MACs"};
     struct ls_table table;
-    char input[64], count[32], macs[32];
+    char input[64], count[32], macs[32], shown[LS_SHOWN];
     int tensors;
     int64_t parameters = ls_graph_parameters(g, &tensors);
-    printf("%s: input %s, %" PRId64 " classes, %s parameters in %d tensors, %s MACs\n", name,
-           sample_shape(&g->tensors[g->input].shape, input), g->tensors[g->logits].shape.dim[1],
-           group_digits(parameters, count), tensors, round_count(ls_graph_macs(g), macs));
+    printf("%s: input %s, %" PRId64 " classes, %s parameters in %d tensors, %s MACs\n",
+           ls_utf8_show(name, shown, sizeof shown), sample_shape(&g->tensors[g->input].shape, input),
+           g->tensors[g->logits].shape.dim[1], group_digits(parameters, count), tensors,
+           round_count(ls_graph_macs(g), macs));
     ls_table_init(&table, "llrrr", headings);
     for (int i = 0; i < g->n_nodes; i++) {
         const struct ls_node *n = &g->nodes[i];

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 #include "graph/ops.h"
 #include "report/table.h"
 #include "train/engine.h"
@@ -102,7 +103,7 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_eng
                   e->threads, "parameters", (json_int_t)s.parameters, "tensors", s.tensors, "arena_bytes",
                   (json_int_t)e->arena_bytes, "store_bytes", (json_int_t)e->store_bytes, "reorders", s.reorders,
                   "reorder_bytes", (json_int_t)s.reorder_bytes, "nodes", nodes);
-    int bad = !out || json_dumpf(out, stdout, JSON_INDENT(1)) != 0 || printf("\n") < 0;
+    int bad = !out || ls_json_print(out, JSON_INDENT(1)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the plan cannot be written to standard output") : LS_OK;
 }

@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "cmd/arguments.h"
 #include "cmd/cmd.h"
+#include "cmd/json.h"
 #include "data/data.h"
 #include "train/kept_model.h"
 #include "train/trained.h"
@@ -98,15 +99,16 @@ static void answer(struct predict *p, const char *file, const float *scores)
     int n = best_classes(scores, classes, best);
     char spelled[4 * PATH_MAX]; /* JSON takes UTF-8 only */
     json_t *top = json_array();
+    char shown[4 * PATH_MAX];
     if (!p->o->json)
-        printf("%s\n", file);
+        printf("%s\n", ls_utf8_show(file, shown, sizeof shown));
     for (int i = 0; i < n; i++) {
         char name[256];
         double share = probability(scores, classes, best[i]);
         class_name(p, best[i], name, sizeof name);
-        int pad = 24 - ls_utf8_length(name);
+        int pad = 24 - ls_utf8_length(ls_utf8_show(name, shown, sizeof shown));
         if (!p->o->json)
-            printf("  %s%*s %6.2f%%\n", name, pad > 0 ? pad : 0, "", 100 * share);
+            printf("  %s%*s %6.2f%%\n", shown, pad > 0 ? pad : 0, "", 100 * share);
         json_array_append_new(
             top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i], "probability", share));
     }
@@ -158,7 +160,7 @@ static enum ls_status predict_all(struct predict *p)
     for (int i = 0; i < p->n_files; i++)
         LS_TRY(add_file(p, p->files[i]));
     LS_TRY(run_batch(p));
-    if (p->o->json && (json_dumpf(p->out, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0))
+    if (p->o->json && (ls_json_print(p->out, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0))
         return ls_fail(LS_FAILED, "the result cannot be written to standard output");
     return p->worst;
 }

@@ -103,15 +103,15 @@ static enum ls_status open_envelope(struct ls_comm *c, const struct ls_letter *l
 {
     const struct ls_envelope *e = l->envelope;
     struct ls_mark its;
-    if (e->request.too_long || e->request.bytes < sizeof its)
+    const void *packed;
+    size_t bytes;
+    if (e->request.too_long || !ls_mark_read(e->room, e->request.bytes, &its, &packed, &bytes))
         return wrong_length(l, e->request.bytes);
-    memcpy(&its, e->room, sizeof its);
     LS_TRY(ls_mark_check(c, l->peer, &its));
-    size_t packed = e->request.bytes - sizeof its;
-    if (packed != (l->apart ? 0 : l->bytes))
-        return wrong_length(l, packed);
-    if (packed > 0)
-        memcpy(l->data, e->room + sizeof its, packed);
+    if (bytes != (l->apart ? 0 : l->bytes))
+        return wrong_length(l, bytes);
+    if (bytes > 0)
+        memcpy(l->data, packed, bytes);
     return LS_OK;
 }
 

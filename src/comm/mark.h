@@ -3,7 +3,9 @@
 #define LS_COMM_MARK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* What the program that posts a collective calls it; all zero where it has no names of its own. */
 struct ls_call {
@@ -23,6 +25,18 @@ struct ls_mark {
     uint8_t kind;   /* enum ls_work_kind */
     uint8_t shared; /* on a board: all of its buffers can be seen; not compared */
 };
+
+/* The mark at the front of a letter, and what is packed behind it; false: it is too short for a mark. */
+static inline bool ls_mark_read(const void *letter, size_t bytes, struct ls_mark *mark, const void **packed,
+                                size_t *rest)
+{
+    if (bytes < sizeof *mark)
+        return false;
+    memcpy(mark, letter, sizeof *mark);
+    *packed = (const char *)letter + sizeof *mark;
+    *rest = bytes - sizeof *mark;
+    return true;
+}
 
 static inline bool ls_mark_same(const struct ls_mark *a, const struct ls_mark *b)
 {

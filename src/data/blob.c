@@ -1,13 +1,12 @@
 #include "data/blob.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -86,17 +85,12 @@ static enum ls_status read_all(int fd, const char *path, struct ls_blob *blob)
 
 static enum ls_status load_raw(const char *path, struct ls_blob *blob)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    struct stat s;
     struct ls_blob raw = {0};
+    char why[LS_FILE_WHY];
     enum ls_status st = LS_OK;
-    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode)) {
-        st = ls_fail(LS_BAD_INPUT, "%s: not a regular file", path);
-        goto close_file;
-    }
-    raw.size = (size_t)s.st_size;
+    int fd = ls_file_open(path, &raw.size, why);
+    if (fd < 0)
+        return ls_fail(LS_BAD_INPUT, "%s: %s", path, why);
     LS_TRY_GOTO(close_file, ls_region_map(raw.size, (void **)&raw.bytes));
     LS_TRY_GOTO(close_file, read_all(fd, path, &raw));
     *blob = raw;

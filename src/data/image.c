@@ -2,20 +2,19 @@
 #include "data/dataset.h"
 #include "base/clock.h"
 #include "base/decoder.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define MAX_FILE_BYTES ((int64_t)1 << 30)
+#define MAX_FILE_BYTES ((size_t)1 << 30)
 
 enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...)
 {
@@ -134,20 +133,18 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
 
 static enum ls_status slurp(const char *path, struct ls_image *image, size_t *size)
 {
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* a named pipe is no image, and must not be waited for */
-    if (fd < 0)
-        return ls_image_refuse(image, "cannot be opened: %s", strerror(errno));
-    struct stat s;
+    char why[LS_FILE_WHY];
     enum ls_status st = LS_OK;
-    size_t done = 0;
-    if (fstat(fd, &s) != 0 || !S_ISREG(s.st_mode))
-        st = ls_image_refuse(image, "not a regular file");
-    else if (s.st_size > MAX_FILE_BYTES)
-        st = ls_image_refuse(image, "%lld bytes are too many for an image", (long long)s.st_size);
+    size_t done = 0, total;
+    int fd = ls_file_open(path, &total, why);
+    if (fd < 0)
+        return ls_image_refuse(image, "%s", why);
+    if (total > MAX_FILE_BYTES)
+        st = ls_image_refuse(image, "%zu bytes are too many for an image", total);
     else
-        st = ls_image_reserve_side(image, (size_t)s.st_size);
-    while (st == LS_OK && done < (size_t)s.st_size) {
-        ssize_t n = read(fd, image->side + done, (size_t)s.st_size - done);
+        st = ls_image_reserve_side(image, total);
+    while (st == LS_OK && done < total) {
+        ssize_t n = read(fd, image->side + done, total - done);
         if (n > 0)
             done += (size_t)n;
         else if (n == 0 || errno != EINTR)

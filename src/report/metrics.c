@@ -114,9 +114,8 @@ enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t a
     m->path = ls_strdup(path);
     if (!m->path)
         return LS_FAILED;
-    m->file = fopen(path, "ae");
-    if (!m->file) {
-        enum ls_status st = ls_fail(LS_FAILED, "%s: cannot be opened for writing: %s", path, strerror(errno));
+    enum ls_status st = ls_file_append(path, &m->file);
+    if (st != LS_OK) {
         ls_metrics_close(m);
         return st;
     }

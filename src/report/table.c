@@ -35,17 +35,16 @@ void ls_table_row(struct ls_table *t)
 
 void ls_table_cell(struct ls_table *t, const char *format, ...)
 {
-    char text[256];
+    char text[256], shown[LS_SHOWN];
     if (t->status != LS_OK || t->filled >= t->columns)
         return;
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *c = text; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 127)
-            *c = '?'; /* a name may have a newline in it, which would break the row */
-    const char *cell = ls_arena_strdup(&t->text, text);
+    for (char *c = text; (c = strchr(c, '\t'));)
+        *c = ' ';
+    const char *cell = ls_arena_strdup(&t->text, ls_utf8_show(text, shown, sizeof shown));
     if (!cell)
         t->status = LS_FAILED;
     t->cells[(t->rows - 1) * t->columns + t->filled++] = cell;

@@ -20,7 +20,7 @@ struct ls_table {
 /* align has one letter a column, "lrr"; the headings follow as that many strings. Errors stick and come out
  * of ls_table_print. */
 void ls_table_init(struct ls_table *t, const char *align, const char *const *headings);
-/* Add a row of `columns` cells, each made by printf: start it, then fill it from the left. Cells left out are
+/* Add a row of `columns` cells, each made by printf, with control characters spelled: start it, then fill it from the left. Cells left out are
  * empty. */
 void ls_table_row(struct ls_table *t);
 void ls_table_cell(struct ls_table *t, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -6,6 +6,7 @@
 #include "train/checksum.h"
 #include "train/weights.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -62,20 +63,16 @@ struct mapped {
 
 static bool map_file(struct mapped *m, const char *folder, const char *name, char reason[REASON_ROOM])
 {
-    struct stat info;
-    int fd = open(join(m->path, folder, name), O_RDONLY | O_CLOEXEC);
+    char why[LS_FILE_WHY];
+    int fd = ls_file_open(join(m->path, folder, name), &m->size, why);
     if (fd < 0) {
-        snprintf(reason, REASON_ROOM, "%s: cannot be opened: %s", m->path, strerror(errno));
+        snprintf(reason, REASON_ROOM, "%s: %s", m->path, why);
         return false;
     }
-    m->bytes = MAP_FAILED;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size > 0) {
-        m->size = (size_t)info.st_size;
-        m->bytes = mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0);
-    }
-    close(fd);
+    m->bytes = m->size > 0 ? mmap(NULL, m->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
     if (m->bytes == MAP_FAILED)
-        snprintf(reason, REASON_ROOM, "%s: empty, or not a regular file", m->path);
+        snprintf(reason, REASON_ROOM, "%s: %s", m->path, m->size > 0 ? strerror(errno) : "empty");
+    close(fd);
     return m->bytes != MAP_FAILED;
 }
 
@@ -341,12 +338,19 @@ static void remove_leftovers(const char *all)
     char path[PATH_ROOM];
     DIR *dir = opendir(all);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        size_t length = strlen(entry->d_name);
-        if (strncmp(entry->d_name, "step-", 5) == 0 && length > 4 && strcmp(entry->d_name + length - 4, ".tmp") == 0)
+        const char *digits = entry->d_name + 5;
+        bool step = strncmp(entry->d_name, "step-", 5) == 0 && isdigit((unsigned char)*digits);
+        if (step && strcmp(digits + strspn(digits, "0123456789"), ".tmp") == 0)
             ls_dir_remove(join(path, all, entry->d_name));
     }
     if (dir)
         closedir(dir);
+}
+
+void ls_checkpoint_clean(const char *run)
+{
+    char all[PATH_ROOM];
+    remove_leftovers(join(all, run, "checkpoints"));
 }
 
 static enum ls_status write_all(struct ls_checkpoint_writer *w)

@@ -51,6 +51,9 @@ enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *r
 /* Wait for what was begun; what became of it, LS_OK where nothing was. */
 enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w);
 
+/* Remove what a run that was killed left half written in run/checkpoints. For the process that holds the lock. */
+void ls_checkpoint_clean(const char *run);
+
 /* Is there any, good or not? Where the newest one stands, unverified; zero where it cannot be read. Says nothing. */
 bool ls_checkpoint_peek(const char *run, struct ls_state *state);
 /* The newest valid checkpoint of the run directory that is verified (state.h), else the newest valid one; newer ones that

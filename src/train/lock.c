@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "train/lock.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
@@ -27,6 +28,7 @@ enum { TEXT = 2048, FIELD = 256 };
 /* A lock file as it was read. */
 struct holder {
     char text[TEXT];
+    char why[LS_FILE_WHY]; /* it cannot be read */
     struct timespec touched;
 };
 
@@ -189,7 +191,13 @@ static void describe(const char *text, char line[4 * FIELD])
 static bool read_holder(const char *path, struct holder *h)
 {
     struct stat s;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t size;
+    if (lstat(path, &s) == 0 && !S_ISREG(s.st_mode)) { /* a link, too: one that leads nowhere is there and is not */
+        snprintf(h->why, sizeof h->why, "%s, not a regular file", ls_file_kind(s.st_mode));
+        errno = EINVAL;
+        return false;
+    }
+    int fd = ls_file_open(path, &size, h->why);
     ssize_t n = fd >= 0 ? read(fd, h->text, TEXT - 1) : -1;
     bool good = n >= 0 && fstat(fd, &s) == 0;
     int why = errno;
@@ -364,7 +372,9 @@ static enum ls_status claim(struct ls_lock *l)
             return cannot(l);
         if (!read_holder(l->path, &h)) {
             if (errno != ENOENT && errno != ESTALE)
-                return cannot(l);
+                return ls_fail(LS_FAILED,
+                               "%s: the run directory cannot be locked: %s: %s; remove that, or give another --run",
+                               l->run, l->path, h.why);
             continue;
         }
         LS_TRY(inherit(l, &h, &again));

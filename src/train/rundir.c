@@ -76,14 +76,12 @@ static bool is_own(const char *name)
     return ls_lock_is_file(name);
 }
 
-/* What a run that was killed was just writing: NAME.tmp-PID of one of its files (base/file.h). */
+/* What a run that was killed was just writing: a temporary file of one of its files. */
 static bool is_unfinished(const char *name)
 {
-    for (const struct ls_help_row *file = ls_rundir_files; file->name; file++) {
-        size_t length = strlen(file->name);
-        if (strncmp(name, file->name, length) == 0 && strncmp(name + length, ".tmp-", 5) == 0)
+    for (const struct ls_help_row *file = ls_rundir_files; file->name; file++)
+        if (ls_file_is_temporary(name, file->name))
             return true;
-    }
     return false;
 }
 

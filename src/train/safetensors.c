@@ -1,13 +1,12 @@
 #include "train/safetensors.h"
+#include "base/file.h"
 #include "base/log.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #define HEADER_LIMIT 100000000u
@@ -222,16 +221,15 @@ out:
 
 enum ls_status ls_safetensors_open(const char *path, struct ls_safetensors *s)
 {
-    struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t size;
+    char why[LS_FILE_WHY];
+    int fd = ls_file_open(path, &size, why);
     if (fd < 0)
-        return ls_fail(LS_BAD_INPUT, "%s: cannot be opened: %s", path, strerror(errno));
-    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < 8) {
+        return ls_fail(LS_BAD_INPUT, "%s: %s", path, why);
+    if (size < 8) {
         close(fd);
-        return ls_fail(LS_BAD_INPUT, "%s: not a safetensors file: %s", path,
-                       S_ISREG(info.st_mode) ? "shorter than 8 bytes" : "not a regular file");
+        return ls_fail(LS_BAD_INPUT, "%s: not a safetensors file: shorter than 8 bytes", path);
     }
-    size_t size = (size_t)info.st_size;
     void *map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (map == MAP_FAILED)

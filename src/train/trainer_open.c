@@ -86,6 +86,7 @@ static enum ls_status claim(struct ls_trainer *t)
     LS_TRY(ls_dir_make(t->run));
     LS_TRY(ls_lock_take(t->run, t->o->command_line, LS_LOCK_TIMES, &t->lock));
     ls_rundir_sweep(t->run);
+    ls_checkpoint_clean(t->run);
     return LS_OK;
 }
 

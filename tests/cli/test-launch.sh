@@ -247,6 +247,48 @@ if has_module ucx; then
     expect_error 'session-0001: not a session of ours'
 fi
 
+it "meets beside a FIFO, another user's sessions and files of other names, and leaves them there"
+if has_module ucx; then
+    mkdir -m 700 busy
+    mkfifo -m 600 busy/session-0001
+    touch -d '1 hour ago' busy/session-0001
+    strange="session-notes session-7 session-1000000 session-0001-notes"
+    if [ "$(id -u)" = 0 ]; then
+        strange="$strange session-0002 session-999999"
+    fi
+    for file in $strange; do
+        : >"busy/$file"
+        chmod 600 "busy/$file"
+        [ "$(id -u)" != 0 ] || chown 12345 "busy/$file"
+    done
+    for rank in 0 1; do
+        start open --rendezvous "file://$scratch/busy" --num-nodes 2 --rank $rank --deadline 20
+    done
+    collect
+    expect "$codes" = "0 0"
+    for file in $strange; do
+        [ -e "busy/$file" ] || miss "$file is gone"
+    done
+fi
+
+it "names a session file that is in the way, and does not wait"
+if has_module ucx; then
+    mkdir -m 700 full
+    (umask 077; head -c 36 /dev/zero >full/session-999999)
+    touch -d '1 hour ago' full/session-999999
+    start open --rendezvous "file://$scratch/full" --num-nodes 2 --deadline 5
+    collect
+    expect "$codes" = 3
+    expect_error 'full/session-999999: .*remove that file'
+    : >err
+    rm full/session-999999
+    mkfifo full/session-0001
+    start open --rendezvous "file://$scratch/full" --num-nodes 2 --deadline 5
+    collect
+    expect "$codes" = 3
+    expect_error 'full/session-0001: not a session of ours'
+fi
+
 it "does not join a run in the folder whose token is another"
 if has_module ucx; then
     LOCKSTEP_TOKEN=the-right-one start open --rendezvous "file://$scratch/tokens" --num-nodes 2 --deadline 2

@@ -6,17 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum ls_status ls_meet_keep(struct ls_meeting *m, int rank, const void *address, size_t bytes)
-{
-    void *copy = ls_alloc(bytes + 1, 1);
-    if (!copy)
-        return LS_FAILED;
-    memcpy(copy, address, bytes);
-    ls_free(m->address[rank].data);
-    m->address[rank] = (struct ls_address){copy, bytes};
-    return LS_OK;
-}
-
 void ls_meet_missing(const struct ls_meeting *m, char *text, size_t room)
 {
     int count = 0, said = 0;

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "comm/launch.h"
 #include "comm/modules/proof.h"
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,8 @@ enum ls_status ls_meet_file(const struct ls_launch *launch, double until, struct
 /* Without a token only a machine's own processes may meet. */
 enum ls_status ls_meet_check_token(const struct ls_launch *launch);
 enum ls_status ls_meet_keep(struct ls_meeting *m, int rank, const void *address, size_t bytes);
+/* Keeps the addresses of all ranks from a list of them; !*whole: it is cut off, or longer than it should be. */
+enum ls_status ls_meet_read_table(struct ls_meeting *m, const uint8_t *list, size_t size, bool *whole);
 /* "rank 2", "ranks 1, 2 and 5": those without an address. */
 void ls_meet_missing(const struct ls_meeting *m, char *text, size_t room);
 

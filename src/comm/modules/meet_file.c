@@ -36,6 +36,7 @@
 #define SILENCE 15.0 /* seconds without a sign of life, more than any NFS keeps attributes for */
 #define LOOK_SECONDS 0.05
 #define TOUCH_SECONDS 1.0
+#define LAST_SESSION 999999
 #define SESSION_BYTES (4 + LS_NONCE)
 
 struct folder {
@@ -93,7 +94,7 @@ static bool put(const struct folder *f, const char *name, const void *data, size
 static bool get(const char *name, size_t limit, void **data, size_t *bytes, double *when)
 {
     struct stat s;
-    int fd = open(name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = open(name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); /* a FIFO must not keep it waiting */
     if (fd < 0)
         return false;
     bool good = fstat(fd, &s) == 0 && S_ISREG(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 077) == 0 &&
@@ -129,11 +130,11 @@ static enum ls_status look_at_clock(struct folder *f)
     else
         snprintf(name, sizeof name, "%s/.clock-%016" PRIx64, f->path, f->random);
     if (f->rank < 0) {
-        int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd >= 0)
             close(fd);
     }
-    bool good = utimensat(AT_FDCWD, name, NULL, 0) == 0 && stat_of(name, &f->mark);
+    bool good = utimensat(AT_FDCWD, name, NULL, AT_SYMLINK_NOFOLLOW) == 0 && stat_of(name, &f->mark);
     int why = errno;
     if (f->rank < 0)
         unlink(name);
@@ -151,18 +152,36 @@ static void wait_a_little(void)
 
 /* --- sessions -------------------------------------------------------------------------------------------- */
 
-/* The highest number there is, 0: none. */
+/* The number of a session in a name as name_of writes it, 0: it is another name. *rest is what follows the number. */
+static int number_in(const char *name, const char **rest)
+{
+    *rest = "";
+    size_t digits = strncmp(name, "session-", 8) == 0 ? strspn(name + 8, "0123456789") : 0;
+    if (digits < 4 || digits > 6 || (digits > 4 && name[8] == '0'))
+        return 0;
+    *rest = name + 8 + digits;
+    return (int)strtol(name + 8, NULL, 10);
+}
+
+/* Other users' files are neither followed nor touched (F4). */
+static bool is_mine(int folder, const char *name)
+{
+    struct stat s;
+    return fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == geteuid();
+}
+
+/* The highest number there is of this user, 0: none. */
 static enum ls_status newest(const struct folder *f, int *number)
 {
+    const char *rest;
     DIR *dir = opendir(f->path);
     if (!dir)
         return ls_fail(LS_FAILED, "%s: cannot be read: %s", f->path, strerror(errno));
     *number = 0;
     for (struct dirent *e; (e = readdir(dir));) {
-        char *end = NULL;
-        long n = strncmp(e->d_name, "session-", 8) == 0 ? strtol(e->d_name + 8, &end, 10) : 0;
-        if (end && *end == 0 && n > *number && n < 1000000)
-            *number = (int)n;
+        int n = number_in(e->d_name, &rest);
+        if (n > *number && !*rest && is_mine(dirfd(dir), e->d_name))
+            *number = n;
     }
     closedir(dir);
     return LS_OK;
@@ -183,17 +202,28 @@ static bool anybody(struct folder *f)
     return f->mark - last < SILENCE;
 }
 
+/* Under the next number, or after the numbers that another user's files have. */
 static enum ls_status make_session(struct folder *f)
 {
     char name[PATH_MAX];
     uint8_t body[SESSION_BYTES];
-    f->number++;
-    name_of(f, "", 0, name);
+    int why;
     ls_put32(body, (uint32_t)f->m->size);
     LS_TRY(ls_proof_random(body + 4, LS_NONCE));
-    if (put(f, name, body, sizeof body) || errno == EEXIST)
-        return LS_OK;
-    return ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(errno));
+    do {
+        if (f->number >= LAST_SESSION)
+            return ls_fail(LS_BAD_INPUT,
+                           "%s/session-%d: no session has a higher number; remove that file, or name another folder",
+                           f->path, LAST_SESSION);
+        f->number++;
+        name_of(f, "", 0, name);
+        if (put(f, name, body, sizeof body))
+            return LS_OK;
+        why = errno;
+        if (why == EEXIST && is_mine(AT_FDCWD, name))
+            return LS_OK;
+    } while (why == EEXIST);
+    return ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(why));
 }
 
 /* *fits: it is one for as many processes. */
@@ -227,6 +257,9 @@ static enum ls_status enter(struct folder *f)
     f->rank = -1;
     for (int number = 0;;) {
         bool fits = false;
+        if (ls_now() > f->until)
+            return ls_fail(LS_PEER_LOST, "file://%s: no session could be entered within %.0f s", f->path,
+                           f->until - f->begun);
         LS_TRY(newest(f, &number));
         if (f->found < 0)
             f->found = number;
@@ -442,10 +475,12 @@ enum ls_status ls_meet_file(const struct ls_launch *launch, double until, struct
 /* Older sessions go with it: they were dead before this one began. */
 void ls_meet_clean(const struct ls_meeting *m)
 {
+    const char *rest;
     DIR *dir = m->folder && m->rank == 0 ? opendir(m->folder) : NULL;
     for (struct dirent *e; dir && (e = readdir(dir));) {
-        long n = strncmp(e->d_name, "session-", 8) == 0 ? strtol(e->d_name + 8, NULL, 10) : 0;
-        if (n > 0 && n <= m->session)
+        int n = number_in(e->d_name, &rest);
+        bool made = n > 0 && (!*rest || strncmp(rest, ".rank-", 6) == 0 || strncmp(rest, ".ready-", 7) == 0);
+        if (made && n <= m->session && is_mine(dirfd(dir), e->d_name))
             unlinkat(dirfd(dir), e->d_name, 0);
     }
     if (dir)

@@ -172,7 +172,7 @@ static enum ls_status give_address(struct visit *v)
     return st;
 }
 
-/* proof, then what the key is made from, then for each rank a length and an address */
+/* As meet_table.c says. */
 static enum ls_status read_table(struct visit *v)
 {
     uint8_t proof[LS_PROOF];
@@ -184,14 +184,9 @@ static enum ls_status read_table(struct visit *v)
     const struct ls_part seed[] = {{p, LS_NONCE}, {NULL, 0}};
     LS_TRY(prove(v, "key", seed, v->m->key));
     p += LS_NONCE;
-    for (int i = 0; i < v->m->size; i++) {
-        size_t bytes = end - p >= 4 ? ls_get32(p) : SIZE_MAX;
-        if (bytes > (size_t)(end - p) - 4)
-            return ls_fail(LS_PEER_LOST, "%s:%d: the list of processes is cut off", v->l->address, v->l->port);
-        LS_TRY(ls_meet_keep(v->m, i, p + 4, bytes));
-        p += 4 + bytes;
-    }
-    return LS_OK;
+    bool whole;
+    LS_TRY(ls_meet_read_table(v->m, p, (size_t)(end - p), &whole));
+    return whole ? LS_OK : ls_fail(LS_PEER_LOST, "%s:%d: the list of processes is cut off", v->l->address, v->l->port);
 }
 
 enum ls_status ls_meet_join(const struct ls_launch *launch, double until, struct ls_meeting *m)

@@ -1,0 +1,25 @@
+#include "cmd/json.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+
+/* What jansson hands over begins and ends between characters. */
+static int put(const char *bytes, size_t size, void *context)
+{
+    FILE *out = context;
+    for (size_t i = 0; i < size; i++) {
+        unsigned char c = (unsigned char)bytes[i], next = i + 1 < size ? (unsigned char)bytes[i + 1] : 0;
+        bool second = c == 0xc2 && next >= 0x80 && next < 0xa0;
+        if (c == 0x7f || second)
+            fprintf(out, "\\u%04x", second ? next : c);
+        else
+            putc(c, out);
+        i += second;
+    }
+    return ferror(out) ? -1 : 0;
+}
+
+int ls_json_print(const json_t *value, size_t flags)
+{
+    return json_dump_callback(value, put, stdout, flags);
+}

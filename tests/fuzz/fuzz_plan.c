@@ -1,0 +1,45 @@
+/* Any bytes as a plan file, that of a run or the cache: lines that make no sense are passed over, and what is kept can be
+ * written and read again. */
+#include "backend/answers.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "train/identity.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static char *choices_of(const char *text)
+{
+    struct ls_answers a = {.machine = "fuzz", .plan = text, .quiet = true};
+    char *choices = NULL;
+    if (ls_answers_open(&a, NULL) != LS_OK)
+        return NULL;
+    for (int i = 0; i < a.n; i++) {
+        struct ls_answer *found = ls_answers_find(&a, a.list[i].question);
+        if (!found)
+            abort();
+        ls_answers_use(&a, found);
+    }
+    return ls_answers_close(&a, NULL, &choices) == LS_OK ? choices : NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char identity[LS_IDENTITY_ROOM];
+    char *text = malloc(size + 1);
+    ls_log_mute(1);
+    if (!text)
+        return 0;
+    memcpy(text, data, size);
+    text[size] = 0;
+    ls_identity_of_plan(text, identity);
+    char *once = choices_of(text), *twice = once ? choices_of(once) : NULL;
+    if (once && twice && ls_answers_bits(once) != ls_answers_bits(twice))
+        abort();
+    ls_free(once);
+    ls_free(twice);
+    free(text);
+    return 0;
+}
