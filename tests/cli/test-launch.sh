@@ -185,6 +185,21 @@ if has_module ucx; then
     expect_err 'turned away a process from 127.0.0.1: it does not speak Lockstep'
 fi
 
+it "lets a rank in while strangers hold 500 connections that say nothing"
+if has_module ucx; then
+    mkfifo hold
+    tcp open 0 2 20
+    timeout 60 "$probe" idle 127.0.0.1 $port 500 <hold >held 2>>err &
+    idler=$!
+    exec 3>hold
+    within 60 grep -q idle held || miss "the connections cannot be made"
+    tcp open 1 2 20
+    collect
+    exec 3>&-
+    wait $idler
+    expect "$codes" = "0 0"
+fi
+
 it "asks for a token where processes are on several hosts"
 if has_module ucx; then
     start open --master-ip 192.0.2.1 --num-nodes 2 --rank 1

@@ -267,14 +267,12 @@ static const struct {
 
 /* --- a stranger ------------------------------------------------------------------------------------------ */
 
-/* Bytes that mean nothing, to whoever listens there; until it is turned away. */
-static int junk(const char *host, const char *port)
+/* A connection to that address, made as soon as somebody listens there; -1: nobody does. */
+static int reach(const char *host, const char *port)
 {
     struct addrinfo *a, hints = {.ai_socktype = SOCK_STREAM};
-    char noise[65536];
-    memset(noise, 'x', sizeof noise);
     if (getaddrinfo(host, port, &hints, &a) != 0)
-        return 1;
+        return -1;
     double until = ls_now() + PATIENCE;
     int fd = -1;
     while (fd < 0 && ls_now() < until) {
@@ -286,12 +284,35 @@ static int junk(const char *host, const char *port)
         }
     }
     freeaddrinfo(a);
+    return fd;
+}
+
+/* Bytes that mean nothing, until the connection is closed. */
+static int junk(const char *host, const char *port)
+{
+    char noise[65536];
+    int fd = reach(host, port);
+    memset(noise, 'x', sizeof noise);
     if (fd < 0)
         return 1;
     send(fd, noise, sizeof noise, MSG_NOSIGNAL);
     while (recv(fd, noise, sizeof noise, 0) > 0)
         ;
     close(fd);
+    return 0;
+}
+
+/* That many connections which say nothing, until standard input ends. */
+static int idle(const char *host, const char *port, int connections)
+{
+    char byte;
+    for (int i = 0; i < connections; i++)
+        if (reach(host, port) < 0)
+            return 1;
+    printf("idle\n");
+    fflush(stdout);
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
     return 0;
 }
 
@@ -329,6 +350,8 @@ int main(int argc, char **argv)
     alarm(180);
     if (argc == 4 && strcmp(argv[1], "junk") == 0)
         return junk(argv[2], argv[3]);
+    if (argc == 5 && strcmp(argv[1], "idle") == 0)
+        return idle(argv[2], argv[3], atoi(argv[4]));
     enum ls_status st = argc > 1 ? run(argv[1], argc - 2, argv + 2) : LS_USAGE;
     if (st == LS_OK)
         return 0; /* MPI is finalised by its exit handler */

@@ -2,7 +2,8 @@
  *
  *     accepted  -> challenge sent -> JOIN (proof of the token) -> ADDRESS -> in: waits for the table
  *
- * A connection that has not proved the token may send one frame of a hundred bytes within some seconds. */
+ * A connection that has not proved the token may send one frame of a hundred bytes within some seconds. When there are
+ * too many of them, the oldest that has sent nothing is closed for the next one: idle connections keep nobody out. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -19,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STRANGERS 32 /* connections at once that have proved nothing yet */
+#define STRANGERS 64 /* connections at once that have proved nothing yet; a new one takes the place of the oldest */
 #define STRANGER_SECONDS 10.0
 #define COMPLAINTS 8 /* lines about strangers */
 #define JOIN_BYTES (8 + LS_NONCE + LS_PROOF)
@@ -108,12 +109,22 @@ static enum ls_status start_listening(struct host *h)
 
 /* --- guests ---------------------------------------------------------------------------------------------- */
 
-static int strangers(const struct host *h)
+/* Before another stranger comes: closes the oldest that has sent nothing, or else the oldest, when there are too many. */
+static void make_room(struct host *h)
 {
+    struct guest *oldest = NULL;
     int n = 0;
-    for (int i = 0; i < h->places; i++)
-        n += h->guests[i].w.fd >= 0 && h->guests[i].state == STRANGER;
-    return n;
+    for (int i = 0; i < h->places; i++) {
+        struct guest *g = &h->guests[i];
+        if (g->w.fd < 0 || g->state != STRANGER)
+            continue;
+        n++;
+        bool silent = g->w.got == 0, other = oldest && oldest->w.got == 0;
+        if (!oldest || (silent && !other) || (silent == other && g->until < oldest->until))
+            oldest = g;
+    }
+    if (n >= STRANGERS)
+        ls_wire_release(&oldest->w);
 }
 
 static void complain(struct host *h, const struct guest *g, const char *what)
@@ -172,14 +183,16 @@ static enum ls_status greet(struct host *h, int fd, const struct sockaddr *addre
     return LS_OK;
 }
 
-static enum ls_status accept_all(struct host *h)
+/* As many as there is room for: those who have answered by then are read before the next are let in. */
+static enum ls_status accept_some(struct host *h)
 {
-    while (strangers(h) < STRANGERS) {
+    for (int i = 0; i < STRANGERS / 2; i++) {
         struct sockaddr_storage address;
         socklen_t length = sizeof address;
         int fd = accept4(h->listener, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return LS_OK;
+        make_room(h);
         LS_TRY(greet(h, fd, (struct sockaddr *)&address, length));
     }
     return LS_OK;
@@ -267,8 +280,7 @@ static enum ls_status listen_to(struct host *h, struct guest *g)
 
 static enum ls_status round_of_all(struct host *h)
 {
-    bool room = strangers(h) < STRANGERS;
-    h->polled[0] = (struct pollfd){.fd = room ? h->listener : -1, .events = POLLIN};
+    h->polled[0] = (struct pollfd){.fd = h->listener, .events = POLLIN};
     for (int i = 0; i < h->places; i++)
         h->polled[i + 1] = (struct pollfd){.fd = h->guests[i].w.fd, .events = POLLIN};
     poll(h->polled, (nfds_t)h->places + 1, ls_wire_patience(h->until));
@@ -279,7 +291,7 @@ static enum ls_status round_of_all(struct host *h)
         if (g->w.fd >= 0 && g->state != IN && ls_now() > g->until)
             turn_away(h, g, "it was silent for too long");
     }
-    return h->polled[0].revents ? accept_all(h) : LS_OK;
+    return h->polled[0].revents ? accept_some(h) : LS_OK;
 }
 
 static void tell_all(struct host *h, enum ls_status status, const char *why)
