@@ -172,7 +172,7 @@ else
     train_everywhere --steps 20 --run many
     gather_trainers
     expect "$codes" = "0 0 0 0 "
-    expect_out '4 on 4 hosts over ucx'
+    expect_out '4 on 4 hosts over tcp'
     expect "$(weights one 00000020)" = "$(weights many 00000020)"
 fi
 

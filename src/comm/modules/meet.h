@@ -27,9 +27,10 @@ struct ls_meeting {
     int session;
 };
 
-/* By launch->kind, TCP or FILE, until that time on ls_now's clock. On failure nothing is left in *m. */
-enum ls_status ls_meet(const struct ls_launch *launch, const void *address, size_t bytes, double until,
-                       struct ls_meeting *m);
+/* By launch->kind, TCP or FILE, until that time on ls_now's clock. All must have the same transport, a name of at most
+ * eight letters. On failure nothing is left in *m. */
+enum ls_status ls_meet(const struct ls_launch *launch, const char *transport, const void *address, size_t bytes,
+                       double until, struct ls_meeting *m);
 /* All have read all: what the meeting left in the file system goes. Called by rank 0 when everyone has been heard. */
 void ls_meet_clean(const struct ls_meeting *m);
 void ls_meet_release(struct ls_meeting *m);

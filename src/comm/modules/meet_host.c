@@ -79,16 +79,11 @@ static int listen_everywhere(int port, int *listener)
     return try_listen((struct sockaddr *)&four, sizeof four, listener);
 }
 
-static bool is_literal_loopback(const char *host)
-{
-    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
-}
-
 static enum ls_status start_listening(struct host *h)
 {
     struct addrinfo *list;
     int why = EADDRNOTAVAIL;
-    bool only_here = !h->l->token || is_literal_loopback(h->l->address);
+    bool only_here = !h->l->token || ls_wire_means_loopback(h->l->address);
     LS_TRY(ls_wire_resolve(h->l->address, h->l->port, &list));
     for (struct addrinfo *a = list; a && h->listener < 0 && why != EADDRINUSE; a = a->ai_next)
         if (only_here || !ls_wire_is_loopback(a->ai_addr))
