@@ -225,6 +225,33 @@ if has_module tcp; then
     expect "$codes" = "0 0"
 fi
 
+# as_another VARIABLE=VALUE... WORDS...: the probe as another user, who has a copy that it may read
+as_another() {
+    env LOCKSTEP_MODULES="$scratch/other" "$1" timeout 60 setpriv --reuid 65534 --regid 65534 --clear-groups \
+        "$scratch/other/transport_probe" open --master-ip 127.0.0.1 --master-port $port --num-nodes 2 --rank 1 >>out 2>>err
+}
+
+it "turns away another user where there is no token, on both sides"
+if ! command -v setpriv >/dev/null || ! command -v cc >/dev/null || [ "$(id -u)" != 0 ]; then
+    skip "needs root, setpriv and a compiler"
+elif has_module tcp; then
+    mkdir other
+    cp "$probe" "$LOCKSTEP_MODULES"/lockstep-tcp.so other
+    echo 'unsigned geteuid(void); unsigned geteuid(void) { return 0; }' >liar.c # takes itself for the user of rank 0
+    cc -shared -fPIC -o other/liar.so liar.c || miss "the liar cannot be built"
+    chmod a+x "$scratch"
+    tcp open 0 2 60
+    as_another A=B
+    expect $? = 2
+    expect_err 'rank 0 at 127.0.0.1:[0-9]* is another user'
+    as_another LD_PRELOAD="$scratch/other/liar.so"
+    expect $? = 2
+    expect_err 'turned away a process from 127.0.0.1: it is another user'
+    tcp open 1 2 60
+    collect
+    expect "$codes" = "0 0"
+fi
+
 # pause WORDS...: two processes that are connected and wait until `let_on`; their numbers are in $paused.
 pause() {
     rm -f go

@@ -3,6 +3,7 @@
  *
  *   M1  Nothing of a process is used before it has proved that it knows the token; until then it can make the others
  *       keep a hundred bytes for ten seconds, and nothing more.
+ *       Without a token, over the loopback interface only, it must belong to the same user.
  *   M2  The token itself never travels, nor does the key that the meeting ends with.
  *   M3  Everything ends at the given time; who has not come by then is named, by every rank that has. */
 #ifndef LS_COMM_MODULES_MEET_H

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/modules/meet.h"
+#include "comm/modules/owner.h"
 #include "comm/modules/wire.h"
 
 #include <errno.h>
@@ -210,6 +211,10 @@ static enum ls_status take_join(struct host *h, struct guest *g)
     LS_TRY(prove(h, "join", parts, proof));
     if (!ls_proof_same(proof, body + 8 + LS_NONCE)) {
         turn_away(h, g, "wrong token; LOCKSTEP_TOKEN (or --token) must be the same for all");
+        return LS_OK;
+    }
+    if (!h->l->token && !ls_owner_same_user(g->w.fd)) {
+        turn_away(h, g, "it is another user's; set LOCKSTEP_TOKEN to the same text for all");
         return LS_OK;
     }
     uint32_t rank = ls_get32(body), size = ls_get32(body + 4);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/modules/meet.h"
+#include "comm/modules/owner.h"
 #include "comm/modules/wire.h"
 
 #include <ctype.h>
@@ -146,6 +147,11 @@ static enum ls_status join(struct visit *v)
 {
     uint8_t body[8 + LS_NONCE + LS_PROOF], theirs[LS_NONCE], proof[LS_PROOF];
     LS_TRY(expect(v, LS_FRAME_CHALLENGE, LS_NONCE, LS_NONCE));
+    if (!v->l->token && !ls_owner_same_user(v->w.fd))
+        return ls_fail(LS_USAGE,
+                       "rank 0 at %s:%d is another user's; give all ranks another --master-port, or set "
+                       "LOCKSTEP_TOKEN to the same text for all",
+                       v->l->address, v->l->port);
     memcpy(theirs, v->w.body, LS_NONCE);
     LS_TRY(ls_proof_random(v->nonce, LS_NONCE));
     ls_put32(body, (uint32_t)v->m->rank);
