@@ -18,16 +18,19 @@
 #include "comm/transport.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define CLOSE_SECONDS 2.0
+#define LOOK_SECONDS 0.1 /* between looks at what was not acknowledged */
 enum kind { SHORT = 1, ASK, GRANT, DENY, PIECE, GOODBYE };
 enum { SHORT_MOST = 32768, PIECE_MOST = 262144, EVENTS = 32 };
 
@@ -75,9 +78,12 @@ struct frame {
 };
 
 struct peer {
-    int in, out;              /* owned; the same socket, but for the own rank; -1: none */
-    bool lost, goodbye, mute; /* mute: nothing can be sent any more */
-    bool watched;             /* for room to write */
+    int in, out;                    /* owned; the same socket, but for the own rank; -1: none */
+    bool lost, goodbye, mute;       /* mute: nothing can be sent any more */
+    bool watched;                   /* for room to write */
+    bool hurried;                   /* see hurry() */
+    uint64_t written, acknowledged; /* bytes */
+    double stalled;                 /* since when nothing more was acknowledged */
     struct frame coming, going;
     struct queue sends, asked, granted;
     struct record *answers; /* owned; GRANT, DENY and GOODBYE to be sent */
@@ -93,6 +99,7 @@ struct group {
     struct queue receives, arriving;
     struct kept *kept, **kept_end, *spare; /* owned */
     uint64_t last_id;
+    double looked, step;             /* step: seconds at most between two attempts to send something again */
     int epoll, rank, size, any_lost; /* any_lost: a rank, -1: none */
 };
 
@@ -229,6 +236,7 @@ static bool write_some(struct peer *p)
         p->mute = errno != EAGAIN && errno != EWOULDBLOCK; /* reading finds the end, after the last words */
         return false;
     }
+    p->written += (uint64_t)n;
     size_t head = (size_t)n < parts[0].iov_len ? (size_t)n : parts[0].iov_len;
     f->moved += head;
     f->data = f->left > 0 ? f->data + ((size_t)n - head) : NULL;
@@ -448,9 +456,43 @@ static bool read_some(struct group *g, int rank)
     return good;
 }
 
+/* While a cable is out, TCP waits twice as long before each further attempt, so that a run could miss its deadline though
+ * the cable was back in time. The kernel makes an attempt no later than a connection's TCP_USER_TIMEOUT, at which it would
+ * give up. A timeout that is always a step away makes it try again at every step, and never give up. */
+static void hurry(struct peer *p, double now, double step)
+{
+    int unacknowledged = 0;
+    unsigned timeout = 0;
+    if (ioctl(p->out, SIOCOUTQ, &unacknowledged) != 0)
+        return;
+    uint64_t through = p->written - (uint64_t)unacknowledged;
+    bool moves = unacknowledged == 0 || through != p->acknowledged;
+    p->acknowledged = through;
+    if (moves)
+        p->stalled = now;
+    if (moves && !p->hurried)
+        return;
+    if (!moves)
+        timeout = (unsigned)(1e3 * (now - p->stalled + step));
+    p->hurried = !moves;
+    setsockopt(p->out, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout, sizeof timeout);
+}
+
+static void hurry_all(struct group *g)
+{
+    double now = ls_now();
+    if (now - g->looked < LOOK_SECONDS)
+        return;
+    g->looked = now;
+    for (int i = 0; i < g->size; i++)
+        if (i != g->rank && !g->peers[i].mute)
+            hurry(&g->peers[i], now, g->step);
+}
+
 /* Whatever can move; false: nothing did. */
 static bool move(struct group *g)
 {
+    hurry_all(g);
     struct epoll_event events[EVENTS];
     bool moved = false;
     int n = epoll_wait(g->epoll, events, EVENTS, 0);
@@ -692,6 +734,7 @@ static enum ls_status tcp_open(struct ls_launch *l, double deadline, void **stat
     if (!g)
         return LS_FAILED;
     g->any_lost = g->door.listener = -1;
+    g->step = deadline / 8 < 1 ? 1 : deadline / 8 > 10 ? 10 : deadline / 8;
     g->kept_end = &g->kept;
     queue_init(&g->receives);
     queue_init(&g->arriving);
