@@ -144,7 +144,8 @@ struct ls_comm {
     uint64_t chunks;     /* how many went over the board */
     enum ls_collective force;
     double watched, beaten;
-    bool *missing, *ends;      /* owned; scratch for messages to people */
+    double heard, company; /* the last beat of anybody; since when there was none, less the time we were stopped in */
+    bool *missing, *ends;  /* owned; scratch for messages to people */
     struct ls_letter *letters; /* owned */
     int n_letters, letter_room;
     struct ls_envelope *envelopes; /* owned; to each rank, then from each */

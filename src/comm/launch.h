@@ -17,6 +17,7 @@ struct ls_launch {
     enum ls_launch_kind kind;
     const char *how; /* for people: "mpirun (Open MPI)", "srun with PMIx", "torchrun's variables" ... */
     const char *mpi; /* "openmpi" or "mpich": which module to load; NULL unless kind is MPI */
+    bool ucx;        /* TCP and FILE: messages go over UCX, as --transport asks for */
     int rank, size;  /* -1: known once connected */
     int local_rank, local_size;
     char *address; /* owned; TCP: host of rank 0 */

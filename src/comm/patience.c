@@ -336,6 +336,29 @@ static enum ls_status look_for_dead(struct ls_comm *c)
     return LS_OK;
 }
 
+/* A rank that waits for anyone has nobody to name. But one that hears of no other for longer than the deadline, while they
+ * would tell once a second where they are, is cut off. Those who can be named are named first. */
+static enum ls_status look_for_company(struct ls_comm *c, double now)
+{
+    double heard = 0, gap = now - c->watched;
+    if (!c->beats || c->locals > 1 || atomic_load(&c->closing))
+        return LS_OK;
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank && c->peers[r].heard > heard)
+            heard = c->peers[r].heard;
+    if (heard > c->heard || c->company == 0)
+        c->company = now;
+    else if (gap > LOOK + LS_STOPPED)
+        c->company += gap;
+    c->heard = heard;
+    if (now < ls_group_limit(c, c->company) + SILENT)
+        return LS_OK;
+    return ls_group_lose(
+        c, LS_PEER_LOST,
+        "rank %d (host %s) has heard of no other rank for %.3g s; its network is down, or all others are", c->rank,
+        c->peers[c->rank].host, now - c->company);
+}
+
 void ls_group_alive(struct ls_comm *c)
 {
     if (c->board)
@@ -357,6 +380,7 @@ enum ls_status ls_group_check(struct ls_comm *c)
         return adopt(c);
     double now = ls_now();
     if (now - c->watched >= LOOK) {
+        LS_TRY(look_for_company(c, now));
         c->watched = now;
         LS_TRY(look_for_dead(c));
         LS_TRY(ls_mark_look(c));

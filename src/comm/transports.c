@@ -24,7 +24,7 @@ enum ls_status ls_transport_find(const struct ls_launch *launch, const struct ls
                            transport);
     case LS_LAUNCH_TCP:
     case LS_LAUNCH_FILE:
-        return find_module("lockstep-ucx.so", transport);
+        return find_module(launch->ucx ? "lockstep-ucx.so" : "lockstep-tcp.so", transport);
     case LS_LAUNCH_ALONE:
     case LS_LAUNCH_WORKERS:
         break;

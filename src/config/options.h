@@ -75,6 +75,7 @@ struct ls_options {
     int64_t num_nodes;     /* processes in all, 0: as the launcher says */
     int64_t rank;          /* of this process, -1: as the launcher says, or in order of arrival */
     char *rendezvous;      /* file:///path to meet at, or NULL */
+    char *transport;       /* tcp | ucx */
     char *token;           /* the secret they share, or NULL; never written down */
     char *sync;            /* gather | allreduce | overlap | server | async | cutoff | local */
     char *compress;        /* none | fp16 | bf16 | 1bit | powersgd[:RANK] */

@@ -97,3 +97,11 @@ enum ls_status ls_agree_status(struct ls_comm *comm, enum ls_status status)
     ls_free(all);
     return st;
 }
+
+enum ls_status ls_agree_unmute(enum ls_status status)
+{
+    char why[1024];
+    ls_log_last_copy(why, sizeof why);
+    ls_log_mute(0);
+    return status == LS_PEER_LOST ? ls_fail(status, "%s", why) : status;
+}

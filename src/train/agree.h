@@ -27,6 +27,8 @@ enum ls_status ls_agree_totals(struct ls_comm *comm, struct ls_totals *totals);
 /* How what each did by itself ended, muted but for rank 0 (ls_log_mute): the status of the first that failed, and its
  * message said by all in the same words, so that whoever brings their output together need say it only once. */
 enum ls_status ls_agree_status(struct ls_comm *comm, enum ls_status status);
+/* Ends a time in which this rank was muted, and says that a peer was lost meanwhile: each rank names it. */
+enum ls_status ls_agree_unmute(enum ls_status status);
 
 /* same.c: do all processes compute the same? Each says who differs, and in what; LS_USAGE or LS_FAILED then.
  * Options, before anything else is decided; kernels, layouts and buckets, before step 0; values, now and then. */

@@ -45,9 +45,7 @@ static enum ls_status evaluate_all(struct ls_stepper *s, const struct ls_task *t
     if (mute)
         ls_log_mute(1);
     enum ls_status st = ls_agree_status(comm, evaluate_own(s, task, o, console, totals, waited));
-    if (mute)
-        ls_log_mute(0);
-    return st;
+    return mute ? ls_agree_unmute(st) : st;
 }
 
 enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,

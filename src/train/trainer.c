@@ -458,7 +458,7 @@ static enum ls_status agree_why_starved(struct ls_trainer *t)
         ls_log_mute(1);
     enum ls_status st = ls_agree_status(t->engine.comm, why_starved(&t->stepper));
     if (!t->root)
-        ls_log_mute(0);
+        st = ls_agree_unmute(st);
     return st;
 }
 

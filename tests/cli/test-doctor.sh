@@ -18,7 +18,7 @@ it "describes the machine it is alone on"
 lockstep doctor
 expect_code 0
 for topic in version system processor library amx topology memory /dev/shm 'huge pages' load affinity threads cuda \
-    'plan cache' mpi-openmpi mpi-mpich ucx variables launcher; do
+    'plan cache' mpi-openmpi mpi-mpich tcp ucx variables launcher; do
     expect_out "^(ok|warning) +$topic +[^ ]"
 done
 expect_out '^0 errors, [0-9]+ warning'
@@ -74,7 +74,7 @@ RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 elsewhere/lockstep docto
 code=$?
 rm -r elsewhere
 expect_code 1
-expect_out '^error +ucx +not here: lockstep-ucx.so was not found'
+expect_out '^error +tcp +not here: lockstep-tcp.so was not found'
 expect_out '^error +joining '
 expect_out '^ok +processor '
 
@@ -120,8 +120,8 @@ for kind in openmpi mpich; do
 done
 
 it "warns of a meeting place without a token"
-if [ ! -e "$modules/lockstep-ucx.so" ]; then
-    skip "built without UCX"
+if [ ! -e "$modules/lockstep-tcp.so" ]; then
+    skip "built without libcrypto"
 else
     export WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 5000 * 2 + 1))
     RANK=1 timeout -k 5 120 "$program" doctor >out1 2>err1 </dev/null &
@@ -135,8 +135,8 @@ else
 fi
 
 it "does not wait for ever for those who do not come"
-if [ ! -e "$modules/lockstep-ucx.so" ]; then
-    skip "built without UCX"
+if [ ! -e "$modules/lockstep-tcp.so" ]; then
+    skip "built without libcrypto"
 else
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 5000 * 2 + 1)) lockstep doctor --deadline 0.5
     expect_code 1

@@ -81,28 +81,53 @@ if has_module mpi-mpich && has_module mpi-openmpi; then
 fi
 
 it "carries messages between processes that RANK and MASTER_ADDR join"
-if has_module ucx; then
+if has_module tcp; then
     for rank in 0 1 2; do
         RANK=$rank WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port start everything
     done
     collect
     expect "$codes" = "0 0 0"
-    expect "$(grep -c 'of 3: done (ucx)' out)" = 3
+    expect "$(grep -c 'of 3: done (tcp)' out)" = 3
 fi
 
-it "carries messages between processes started by hand, over TCP, behind a token"
-if has_module ucx; then
-    export LOCKSTEP_TOKEN=a-secret-of-this-test UCX_TLS=tcp,self
+it "carries messages between processes started by hand, behind a token"
+if has_module tcp; then
+    export LOCKSTEP_TOKEN=a-secret-of-this-test
     for rank in 0 1 2; do
         tcp everything $rank 3 60
     done
     collect
-    unset LOCKSTEP_TOKEN UCX_TLS
+    unset LOCKSTEP_TOKEN
     expect "$codes" = "0 0 0"
 fi
 
-it "carries messages between processes that meet in a folder, in order of arrival"
+it "carries messages over UCX where that is asked for"
 if has_module ucx; then
+    for rank in 0 1 2; do
+        LOCKSTEP_TRANSPORT=ucx tcp everything $rank 3 60
+    done
+    collect
+    expect "$codes" = "0 0 0"
+    expect "$(grep -c 'of 3: done (ucx)' out)" = 3
+    : >out
+    for rank in 0 1 2; do
+        LOCKSTEP_TRANSPORT=ucx tcp killed $rank 3 60
+    done
+    collect
+    expect "$codes" = "4 4 137"
+fi
+
+it "names a rank that was started with another transport"
+if has_module ucx; then
+    tcp open 0 2 20
+    LOCKSTEP_TRANSPORT=ucx tcp open 1 2 20
+    collect
+    expect "$codes" = "2 2"
+    expect_err 'rank 1 was started with another --transport'
+fi
+
+it "carries messages between processes that meet in a folder, in order of arrival"
+if has_module tcp; then
     for _ in 0 1 2; do
         start everything --rendezvous "file://$scratch/meet" --num-nodes 3
     done
@@ -113,7 +138,7 @@ if has_module ucx; then
 fi
 
 it "hears of a peer that was killed"
-if has_module ucx; then
+if has_module tcp; then
     for rank in 0 1 2; do
         tcp killed $rank 3 60
     done
@@ -124,7 +149,7 @@ if has_module ucx; then
 fi
 
 it "names the ranks that did not come, at every rank that did"
-if has_module ucx; then
+if has_module tcp; then
     tcp open 0 4 5
     tcp open 2 4 5
     collect
@@ -133,7 +158,7 @@ if has_module ucx; then
 fi
 
 it "says that rank 0 did not come"
-if has_module ucx; then
+if has_module tcp; then
     tcp open 1 2 0.3
     collect
     expect "$codes" = 4
@@ -141,7 +166,7 @@ if has_module ucx; then
 fi
 
 it "turns away a wrong token, on both sides, and goes on with the right one"
-if has_module ucx; then
+if has_module tcp; then
     LOCKSTEP_TOKEN=the-right-one tcp open 0 2 60
     LOCKSTEP_TOKEN=the-wrong-one timeout 60 "$probe" open --master-ip 127.0.0.1 --master-port $port --num-nodes 2 \
         --rank 1 >>out 2>>err
@@ -155,7 +180,7 @@ if has_module ucx; then
 fi
 
 it "refuses a process that was started for another size"
-if has_module ucx; then
+if has_module tcp; then
     tcp open 0 3 60
     tcp open 2 4 60
     collect
@@ -164,7 +189,7 @@ if has_module ucx; then
 fi
 
 it "refuses a second process of the same rank"
-if has_module ucx; then
+if has_module tcp; then
     tcp open 0 3 60
     tcp open 1 3 60
     tcp open 1 3 60
@@ -176,7 +201,7 @@ if has_module ucx; then
 fi
 
 it "does not mind a stranger that talks nonsense"
-if has_module ucx; then
+if has_module tcp; then
     tcp open 0 2 60
     timeout 60 "$probe" junk 127.0.0.1 $port
     tcp open 1 2 60
@@ -185,8 +210,91 @@ if has_module ucx; then
     expect_err 'turned away a process from 127.0.0.1: it does not speak Lockstep'
 fi
 
-it "asks for a token where processes are on several hosts"
+it "lets a rank in while strangers hold 500 connections that say nothing"
+if has_module tcp; then
+    mkfifo hold
+    tcp open 0 2 20
+    timeout 60 "$probe" idle 127.0.0.1 $port 500 <hold >held 2>>err &
+    idler=$!
+    exec 3>hold
+    within 60 grep -q idle held || miss "the connections cannot be made"
+    tcp open 1 2 20
+    collect
+    exec 3>&-
+    wait $idler
+    expect "$codes" = "0 0"
+fi
+
+# as_another VARIABLE=VALUE... WORDS...: the probe as another user, who has a copy that it may read
+as_another() {
+    env LOCKSTEP_MODULES="$scratch/other" "$1" timeout 60 setpriv --reuid 65534 --regid 65534 --clear-groups \
+        "$scratch/other/transport_probe" open --master-ip 127.0.0.1 --master-port $port --num-nodes 2 --rank 1 >>out 2>>err
+}
+
+it "turns away another user where there is no token, on both sides"
+if ! command -v setpriv >/dev/null || ! command -v cc >/dev/null || [ "$(id -u)" != 0 ]; then
+    skip "needs root, setpriv and a compiler"
+elif has_module tcp; then
+    mkdir other
+    cp "$probe" "$LOCKSTEP_MODULES"/lockstep-tcp.so other
+    echo 'unsigned geteuid(void); unsigned geteuid(void) { return 0; }' >liar.c # takes itself for the user of rank 0
+    cc -shared -fPIC -o other/liar.so liar.c || miss "the liar cannot be built"
+    chmod a+x "$scratch"
+    tcp open 0 2 60
+    as_another A=B
+    expect $? = 2
+    expect_err 'rank 0 at 127.0.0.1:[0-9]* is another user'
+    as_another LD_PRELOAD="$scratch/other/liar.so"
+    expect $? = 2
+    expect_err 'turned away a process from 127.0.0.1: it is another user'
+    tcp open 1 2 60
+    collect
+    expect "$codes" = "0 0"
+fi
+
+# pause WORDS...: two processes that are connected and wait until `let_on`; their numbers are in $paused.
+pause() {
+    rm -f go
+    for rank in 0 1; do
+        tcp paused $rank 2 60
+    done
+    within 60 eval '[ "$(grep -c "^paused" out)" = 2 ]' || miss "they do not connect"
+    paused=$(sed -n 's/^paused //p' out)
+}
+
+let_on() {
+    : >go
+    collect
+}
+
+it "cannot be ended by a stranger, who finds no port to reach"
+if has_module tcp; then
+    export LOCKSTEP_TOKEN=a-secret-of-this-test
+    pause
+    for pid in $paused; do
+        timeout 60 "$probe" strike "$pid" >>ports
+    done
+    let_on
+    unset LOCKSTEP_TOKEN
+    expect "$codes" = "0 0"
+    expect "$(cat ports)" = ""
+fi
+
+it "keeps UCX to the loopback interface where rank 0 is there"
 if has_module ucx; then
+    export LOCKSTEP_TOKEN=a-secret-of-this-test LOCKSTEP_TRANSPORT=ucx
+    pause
+    for pid in $paused; do
+        timeout 60 "$probe" ports "$pid" >>ucx-ports
+    done
+    let_on
+    unset LOCKSTEP_TOKEN LOCKSTEP_TRANSPORT
+    expect "$codes" = "0 0"
+    expect "$(grep -vc ' 0100007F ' ucx-ports)" = 0
+fi
+
+it "asks for a token where processes are on several hosts"
+if has_module tcp; then
     start open --master-ip 192.0.2.1 --num-nodes 2 --rank 1
     collect
     expect "$codes" = 2
@@ -194,7 +302,7 @@ if has_module ucx; then
 fi
 
 it "says that the port is in use"
-if has_module ucx; then
+if has_module tcp; then
     tcp open 0 2 60
     timeout 60 "$probe" junk 127.0.0.1 $port # returns once somebody listens
     timeout 60 "$probe" open --master-ip 127.0.0.1 --master-port $port --num-nodes 2 --rank 0 >>out 2>>err
@@ -206,7 +314,7 @@ if has_module ucx; then
 fi
 
 it "names who did not come to the folder, and leaves the next run a clean place"
-if has_module ucx; then
+if has_module tcp; then
     start open --rendezvous "file://$scratch/meet" --num-nodes 3 --rank 0 --deadline 5
     start open --rendezvous "file://$scratch/meet" --num-nodes 3 --rank 2 --deadline 5
     collect
@@ -216,7 +324,7 @@ if has_module ucx; then
 fi
 
 it "passes over what a killed run left in the folder"
-if has_module ucx; then
+if has_module tcp; then
     rm -rf meet
     mkdir -m 700 meet
     (umask 077; head -c 36 /dev/zero >meet/session-0001; : >meet/session-0001.rank-1)
@@ -230,7 +338,7 @@ if has_module ucx; then
 fi
 
 it "refuses a folder that others may write, and another user's session"
-if has_module ucx; then
+if has_module tcp; then
     mkdir open
     chmod 777 open
     start open --rendezvous "file://$scratch/open" --num-nodes 2
@@ -290,7 +398,7 @@ if has_module ucx; then
 fi
 
 it "does not join a run in the folder whose token is another"
-if has_module ucx; then
+if has_module tcp; then
     LOCKSTEP_TOKEN=the-right-one start open --rendezvous "file://$scratch/tokens" --num-nodes 2 --deadline 2
     LOCKSTEP_TOKEN=the-wrong-one start open --rendezvous "file://$scratch/tokens" --num-nodes 2 --deadline 2
     collect

@@ -141,7 +141,7 @@ done
 
 for processes in 1 2 4; do
     it "trains on $processes with RANK and WORLD_SIZE"
-    if has_module ucx; then
+    if has_module tcp; then
         for rank in $(seq 0 $((processes - 1))); do
             start RANK="$rank" WORLD_SIZE=$processes MASTER_ADDR=127.0.0.1 MASTER_PORT=$port ./distributed
         done
@@ -152,7 +152,7 @@ for processes in 1 2 4; do
 done
 
 it "trains on 3 that meet in a folder, linked statically"
-if has_module ucx; then
+if has_module tcp; then
     for _ in 0 1 2; do
         start LOCKSTEP_RENDEZVOUS="file://$scratch/meet" LOCKSTEP_NUM_NODES=3 LOCKSTEP_MODULES="$build" ./static
     done
@@ -302,7 +302,7 @@ for kind in openmpi mpich; do
     fi
 done
 
-# by_hand SIZE NODES WORDS...: the probe over UCX
+# by_hand SIZE NODES WORDS...: the probe over TCP
 by_hand() {
     processes=$1 nodes=$2
     shift 2
@@ -314,8 +314,8 @@ by_hand() {
     collect
 }
 
-it "names another call between nodes, late in a run (UCX)"
-if has_module ucx; then
+it "names another call between nodes, late in a run (TCP)"
+if has_module tcp; then
     by_hand 2 2 calls 300 sum:10 mean:10
     expect "$codes" = "2 2"
     named 2 301 "$sum10" "$mean10"
@@ -367,8 +367,8 @@ for kind in openmpi mpich; do
     fi
 done
 
-it "connects again after it has finished (UCX, a folder, shared memory)"
-if has_module ucx; then
+it "connects again after it has finished (TCP, a folder, shared memory)"
+if has_module tcp; then
     by_hand 2 1 again 3
     expect "$codes" = "0 0"
     three 2
@@ -418,7 +418,7 @@ met() {
 }
 
 it "meets in a folder at once after a run there was killed, also one of another size"
-if has_module ucx; then
+if has_module tcp; then
     for ranks in '0 1 2' '-1 -1 -1'; do
         for before in 1 2 3; do
             for size in 3 2; do
@@ -444,7 +444,7 @@ if has_module ucx; then
 fi
 
 it "does not let two processes be the same rank in a folder"
-if has_module ucx; then
+if has_module tcp; then
     deadline=2
     meeting 2 0 ./probe again 1
     within 60 came 1
@@ -472,7 +472,7 @@ for settings in 'RANK=0 WORLD_SIZE=2' 'LOCKSTEP_RANK=1' 'LOCKSTEP_RENDEZVOUS=fil
 done
 
 it "says when the transport is missing"
-if has_module ucx; then
+if has_module tcp; then
     mv "$libdir/lockstep" "$libdir/elsewhere"
     RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 ./distributed >out 2>err
     code=$?
@@ -481,7 +481,7 @@ if has_module ucx; then
         skip "Lockstep is installed where this build would install it"
     else
         expect_code 1
-        expect_error 'lockstep-ucx.so was not found .*LOCKSTEP_MODULES'
+        expect_error 'lockstep-tcp.so was not found .*LOCKSTEP_MODULES'
     fi
 fi
 

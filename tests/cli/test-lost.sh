@@ -177,7 +177,7 @@ expect_no_file uninitialised
 
 # --- processes started by hand ----------------------------------------------------------------------------
 
-[ -e "$(dirname "$program")/lockstep-ucx.so" ] || no_ucx="this program was built without UCX"
+[ -e "$(dirname "$program")/lockstep-tcp.so" ] || no_tcp="this program was built without libcrypto"
 export LOCKSTEP_TOKEN=of-this-test WORLD_SIZE=3 MASTER_ADDR=127.0.0.1
 MASTER_PORT=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 export MASTER_PORT
@@ -208,8 +208,8 @@ all_by_hand() {
 }
 
 it "names a rank that was started with another model, on every rank"
-if [ -n "${no_ucx:-}" ]; then
-    skip "$no_ucx"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
 else
     mark
     by_hand 0 . --run other-model
@@ -224,8 +224,8 @@ else
 fi
 
 it "names a rank that does not have the data, on every rank"
-if [ -n "${no_ucx:-}" ]; then
-    skip "$no_ucx"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
 else
     mkdir here there
     ln -s "$source_root/data/mnist" here/images
@@ -242,8 +242,8 @@ else
 fi
 
 it "ends, and names the rank, when a process that was started by hand is killed"
-if [ -n "${no_ucx:-}" ]; then
-    skip "$no_ucx"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
 else
     run=by-hand
     for rank in 0 1 2; do

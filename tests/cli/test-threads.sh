@@ -16,11 +16,11 @@ two() {
     second_code=$?
 }
 
-[ -e "$(dirname "$program")/lockstep-ucx.so" ] || no_ucx="built without ucx"
+[ -e "$(dirname "$program")/lockstep-tcp.so" ] || no_tcp="built without libcrypto"
 
 it "says which ranks were given another number of threads"
-if [ -n "${no_ucx:-}" ]; then
-    skip "$no_ucx"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
 else
     two "--threads 1" "--threads 3"
     expect_code 2
@@ -32,8 +32,8 @@ else
 fi
 
 it "says so where one was given none"
-if [ -n "${no_ucx:-}" ]; then
-    skip "$no_ucx"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
 else
     two "--threads 2" ""
     expect_code 2
@@ -41,8 +41,8 @@ else
 fi
 
 it "trains where all have the same"
-if [ -n "${no_ucx:-}" ]; then
-    skip "$no_ucx"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
 else
     two "--threads 1" "--threads 1"
     expect_code 0

@@ -172,7 +172,7 @@ else
     train_everywhere --steps 20 --run many
     gather_trainers
     expect "$codes" = "0 0 0 0 "
-    expect_out '4 on 4 hosts over ucx'
+    expect_out '4 on 4 hosts over tcp'
     expect "$(weights one 00000020)" = "$(weights many 00000020)"
 fi
 
@@ -306,6 +306,80 @@ else
     for i in 0 2 3; do
         grep -q 'rank 1 ' err.$i || miss "rank $i does not name rank 1"
     done
+fi
+
+# The packets of host A for host B go to an address that nobody has, or again to B.
+lose_packets() {
+    ip -n "$hosts_prefix-$1" neigh replace "$(address "$2")" lladdr 02:00:00:00:00:99 nud permanent dev eth0
+}
+find_again() {
+    ip -n "$hosts_prefix-$1" neigh delete "$(address "$2")" dev eth0
+}
+
+it "ends at the deadline, and names the two, when packets between two ranks are lost during the start"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    lose_packets 1 2
+    lose_packets 2 1
+    train_everywhere --steps 20 --deadline 5 --run two-apart
+    gather_trainers
+    find_again 1 2
+    find_again 2 1
+    expect "$codes" = "4 4 4 4 "
+    grep -q 'rank 2 came to the rendezvous' err.1 || miss "rank 1 does not name rank 2"
+    grep -q 'rank 1 came to the rendezvous' err.2 || miss "rank 2 does not name rank 1"
+    for i in 0 3; do
+        grep -Eq 'ranks? [12] ' err.$i || miss "rank $i names neither"
+    done
+fi
+
+steps_after() {
+    [ "$(grep -c '"kind": "step"' "$1/metrics.jsonl")" -gt $(($2 + 5)) ]
+}
+
+# The cable beyond the switch: the host itself notices nothing, and TCP alone sends again after 0.2, 0.6, 1.4, 3, 6.2 and
+# 12.6 seconds.
+it "goes on after a cable was out for half of the deadline"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    train_everywhere --schedule constant --epochs 1000000 --no-evaluate --deadline 12 --run half
+    within 60 grep -q '"kind": "step"' half/metrics.jsonl || miss "the run does not begin"
+    for i in 0 1 3; do
+        lose_packets $i 2
+        lose_packets 2 $i
+    done
+    sleep 6.6
+    before=$(grep -c '"kind": "step"' half/metrics.jsonl)
+    for i in 0 1 3; do
+        find_again $i 2
+        find_again 2 $i
+    done
+    within 60 steps_after half "$before" || miss "the run does not go on"
+    for i in 0 1 2 3; do
+        for pid in $(ip netns pids "$hosts_prefix-$i"); do
+            [ "$(cat "/proc/$pid/comm")" != lockstep ] || kill -TERM "$pid"
+        done
+    done
+    gather_trainers
+    expect "$codes" = "75 75 75 75 "
+fi
+
+it "ends a server that is cut off from all (--sync async)"
+if [ -n "$alone" ]; then
+    skip "$alone"
+else
+    train_everywhere --sync async --replicas 3 --schedule constant --epochs 1000000 --no-evaluate --deadline 3 --run cut-off
+    within 60 grep -q '"kind": "step"' cut-off/metrics.jsonl || miss "the run does not begin"
+    for i in 0 1 2 3; do
+        cable $i down
+    done
+    gather_trainers
+    for i in 0 1 2 3; do
+        cable $i up
+    done
+    expect "$codes" = "4 4 4 4 "
 fi
 
 it "trains under mpirun with a hostfile"

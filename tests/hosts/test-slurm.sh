@@ -136,7 +136,7 @@ for way in train train-plain train-mpirun; do
         wait_for_job
         expect_code 0
         case $way in
-            train-plain) expect_out '2 on 1 host over ucx' ;;
+            train-plain) expect_out '2 on 1 host over tcp' ;;
             *) expect_out '2 on 1 host over mpi' ;;
         esac
         expect "$(weights plain 00000020)" = "$(weights "two-$way" 00000020)"

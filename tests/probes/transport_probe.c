@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "comm/transport.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <netdb.h>
 #include <poll.h>
@@ -35,7 +36,7 @@ static enum ls_status load(const struct ls_launch *l, const struct ls_transport 
     if (l->kind == LS_LAUNCH_MPI)
         snprintf(path, sizeof path, "%s/lockstep-mpi-%s.so", folder ? folder : ".", l->mpi);
     else
-        snprintf(path, sizeof path, "%s/lockstep-ucx.so", folder ? folder : ".");
+        snprintf(path, sizeof path, "%s/lockstep-%s.so", folder ? folder : ".", l->ucx ? "ucx" : "tcp");
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     *t = module ? dlsym(module, "ls_transport_module") : NULL;
     return *t ? LS_OK : ls_fail(LS_FAILED, "%s", dlerror());
@@ -245,6 +246,21 @@ static enum ls_status killed(struct probe *p)
     return st;
 }
 
+/* All are connected and wait for a file named `go`; then all messages must still arrive. */
+static enum ls_status paused(struct probe *p)
+{
+    int value;
+    bool done = false;
+    struct ls_transport_request r;
+    printf("paused %d\n", (int)getpid());
+    fflush(stdout);
+    LS_TRY(p->t->receive(p->state, -1, 13, &value, sizeof value, &r));
+    for (double until = ls_now() + PATIENCE; access("go", F_OK) != 0 && ls_now() < until; nap())
+        LS_TRY(p->t->test(p->state, &r, &done));
+    p->t->cancel(p->state, &r);
+    return all_pairs(p, 1 << 20, 1 << 20, 1);
+}
+
 static enum ls_status nothing(struct probe *p)
 {
     printf("rank %d of %d\n", p->rank, p->size);
@@ -263,18 +279,17 @@ static enum ls_status everything(struct probe *p)
 static const struct {
     const char *name;
     enum ls_status (*run)(struct probe *p);
-} cases[] = {{"everything", everything}, {"messages", messages}, {"huge", huge}, {"killed", killed}, {"open", nothing}};
+} cases[] = {{"everything", everything}, {"messages", messages}, {"huge", huge},
+             {"killed", killed},         {"paused", paused},     {"open", nothing}};
 
 /* --- a stranger ------------------------------------------------------------------------------------------ */
 
-/* Bytes that mean nothing, to whoever listens there; until it is turned away. */
-static int junk(const char *host, const char *port)
+/* A connection to that address, made as soon as somebody listens there; -1: nobody does. */
+static int reach(const char *host, const char *port)
 {
     struct addrinfo *a, hints = {.ai_socktype = SOCK_STREAM};
-    char noise[65536];
-    memset(noise, 'x', sizeof noise);
     if (getaddrinfo(host, port, &hints, &a) != 0)
-        return 1;
+        return -1;
     double until = ls_now() + PATIENCE;
     int fd = -1;
     while (fd < 0 && ls_now() < until) {
@@ -286,12 +301,97 @@ static int junk(const char *host, const char *port)
         }
     }
     freeaddrinfo(a);
+    return fd;
+}
+
+/* Bytes that mean nothing, until the connection is closed. */
+static int junk(const char *host, const char *port)
+{
+    char noise[65536];
+    int fd = reach(host, port);
+    memset(noise, 'x', sizeof noise);
     if (fd < 0)
         return 1;
     send(fd, noise, sizeof noise, MSG_NOSIGNAL);
     while (recv(fd, noise, sizeof noise, 0) > 0)
         ;
     close(fd);
+    return 0;
+}
+
+/* That many connections which say nothing, until standard input ends. */
+static int idle(const char *host, const char *port, int connections)
+{
+    char byte;
+    for (int i = 0; i < connections; i++)
+        if (reach(host, port) < 0)
+            return 1;
+    printf("idle\n");
+    fflush(stdout);
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        ;
+    return 0;
+}
+
+/* The number of the socket under a descriptor of a process; 0: it is none. */
+static unsigned long socket_number(const char *pid, const char *descriptor)
+{
+    char path[300], text[64] = "";
+    unsigned long number = 0;
+    snprintf(path, sizeof path, "/proc/%s/fd/%s", pid, descriptor);
+    return readlink(path, text, sizeof text - 1) > 0 && sscanf(text, "socket:[%lu]", &number) == 1 ? number : 0;
+}
+
+static bool owns_socket(const char *pid, unsigned long number)
+{
+    char path[64];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%s/fd", pid);
+    DIR *dir = opendir(path);
+    for (struct dirent *e; dir && !found && (e = readdir(dir));)
+        found = number > 0 && socket_number(pid, e->d_name) == number;
+    if (dir)
+        closedir(dir);
+    return found;
+}
+
+/* What ends a process that uses UCX: the first bytes of its own protocol, and then none of it. */
+static void send_bad_header(unsigned port)
+{
+    unsigned char bytes[72];
+    char text[16];
+    uint64_t magic = UINT64_C(0xCAFEBABE12345678);
+    memset(bytes, 0xff, sizeof bytes);
+    memcpy(bytes, &magic, sizeof magic);
+    snprintf(text, sizeof text, "%u", port);
+    int fd = reach("127.0.0.1", text);
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    send(fd, bytes, sizeof bytes, MSG_NOSIGNAL);
+    poll(&p, 1, 200);
+    close(fd);
+}
+
+/* Prints the addresses, as the kernel writes them, that a process listens on; strike: and sends a bad header to each. */
+static int ports(const char *pid, bool strike)
+{
+    static const char *const tables[] = {"tcp", "tcp6"};
+    for (int i = 0; i < 2; i++) {
+        char path[64], line[512], address[64];
+        unsigned port, state;
+        unsigned long number;
+        snprintf(path, sizeof path, "/proc/%s/net/%s", pid, tables[i]);
+        FILE *f = fopen(path, "re");
+        while (f && fgets(line, sizeof line, f))
+            if (sscanf(line, " %*d: %63[0-9A-F]:%x %*s %x %*s %*s %*s %*s %*s %lu", address, &port, &state, &number) ==
+                    4 &&
+                state == 10 && owns_socket(pid, number)) {
+                printf("listens at %s %u\n", address, port);
+                if (strike)
+                    send_bad_header(port);
+            }
+        if (f)
+            fclose(f);
+    }
     return 0;
 }
 
@@ -329,6 +429,10 @@ int main(int argc, char **argv)
     alarm(180);
     if (argc == 4 && strcmp(argv[1], "junk") == 0)
         return junk(argv[2], argv[3]);
+    if (argc == 3 && (strcmp(argv[1], "ports") == 0 || strcmp(argv[1], "strike") == 0))
+        return ports(argv[2], strcmp(argv[1], "strike") == 0);
+    if (argc == 5 && strcmp(argv[1], "idle") == 0)
+        return idle(argv[2], argv[3], atoi(argv[4]));
     enum ls_status st = argc > 1 ? run(argv[1], argc - 2, argv + 2) : LS_USAGE;
     if (st == LS_OK)
         return 0; /* MPI is finalised by its exit handler */

@@ -65,14 +65,15 @@ void ls_check_transports(struct ls_findings *f, const struct ls_launch *launch)
     } modules[] = {
         {"mpi-openmpi", {.kind = LS_LAUNCH_MPI, .mpi = "openmpi"}},
         {"mpi-mpich", {.kind = LS_LAUNCH_MPI, .mpi = "mpich"}},
-        {"ucx", {.kind = LS_LAUNCH_TCP}},
+        {"tcp", {.kind = LS_LAUNCH_TCP}},
+        {"ucx", {.kind = LS_LAUNCH_TCP, .ucx = true}},
     };
     for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
         const struct ls_launch *m = &modules[i].launch;
         char text[1024];
         bool tcp = launch && (launch->kind == LS_LAUNCH_TCP || launch->kind == LS_LAUNCH_FILE);
         bool mpi = launch && launch->kind == LS_LAUNCH_MPI && m->mpi && strcmp(launch->mpi, m->mpi) == 0;
-        bool there = try_module(m, text, sizeof text), needed = m->mpi ? mpi : tcp;
+        bool there = try_module(m, text, sizeof text), needed = m->mpi ? mpi : tcp && m->ucx == launch->ucx;
         if (there)
             ls_find(f, LS_HEALTH_OK, modules[i].topic, "", "%s", text);
         else

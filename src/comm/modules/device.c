@@ -10,17 +10,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool has_rdma(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/sys/class/infiniband");
-    for (struct dirent *e; dir && (e = readdir(dir));)
-        n += e->d_name[0] != '.';
-    if (dir)
-        closedir(dir);
-    return n > 0;
-}
-
 /* The own end of a way to that address: a datagram socket finds it without a word to anyone. */
 static bool own_address(const struct addrinfo *a, struct sockaddr_storage *own)
 {
@@ -59,18 +48,34 @@ static bool device_of(const struct sockaddr *own, char name[64])
     return found;
 }
 
-/* A host whose own name means 127.0.1.1 has not said where the others find it. */
-bool ls_device_towards(const struct ls_launch *l, char name[64])
+bool ls_device_has_rdma(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/sys/class/infiniband");
+    for (struct dirent *e; dir && (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    if (dir)
+        closedir(dir);
+    return n > 0;
+}
+
+/* A host whose own name means 127.0.1.1 has not said where the others find it; one that was given 127.0.0.1 has. */
+bool ls_device_address(const struct ls_launch *l, struct sockaddr_storage *own)
 {
     struct addrinfo *list, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
-    struct sockaddr_storage own;
     bool found = false;
-    if (has_rdma() || getaddrinfo(l->address, "9", &hints, &list) != 0)
+    if (getaddrinfo(l->address, "9", &hints, &list) != 0)
         return false;
     for (struct addrinfo *a = list; a && !found; a = a->ai_next) {
-        bool elsewhere = ls_wire_is_loopback(a->ai_addr) && l->token;
-        found = !elsewhere && own_address(a, &own) && device_of((struct sockaddr *)&own, name);
+        bool elsewhere = ls_wire_is_loopback(a->ai_addr) && l->token && !ls_wire_means_loopback(l->address);
+        found = !elsewhere && own_address(a, own);
     }
     freeaddrinfo(list);
     return found;
+}
+
+bool ls_device_towards(const struct ls_launch *l, char name[64])
+{
+    struct sockaddr_storage own;
+    return !ls_device_has_rdma() && ls_device_address(l, &own) && device_of((struct sockaddr *)&own, name);
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { TRANSPORT = 8 /* bytes of its name, before each address */ };
+
 void ls_meet_missing(const struct ls_meeting *m, char *text, size_t room)
 {
     int count = 0, said = 0;
@@ -47,20 +49,46 @@ static enum ls_status meet(const struct ls_launch *l, double until, struct ls_me
     return m->rank == 0 ? ls_meet_host(l, until, m) : ls_meet_join(l, until, m);
 }
 
-enum ls_status ls_meet(const struct ls_launch *launch, const void *address, size_t bytes, double until,
-                       struct ls_meeting *m)
+/* Each address begins with the name of the transport it is for. */
+static enum ls_status compare_transports(struct ls_meeting *m, const char *own)
 {
+    for (int i = 0; i < m->size; i++) {
+        struct ls_address *a = &m->address[i];
+        if (a->bytes < TRANSPORT || memcmp(a->data, own, TRANSPORT) != 0)
+            return ls_fail(LS_USAGE,
+                           "rank %d was started with another --transport (or version) than rank %d; give all the same",
+                           i, m->rank);
+        a->bytes -= TRANSPORT;
+        memmove(a->data, (char *)a->data + TRANSPORT, a->bytes);
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_meet(const struct ls_launch *launch, const char *transport, const void *address, size_t bytes,
+                       double until, struct ls_meeting *m)
+{
+    char name[TRANSPORT] = "";
     *m = (struct ls_meeting){.rank = launch->rank, .size = launch->size};
-    if (bytes > LS_ADDRESS_LIMIT)
+    if (bytes > LS_ADDRESS_LIMIT - TRANSPORT)
         return ls_fail(LS_FAILED,
                        "the network's address has %zu bytes, more than the %zu that are handed round; "
                        "choose one interface with UCX_NET_DEVICES",
-                       bytes, LS_ADDRESS_LIMIT);
+                       bytes, LS_ADDRESS_LIMIT - TRANSPORT);
+    memcpy(name, transport, strlen(transport));
+    char *own = ls_alloc(TRANSPORT + bytes, 1);
     /* The own one waits behind all others until the rank is known. */
     m->address = ls_alloc((size_t)m->size + 1, sizeof *m->address);
-    enum ls_status st = m->address ? ls_meet_keep(m, m->size, address, bytes) : LS_FAILED;
+    enum ls_status st = own && m->address ? LS_OK : LS_FAILED;
+    if (st == LS_OK) {
+        memcpy(own, name, TRANSPORT);
+        memcpy(own + TRANSPORT, address, bytes);
+        st = ls_meet_keep(m, m->size, own, TRANSPORT + bytes);
+    }
+    ls_free(own);
     if (st == LS_OK)
         st = meet(launch, until, m);
+    if (st == LS_OK)
+        st = compare_transports(m, name);
     if (st != LS_OK)
         ls_meet_release(m);
     return st;

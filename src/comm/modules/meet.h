@@ -3,6 +3,7 @@
  *
  *   M1  Nothing of a process is used before it has proved that it knows the token; until then it can make the others
  *       keep a hundred bytes for ten seconds, and nothing more.
+ *       Without a token, over the loopback interface only, it must belong to the same user.
  *   M2  The token itself never travels, nor does the key that the meeting ends with.
  *   M3  Everything ends at the given time; who has not come by then is named, by every rank that has. */
 #ifndef LS_COMM_MODULES_MEET_H
@@ -28,9 +29,10 @@ struct ls_meeting {
     int session;
 };
 
-/* By launch->kind, TCP or FILE, until that time on ls_now's clock. On failure nothing is left in *m. */
-enum ls_status ls_meet(const struct ls_launch *launch, const void *address, size_t bytes, double until,
-                       struct ls_meeting *m);
+/* By launch->kind, TCP or FILE, until that time on ls_now's clock. All must have the same transport, a name of at most
+ * eight letters. On failure nothing is left in *m. */
+enum ls_status ls_meet(const struct ls_launch *launch, const char *transport, const void *address, size_t bytes,
+                       double until, struct ls_meeting *m);
 /* All have read all: what the meeting left in the file system goes. Called by rank 0 when everyone has been heard. */
 void ls_meet_clean(const struct ls_meeting *m);
 void ls_meet_release(struct ls_meeting *m);

@@ -2,12 +2,14 @@
  *
  *     accepted  -> challenge sent -> JOIN (proof of the token) -> ADDRESS -> in: waits for the table
  *
- * A connection that has not proved the token may send one frame of a hundred bytes within some seconds. */
+ * A connection that has not proved the token may send one frame of a hundred bytes within some seconds. When there are
+ * too many of them, the oldest that has sent nothing is closed for the next one: idle connections keep nobody out. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/modules/meet.h"
+#include "comm/modules/owner.h"
 #include "comm/modules/wire.h"
 
 #include <errno.h>
@@ -19,7 +21,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define STRANGERS 32 /* connections at once that have proved nothing yet */
+#define STRANGERS 64 /* connections at once that have proved nothing yet; a new one takes the place of the oldest */
 #define STRANGER_SECONDS 10.0
 #define COMPLAINTS 8 /* lines about strangers */
 #define JOIN_BYTES (8 + LS_NONCE + LS_PROOF)
@@ -78,16 +80,11 @@ static int listen_everywhere(int port, int *listener)
     return try_listen((struct sockaddr *)&four, sizeof four, listener);
 }
 
-static bool is_literal_loopback(const char *host)
-{
-    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
-}
-
 static enum ls_status start_listening(struct host *h)
 {
     struct addrinfo *list;
     int why = EADDRNOTAVAIL;
-    bool only_here = !h->l->token || is_literal_loopback(h->l->address);
+    bool only_here = !h->l->token || ls_wire_means_loopback(h->l->address);
     LS_TRY(ls_wire_resolve(h->l->address, h->l->port, &list));
     for (struct addrinfo *a = list; a && h->listener < 0 && why != EADDRINUSE; a = a->ai_next)
         if (only_here || !ls_wire_is_loopback(a->ai_addr))
@@ -108,12 +105,22 @@ static enum ls_status start_listening(struct host *h)
 
 /* --- guests ---------------------------------------------------------------------------------------------- */
 
-static int strangers(const struct host *h)
+/* Before another stranger comes: closes the oldest that has sent nothing, or else the oldest, when there are too many. */
+static void make_room(struct host *h)
 {
+    struct guest *oldest = NULL;
     int n = 0;
-    for (int i = 0; i < h->places; i++)
-        n += h->guests[i].w.fd >= 0 && h->guests[i].state == STRANGER;
-    return n;
+    for (int i = 0; i < h->places; i++) {
+        struct guest *g = &h->guests[i];
+        if (g->w.fd < 0 || g->state != STRANGER)
+            continue;
+        n++;
+        bool silent = g->w.got == 0, other = oldest && oldest->w.got == 0;
+        if (!oldest || (silent && !other) || (silent == other && g->until < oldest->until))
+            oldest = g;
+    }
+    if (n >= STRANGERS)
+        ls_wire_release(&oldest->w);
 }
 
 static void complain(struct host *h, const struct guest *g, const char *what)
@@ -172,14 +179,16 @@ static enum ls_status greet(struct host *h, int fd, const struct sockaddr *addre
     return LS_OK;
 }
 
-static enum ls_status accept_all(struct host *h)
+/* As many as there is room for: those who have answered by then are read before the next are let in. */
+static enum ls_status accept_some(struct host *h)
 {
-    while (strangers(h) < STRANGERS) {
+    for (int i = 0; i < STRANGERS / 2; i++) {
         struct sockaddr_storage address;
         socklen_t length = sizeof address;
         int fd = accept4(h->listener, (struct sockaddr *)&address, &length, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return LS_OK;
+        make_room(h);
         LS_TRY(greet(h, fd, (struct sockaddr *)&address, length));
     }
     return LS_OK;
@@ -202,6 +211,10 @@ static enum ls_status take_join(struct host *h, struct guest *g)
     LS_TRY(prove(h, "join", parts, proof));
     if (!ls_proof_same(proof, body + 8 + LS_NONCE)) {
         turn_away(h, g, "wrong token; LOCKSTEP_TOKEN (or --token) must be the same for all");
+        return LS_OK;
+    }
+    if (!h->l->token && !ls_owner_same_user(g->w.fd)) {
+        turn_away(h, g, "it is another user's; set LOCKSTEP_TOKEN to the same text for all");
         return LS_OK;
     }
     uint32_t rank = ls_get32(body), size = ls_get32(body + 4);
@@ -267,8 +280,7 @@ static enum ls_status listen_to(struct host *h, struct guest *g)
 
 static enum ls_status round_of_all(struct host *h)
 {
-    bool room = strangers(h) < STRANGERS;
-    h->polled[0] = (struct pollfd){.fd = room ? h->listener : -1, .events = POLLIN};
+    h->polled[0] = (struct pollfd){.fd = h->listener, .events = POLLIN};
     for (int i = 0; i < h->places; i++)
         h->polled[i + 1] = (struct pollfd){.fd = h->guests[i].w.fd, .events = POLLIN};
     poll(h->polled, (nfds_t)h->places + 1, ls_wire_patience(h->until));
@@ -279,7 +291,7 @@ static enum ls_status round_of_all(struct host *h)
         if (g->w.fd >= 0 && g->state != IN && ls_now() > g->until)
             turn_away(h, g, "it was silent for too long");
     }
-    return h->polled[0].revents ? accept_all(h) : LS_OK;
+    return h->polled[0].revents ? accept_some(h) : LS_OK;
 }
 
 static void tell_all(struct host *h, enum ls_status status, const char *why)

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/modules/meet.h"
+#include "comm/modules/owner.h"
 #include "comm/modules/wire.h"
 
 #include <ctype.h>
@@ -24,6 +25,8 @@ struct visit {
     struct ls_wire w;
     double begun, until;
     uint8_t nonce[LS_NONCE];
+    bool welcome; /* rank 0 has proved itself; until then it may close the connection to make room for another */
+    bool again;   /* it has: connect again */
 };
 
 static void pause_for(double seconds)
@@ -87,6 +90,9 @@ static enum ls_status no_answer(struct visit *v, enum ls_wire_state state)
 {
     const char *host = v->l->address;
     int port = v->l->port;
+    v->again = state == LS_WIRE_GONE && !v->welcome && ls_now() < v->until;
+    if (v->again)
+        return LS_PEER_LOST;
     if (state == LS_WIRE_GONE)
         return ls_fail(LS_PEER_LOST, "rank 0 at %s:%d went away before all had come; its own message says why", host,
                        port);
@@ -141,6 +147,11 @@ static enum ls_status join(struct visit *v)
 {
     uint8_t body[8 + LS_NONCE + LS_PROOF], theirs[LS_NONCE], proof[LS_PROOF];
     LS_TRY(expect(v, LS_FRAME_CHALLENGE, LS_NONCE, LS_NONCE));
+    if (!v->l->token && !ls_owner_same_user(v->w.fd))
+        return ls_fail(LS_USAGE,
+                       "rank 0 at %s:%d is another user's; give all ranks another --master-port, or set "
+                       "LOCKSTEP_TOKEN to the same text for all",
+                       v->l->address, v->l->port);
     memcpy(theirs, v->w.body, LS_NONCE);
     LS_TRY(ls_proof_random(v->nonce, LS_NONCE));
     ls_put32(body, (uint32_t)v->m->rank);
@@ -154,7 +165,22 @@ static enum ls_status join(struct visit *v)
     if (!ls_proof_same(proof, v->w.body))
         return ls_fail(LS_PEER_LOST, "%s:%d does not know the token; nothing was told to it", v->l->address,
                        v->l->port);
+    v->welcome = true;
     return LS_OK;
+}
+
+static enum ls_status visit_host(struct visit *v)
+{
+    enum ls_status st;
+    do {
+        if (v->again)
+            pause_for(RETRY_SECONDS);
+        v->again = false;
+        ls_wire_release(&v->w);
+        LS_TRY(connect_to_host(v));
+        st = join(v);
+    } while (v->again);
+    return st;
 }
 
 static enum ls_status give_address(struct visit *v)
@@ -194,8 +220,7 @@ enum ls_status ls_meet_join(const struct ls_launch *launch, double until, struct
     enum ls_status st;
     struct visit v = {.l = launch, .m = m, .begun = ls_now(), .until = until};
     ls_wire_init(&v.w, -1);
-    LS_TRY_GOTO(out, connect_to_host(&v));
-    LS_TRY_GOTO(out, join(&v));
+    LS_TRY_GOTO(out, visit_host(&v));
     LS_TRY_GOTO(out, give_address(&v));
     v.until = ls_now() + (until - v.begun) + GRACE;
     LS_TRY_GOTO(out, expect(&v, LS_FRAME_TABLE, LS_PROOF + LS_NONCE,

@@ -268,7 +268,7 @@ static enum ls_status meet(struct group *g, struct ls_launch *l, double until)
     ucs_status_t code = ucp_worker_get_address(g->worker, &address, &bytes);
     if (code != UCS_OK)
         return explain(code, "ucp_worker_get_address");
-    enum ls_status st = ls_meet(l, address, bytes, until, &g->meeting);
+    enum ls_status st = ls_meet(l, "ucx", address, bytes, until, &g->meeting);
     ucp_worker_release_address(g->worker, address);
     if (st != LS_OK)
         return st;

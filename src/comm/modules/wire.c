@@ -146,6 +146,11 @@ bool ls_wire_is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
 }
 
+bool ls_wire_means_loopback(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "::1") == 0 || strcmp(host, "localhost") == 0;
+}
+
 void ls_wire_name(const struct sockaddr *address, socklen_t length, char text[64])
 {
     if (getnameinfo(address, length, text, 64, NULL, 0, NI_NUMERICHOST) != 0)

@@ -18,7 +18,11 @@ enum ls_frame {
     LS_FRAME_WELCOME,       /* rank 0: its own proof */
     LS_FRAME_ADDRESS,       /* where to reach this process, with a proof */
     LS_FRAME_TABLE,         /* rank 0: where all are, with a proof */
-    LS_FRAME_REFUSE         /* rank 0: a status, and why, for people */
+    LS_FRAME_REFUSE,        /* rank 0: a status, and why, for people */
+    LS_FRAME_CALL,          /* and the following: between any two ranks, see tcp_connect.c */
+    LS_FRAME_ANSWER,
+    LS_FRAME_CONFIRM,
+    LS_FRAME_TAKEN
 };
 enum { LS_FRAME_HEAD = 12, LS_NONCE = 32, LS_TEXT_LIMIT = 512 };
 #define LS_ADDRESS_LIMIT ((size_t)65536)
@@ -57,6 +61,8 @@ int ls_wire_patience(double until);
 /* Resolve a host; *list is freed by freeaddrinfo. */
 enum ls_status ls_wire_resolve(const char *host, int port, struct addrinfo **list);
 bool ls_wire_is_loopback(const struct sockaddr *address);
+/* The name itself says that all processes are on one host. */
+bool ls_wire_means_loopback(const char *host);
 /* The address as text. */
 void ls_wire_name(const struct sockaddr *address, socklen_t length, char text[64]);
 
