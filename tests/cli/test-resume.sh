@@ -56,6 +56,12 @@ expect_code 2
 expect_error 'straight.*--resume'
 expect_file "$(weights straight 20)"
 
+it "starts nothing where the name of a run is misspelt"
+lockstep train --run hlaves --resume
+expect_code 3
+expect_error 'hlaves: no such run to go on with; .*--model'
+expect_no_file hlaves
+
 it "starts a run that is not there yet, so that the first job of a chain is like the others"
 train --schedule constant --steps 20 --run chain/first --resume
 expect_code 0
