@@ -152,12 +152,10 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
                        "--run %s --resume %s: two runs; leave --run out to go on with the second, or name one of its "
                        "checkpoints to start another run from",
                        o->run, what);
-    bool described = ls_options_given(o, "model") || ls_options_given(o, "data") || o->config_file;
+    bool described = ls_options_given(o, "model") || ls_options_given(o, "data");
     if (!ls_file_is_dir(what) && !described)
         return ls_fail(LS_BAD_INPUT,
-                       "%s: no such run to go on with; to start one there, say what to train (--model, --data, or a "
-                       "configuration)",
-                       what);
+                       "%s: no such run to go on with; to start one there, say what to train (--model, --data)", what);
     if (!has(what, "checkpoints") && !has(what, "config.yaml") && holds(what, true, foreign))
         return ls_fail(
             LS_BAD_INPUT,
