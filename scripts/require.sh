@@ -27,7 +27,7 @@ test     command mpirun.openmpi      openmpi-bin
 test     command mpicc.mpich         libmpich-dev
 test     command mpirun.mpich        mpich
 test     header ucp/api/ucp.h        libucx-dev
-test     header openssl/hmac.h       libssl-dev
+build    header openssl/hmac.h       libssl-dev
 test     command ip                  iproute2
 test     command slurmctld           slurm-wlm
 test     command munged              munge
