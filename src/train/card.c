@@ -2,7 +2,9 @@
 #include "base/log.h"
 #include "base/utf8.h"
 
+#include <float.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,13 +103,15 @@ static json_t *list_of(const struct ls_safetensors *file, const char *key)
     return list;
 }
 
+/* Numbers that a float can hold: a larger one would become infinite, which JSON cannot write again. */
 static bool read_numbers(const struct ls_safetensors *file, const char *key, int64_t n, float *values)
 {
     json_t *list = list_of(file, key);
     bool good = list && n <= 4 && (int64_t)json_array_size(list) == n;
     for (int64_t i = 0; good && i < n; i++) {
-        good = json_is_number(json_array_get(list, (size_t)i));
-        values[i] = (float)json_number_value(json_array_get(list, (size_t)i));
+        double value = json_number_value(json_array_get(list, (size_t)i));
+        good = json_is_number(json_array_get(list, (size_t)i)) && fabs(value) <= (double)FLT_MAX;
+        values[i] = good ? (float)value : 0;
     }
     json_decref(list);
     return good;
