@@ -86,7 +86,7 @@ enum ls_status ls_module_load(const char *file, const char *object, const char *
     if (!*found)
         return ls_fail(LS_FAILED, "%s: is no module of Lockstep (it has no %s)", path, object);
     void (*join)(ls_log_ear * ear);
-    *(void **)&join = dlsym(module, "ls_module_join");
+    *(void **)&join = dlsym(module, "ls_module_forward_log");
     if (join)
         join(ls_log_hear);
     return LS_OK;

@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/group.h"
-#include "comm/sum.h"
+#include "comm/algorithms/sum.h"
 
 #include <string.h>
 
@@ -17,8 +17,8 @@ void ls_range(size_t count, int n, int i, size_t *first, size_t *last)
 
 static enum ls_status allreduce_by_tree(struct ls_comm *c, struct ls_work *w)
 {
-    const struct ls_circle *k = &c->all;
-    if (!w->codec && w->bytes * (size_t)k->most_parts <= LS_BOARD_SMALL)
+    const struct ls_subgroup *k = &c->all;
+    if (!w->codec && w->bytes * (size_t)k->most_parts <= LS_SHM_SMALL)
         return ls_direct_small(c, k, w);
     if (!w->codec && k->halving) {
         size_t count = w->bytes / sizeof(float);
@@ -29,7 +29,7 @@ static enum ls_status allreduce_by_tree(struct ls_comm *c, struct ls_work *w)
     return ls_direct_share(c, k, w, -1);
 }
 
-/* Encoded values have one way only, so that a codec sees the same values whoever sits where. */
+/* Encoded values have one way only, so that a codec sees the same values however ranks are placed. */
 static enum ls_collective way_of(const struct ls_comm *c, const struct ls_work *w)
 {
     if (w->kind != LS_WORK_ALLREDUCE || w->codec)
@@ -41,7 +41,7 @@ static enum ls_collective way_of(const struct ls_comm *c, const struct ls_work *
 
 static enum ls_status run_over_messages(struct ls_comm *c, struct ls_work *w)
 {
-    const struct ls_circle *k = &c->all;
+    const struct ls_subgroup *k = &c->all;
     size_t count = w->bytes / sizeof(float);
     switch (w->kind) {
     case LS_WORK_ALLREDUCE:
@@ -55,12 +55,12 @@ static enum ls_status run_over_messages(struct ls_comm *c, struct ls_work *w)
     case LS_WORK_COLLECT:
         return k->halving ? ls_halving_share(c, k, w->data, count) : ls_direct_share(c, k, w, -1);
     case LS_WORK_BROADCAST:
-        LS_TRY(ls_move_broadcast(c, w));
-        return w->call.number ? ls_move_barrier(c) : LS_OK; /* C5 */
+        LS_TRY(ls_broadcast_run(c, w));
+        return w->call.number ? ls_barrier_run(c) : LS_OK; /* C5 */
     case LS_WORK_ALLGATHER:
-        return ls_move_allgather(c, w);
+        return ls_allgather_run(c, w);
     case LS_WORK_BARRIER:
-        return ls_move_barrier(c);
+        return ls_barrier_run(c);
     case LS_WORK_SEND:
     case LS_WORK_RECEIVE:
         break;
@@ -114,11 +114,11 @@ static enum ls_status run_one(struct ls_comm *c, struct ls_work *w, enum ls_coll
     if (way == LS_COLLECTIVE_RING)
         return ls_ring_run(c, w);
     if (way == LS_COLLECTIVE_MPI)
-        return ls_library_run(c, w);
+        return ls_library_allreduce_run(c, w);
     if (c->nodes == 1)
-        return ls_node_run(c, w);
+        return ls_shm_collective_run(c, w);
     if (w->bytes == 0) /* nothing to send, but a mark (C5) */
-        return ls_move_barrier(c);
+        return ls_barrier_run(c);
     if (way == LS_COLLECTIVE_HIER)
         return ls_hier_run(c, w);
     return run_over_messages(c, w);
@@ -157,7 +157,7 @@ enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
     if (st != LS_OK)
         return st;
     st = needs_room(c, way) && may_be_cut(w) && w->bytes > c->o.max_bytes ? run_pieces(c, w, way) : run_one(c, w, way);
-    ls_letters_forget(c);
+    ls_messages_clear(c);
     if (c->nodes > 1)
         note_last(c, w, way);
     return st;

@@ -31,7 +31,7 @@ static enum ls_status open_alone(struct ls_comm *c)
 /* A message to oneself waits in the list for its other half. */
 static void post_alone_message(struct ls_comm *c, struct ls_work *w)
 {
-    struct ls_work **at = &c->messages.head;
+    struct ls_work **at = &c->p2p.head;
     bool sends = w->kind == LS_WORK_SEND;
     while (*at && ((*at)->tag != w->tag || ((*at)->kind == LS_WORK_SEND) == sends))
         at = &(*at)->next;
@@ -82,7 +82,7 @@ static void release(struct ls_comm *c)
     ls_free(c->peers);
     ls_free(c->missing);
     ls_free(c->ends);
-    ls_free(c->letters);
+    ls_free(c->messages);
     ls_free(c->envelopes);
     ls_free(c->operands);
     ls_free(c->wires);
@@ -94,15 +94,15 @@ static void release(struct ls_comm *c)
 static enum ls_status take_staging(struct ls_comm *c)
 {
     size_t slots = 4 * ((size_t)c->node.size * (size_t)c->node.most_parts + 1);
-    c->staging_slot = LS_CODEC_BLOCK * sizeof(float) + 256;
-    if (!c->board && c->nodes == 1)
+    c->staging_bytes = LS_CODEC_BLOCK * sizeof(float) + 256;
+    if (!c->segment && c->nodes == 1)
         return LS_OK;
     int region;
-    LS_TRY(ls_region_take(c, slots * c->staging_slot, true, &region));
+    LS_TRY(ls_region_take(c, slots * c->staging_bytes, true, &region));
     pthread_mutex_lock(&c->drive);
     c->staging = c->regions[region].base ? region : -1;
     pthread_mutex_unlock(&c->drive);
-    if (c->board && c->staging < 0)
+    if (c->segment && c->staging < 0)
         return ls_fail(LS_FAILED,
                        "the workers of host %s cannot see each other's memory (/proc/PID/fd): start them as one "
                        "user, with /proc mounted without hidepid",
@@ -131,7 +131,7 @@ enum ls_status ls_comm_open(const struct ls_launch *launch, const struct ls_comm
     pthread_mutex_init(&c->drive, NULL);
     c->launch = *launch;
     c->o = *options;
-    c->bell = &c->own;
+    c->doorbell = &c->own;
     c->staging = c->event = -1;
     atomic_store(&c->since, ls_clock_ns());
     enum ls_status st = launch->kind == LS_LAUNCH_ALONE || launch->size == 1 ? open_alone(c) : connect_all(c);
@@ -264,7 +264,7 @@ const char *ls_comm_host(const struct ls_comm *c, int rank)
 
 const char *ls_comm_transport(const struct ls_comm *c)
 {
-    return c->carrier && c->size > 1 ? c->carrier->name : "self";
+    return c->transport && c->size > 1 ? c->transport->name : "self";
 }
 
 const struct ls_tree *ls_comm_tree(const struct ls_comm *c)
@@ -272,23 +272,23 @@ const struct ls_tree *ls_comm_tree(const struct ls_comm *c)
     return &c->tree;
 }
 
-void ls_comm_position(struct ls_comm *c, uint64_t step, int bucket, enum ls_stage phase)
+void ls_comm_position(struct ls_comm *c, uint64_t step, int bucket, enum ls_stage stage)
 {
-    struct ls_seat *seat = c->board ? ls_board_seat(c->board, c->local) : NULL;
-    atomic_store_explicit(seat ? &seat->step : &c->step, step, memory_order_relaxed);
-    atomic_store_explicit(seat ? &seat->bucket : &c->bucket, bucket, memory_order_relaxed);
-    atomic_store_explicit(seat ? &seat->phase : &c->phase, (int32_t)phase, memory_order_relaxed);
-    atomic_store_explicit(seat ? &seat->since : &c->since, ls_clock_ns(), memory_order_relaxed);
+    struct ls_slot *slot = c->segment ? ls_shm_slot(c->segment, c->local) : NULL;
+    atomic_store_explicit(slot ? &slot->step : &c->step, step, memory_order_relaxed);
+    atomic_store_explicit(slot ? &slot->bucket : &c->bucket, bucket, memory_order_relaxed);
+    atomic_store_explicit(slot ? &slot->stage : &c->stage, (int32_t)stage, memory_order_relaxed);
+    atomic_store_explicit(slot ? &slot->since : &c->since, ls_clock_ns(), memory_order_relaxed);
 }
 
 static struct ls_position near(const struct ls_comm *c, int rank)
 {
-    const struct ls_seat *seat = c->board ? ls_board_seat(c->board, c->peers[rank].local) : NULL;
-    int64_t since = atomic_load_explicit(seat ? &seat->since : &c->since, memory_order_relaxed);
+    const struct ls_slot *slot = c->segment ? ls_shm_slot(c->segment, c->peers[rank].local) : NULL;
+    int64_t since = atomic_load_explicit(slot ? &slot->since : &c->since, memory_order_relaxed);
     return (struct ls_position){
-        .step = atomic_load_explicit(seat ? &seat->step : &c->step, memory_order_relaxed),
-        .bucket = atomic_load_explicit(seat ? &seat->bucket : &c->bucket, memory_order_relaxed),
-        .phase = (enum ls_stage)atomic_load_explicit(seat ? &seat->phase : &c->phase, memory_order_relaxed),
+        .step = atomic_load_explicit(slot ? &slot->step : &c->step, memory_order_relaxed),
+        .bucket = atomic_load_explicit(slot ? &slot->bucket : &c->bucket, memory_order_relaxed),
+        .stage = (enum ls_stage)atomic_load_explicit(slot ? &slot->stage : &c->stage, memory_order_relaxed),
         .age = 1e-9 * (double)(ls_clock_ns() - since),
     };
 }
@@ -300,7 +300,7 @@ struct ls_position ls_comm_where(const struct ls_comm *c, int rank)
         return near(c, rank);
     pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&c->queue_lock; /* locking is no change to speak of */
     pthread_mutex_lock(lock);
-    struct ls_position there = {.step = p->step, .bucket = p->bucket, .phase = p->phase, .age = ls_now() - p->since};
+    struct ls_position there = {.step = p->step, .bucket = p->bucket, .stage = p->stage, .age = ls_now() - p->since};
     pthread_mutex_unlock(lock);
     return there;
 }
@@ -308,7 +308,7 @@ struct ls_position ls_comm_where(const struct ls_comm *c, int rank)
 void ls_comm_allow(struct ls_comm *c, double seconds)
 {
     int64_t until = ls_clock_ns() + (int64_t)(1e9 * seconds);
-    _Atomic int64_t *places[2] = {&c->allowed, c->board ? &c->board->head->allowed : NULL};
+    _Atomic int64_t *places[2] = {&c->allowed, c->segment ? &c->segment->head->allowed : NULL};
     for (int i = 0; i < 2 && places[i]; i++) {
         int64_t now = atomic_load(places[i]);
         while (until > now && !atomic_compare_exchange_weak(places[i], &now, until))
@@ -319,7 +319,7 @@ void ls_comm_allow(struct ls_comm *c, double seconds)
 void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
 {
     int none = LS_OK;
-    char last[LS_BOARD_WHY];
+    char last[LS_REASON_ROOM];
     if (c->size == 1 || !c->running)
         return;
     if (status == LS_OK)
@@ -335,8 +335,8 @@ void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
     }
     pthread_mutex_unlock(&c->queue_lock);
     atomic_compare_exchange_strong(&c->broken, &none, (int)status);
-    if (c->board)
-        ls_board_fail(c->board, c->rank, status, why);
+    if (c->segment)
+        ls_shm_segment_fail(c->segment, c->rank, status, why);
     ls_group_wake(c);
 }
 

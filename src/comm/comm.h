@@ -21,7 +21,7 @@
 #include "comm/codec.h"
 #include "comm/launch.h"
 #include "comm/mark.h"
-#include "comm/tree.h"
+#include "comm/algorithms/tree.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,7 +60,7 @@ int ls_comm_local_rank(const struct ls_comm *comm, int rank); /* among the ranks
 int ls_comm_local_size(const struct ls_comm *comm);           /* ranks on this node */
 const char *ls_comm_host(const struct ls_comm *comm, int rank);
 const char *ls_comm_transport(const struct ls_comm *comm); /* "self", "shm", "mpi", "tcp", "ucx" */
-/* Who computes which replicas, and in which order a rank's parts are given to a sum. Ranks may be seated so that those of
+/* Who computes which replicas, and in which order a rank's parts are given to a sum. Ranks may be attached so that those of
  * a node own neighbouring subtrees, so take this tree rather than make one. */
 const struct ls_tree *ls_comm_tree(const struct ls_comm *comm);
 /* Does this way of summing give the tree's bits here? */
@@ -107,8 +107,8 @@ struct ls_work {
     enum ls_status status;
     atomic_int state; /* 0 free, 1 posted, 2 done, 3 posted and slept on */
     struct ls_work *next;
-    int asked;            /* peer as posted */
-    uint64_t carrier[10]; /* the transport's */
+    int asked;                 /* peer as posted */
+    uint64_t request_room[10]; /* the transport's */
 };
 
 /* Hand over; the struct and its buffers belong to the communication thread until it is done. Results, state and next need
@@ -143,16 +143,16 @@ enum ls_stage {
     LS_STAGE_SAVE,
     LS_STAGE_END
 };
-const char *ls_stage_name(enum ls_stage phase); /* "waiting for input", "computing", ... for messages */
+const char *ls_stage_name(enum ls_stage stage); /* "waiting for input", "computing", ... for messages */
 
 struct ls_position {
     uint64_t step;
     int bucket;
-    enum ls_stage phase;
+    enum ls_stage stage;
     double age; /* seconds since it was known */
 };
 /* Say where this process is: a few stores, cheap enough for every bucket. */
-void ls_comm_position(struct ls_comm *comm, uint64_t step, int bucket, enum ls_stage phase);
+void ls_comm_position(struct ls_comm *comm, uint64_t step, int bucket, enum ls_stage stage);
 /* The last that is known of a rank: at once on the same node, by heartbeat (once a second) from others. */
 struct ls_position ls_comm_where(const struct ls_comm *comm, int rank);
 /* No deadline while a rank says that it saves or evaluates alone: extend by this much, for all. */

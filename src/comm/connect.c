@@ -1,5 +1,5 @@
-/* Coming together, in the communication thread: the carrier connects, everyone says who and where it is, the processes of
- * a node take their seats at a board, and the tree is dealt. */
+/* Coming together, in the communication thread: the transport connects, everyone says who and where it is, the processes of
+ * a node take their slots at a segment, and the tree is dealt. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { LETTERS_LEAST = 2304, HELLO_VERSION = 2, NAME_ROOM = 64 };
+enum { MESSAGES_LEAST = 2304, HELLO_VERSION = 2, NAME_ROOM = 64 };
 
 /* Bytes of an envelope. */
 #define ENVELOPE (sizeof(struct ls_mark) + LS_PACKED)
@@ -76,12 +76,12 @@ static enum ls_status exchange(struct ls_comm *c, struct hello *all)
     struct hello *mine = &all[c->rank];
     for (int r = 0; r < c->size; r++)
         if (r != c->rank)
-            LS_TRY(ls_letter_receive(c, r, &all[r], sizeof all[r]));
+            LS_TRY(ls_message_receive(c, r, &all[r], sizeof all[r]));
     for (int r = 0; r < c->size; r++)
         if (r != c->rank)
-            LS_TRY(ls_letter_send(c, r, mine, sizeof *mine));
-    LS_TRY(ls_letters_wait(c, 0, c->n_letters));
-    ls_letters_forget(c);
+            LS_TRY(ls_message_send(c, r, mine, sizeof *mine));
+    LS_TRY(ls_messages_wait(c, 0, c->n_messages));
+    ls_messages_clear(c);
     return LS_OK;
 }
 
@@ -155,9 +155,9 @@ static enum ls_status meet(struct ls_comm *c)
     return st;
 }
 
-/* --- the board ---------------------------------------------------------------------------------------------------------- */
+/* --- the segment ---------------------------------------------------------------------------------------------------------- */
 
-static enum ls_status name_board(struct ls_comm *c, char *name)
+static enum ls_status name_segment(struct ls_comm *c, char *name)
 {
     uint64_t random[2];
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
@@ -165,46 +165,46 @@ static enum ls_status name_board(struct ls_comm *c, char *name)
     snprintf(name, NAME_ROOM, "/lockstep-%016llx%016llx", (unsigned long long)random[0], (unsigned long long)random[1]);
     for (int r = 0; r < c->size; r++)
         if (r != c->rank && c->peers[r].node == c->peers[c->rank].node)
-            LS_TRY(ls_letter_send(c, r, name, NAME_ROOM));
+            LS_TRY(ls_message_send(c, r, name, NAME_ROOM));
     return LS_OK;
 }
 
-static void sit_at(struct ls_comm *c, struct ls_board *board)
+static void use_segment(struct ls_comm *c, struct ls_shm_segment *segment)
 {
-    c->board = board;
-    c->bell = &ls_board_seat(board, board->me)->bell;
-    struct ls_seat *seat = ls_board_seat(board, board->me);
-    atomic_store(&seat->since, ls_clock_ns());
-    atomic_store(&seat->alive, ls_clock_ns());
+    c->segment = segment;
+    c->doorbell = &ls_shm_slot(segment, segment->me)->doorbell;
+    struct ls_slot *slot = ls_shm_slot(segment, segment->me);
+    atomic_store(&slot->since, ls_clock_ns());
+    atomic_store(&slot->alive, ls_clock_ns());
 }
 
 static enum ls_status gather_node(struct ls_comm *c)
 {
     char name[NAME_ROOM] = "";
-    struct ls_board *board;
-    if (c->locals == 1 || c->board)
+    struct ls_shm_segment *segment;
+    if (c->locals == 1 || c->segment)
         return LS_OK;
     if (c->local == 0)
-        LS_TRY(name_board(c, name));
+        LS_TRY(name_segment(c, name));
     for (int r = 0; c->local > 0 && r < c->rank; r++)
         if (c->peers[r].node == c->peers[c->rank].node && c->peers[r].local == 0)
-            LS_TRY(ls_letter_receive(c, r, name, NAME_ROOM));
-    LS_TRY(ls_letters_wait(c, 0, c->n_letters));
-    ls_letters_forget(c);
+            LS_TRY(ls_message_receive(c, r, name, NAME_ROOM));
+    LS_TRY(ls_messages_wait(c, 0, c->n_messages));
+    ls_messages_clear(c);
     name[NAME_ROOM - 1] = 0;
-    LS_TRY(ls_board_open(name, c->locals, c->local, c->o.deadline, &board));
-    sit_at(c, board);
+    LS_TRY(ls_shm_segment_open(name, c->locals, c->local, c->o.deadline, &segment));
+    use_segment(c, segment);
     if (c->nodes > 1)
         return LS_OK;
-    /* Messages go through shared memory as well. The carrier is kept for its own sums, and for the end. */
-    LS_TRY(ls_shm_on_board(board, &c->post_state));
-    c->post = &ls_transport_shm;
+    /* Messages go through shared memory as well. The transport is kept for its own sums, and for the end. */
+    LS_TRY(ls_shm_on_segment(segment, &c->channel_state));
+    c->channel = &ls_transport_shm;
     return LS_OK;
 }
 
-/* --- circles --------------------------------------------------------------------------------------------------------------- */
+/* --- subgroups --------------------------------------------------------------------------------------------------------------- */
 
-static enum ls_status make_circle(struct ls_circle *k, int replicas, int size)
+static enum ls_status make_subgroup(struct ls_subgroup *k, int replicas, int size)
 {
     LS_TRY(ls_tree_init(&k->tree, replicas, size));
     k->size = size;
@@ -219,12 +219,12 @@ static enum ls_status make_circle(struct ls_circle *k, int replicas, int size)
     return ls_summer_new(&k->tree, &k->summer);
 }
 
-static void release_circle(struct ls_circle *k)
+static void release_subgroup(struct ls_subgroup *k)
 {
     ls_summer_free(k->summer);
     ls_tree_release(&k->tree);
     ls_free(k->ranks);
-    *k = (struct ls_circle){0};
+    *k = (struct ls_subgroup){0};
 }
 
 static bool power_of_two(int n)
@@ -233,7 +233,7 @@ static bool power_of_two(int n)
 }
 
 /* Who takes which place of the tree: see hier.c. */
-static void seat_ranks(struct ls_comm *c)
+static void place_ranks(struct ls_comm *c)
 {
     c->hier = c->size == c->nodes * c->locals && c->locals > 1;
     for (int r = 0; r < c->size; r++)
@@ -247,13 +247,13 @@ static void seat_ranks(struct ls_comm *c)
     c->all.me = c->peers[c->rank].place;
 }
 
-static enum ls_status draw_circles(struct ls_comm *c)
+static enum ls_status make_subgroups(struct ls_comm *c)
 {
-    LS_TRY(make_circle(&c->all, c->o.replicas, c->size));
-    seat_ranks(c);
-    LS_TRY(ls_tree_init_seated(&c->tree, c->o.replicas, c->size, c->all.ranks));
-    LS_TRY(make_circle(&c->node, c->nodes == 1 ? c->o.replicas : c->locals, c->locals));
-    LS_TRY(make_circle(&c->across, c->nodes, c->nodes));
+    LS_TRY(make_subgroup(&c->all, c->o.replicas, c->size));
+    place_ranks(c);
+    LS_TRY(ls_tree_init_placed(&c->tree, c->o.replicas, c->size, c->all.ranks));
+    LS_TRY(make_subgroup(&c->node, c->nodes == 1 ? c->o.replicas : c->locals, c->locals));
+    LS_TRY(make_subgroup(&c->across, c->nodes, c->nodes));
     for (int r = 0; r < c->size; r++) {
         const struct ls_peer *p = &c->peers[r];
         if (p->node == c->peers[c->rank].node)
@@ -272,16 +272,16 @@ static enum ls_status draw_circles(struct ls_comm *c)
 static enum ls_status take_memory(struct ls_comm *c)
 {
     size_t n = (size_t)c->size;
-    c->letter_room = LETTERS_LEAST + 4 * c->size * (c->o.replicas / c->size + 2);
+    c->message_room = MESSAGES_LEAST + 4 * c->size * (c->o.replicas / c->size + 2);
     c->peers = ls_alloc(n, sizeof *c->peers);
     c->missing = ls_alloc(n, sizeof *c->missing);
     c->ends = ls_alloc(n, sizeof *c->ends);
-    c->letters = ls_alloc((size_t)c->letter_room, sizeof *c->letters);
+    c->messages = ls_alloc((size_t)c->message_room, sizeof *c->messages);
     c->envelopes = ls_alloc(2 * n, sizeof *c->envelopes);
     c->operands = ls_alloc((size_t)c->o.replicas, sizeof *c->operands);
     c->wires = ls_alloc((size_t)c->o.replicas, sizeof *c->wires);
     c->results = ls_alloc(n + 1, sizeof *c->results);
-    if (!c->peers || !c->missing || !c->ends || !c->letters || !c->envelopes || !c->operands || !c->wires ||
+    if (!c->peers || !c->missing || !c->ends || !c->messages || !c->envelopes || !c->operands || !c->wires ||
         !c->results)
         return LS_FAILED;
     for (int r = 0; r < c->size; r++) {
@@ -309,10 +309,10 @@ static enum ls_status take_scratch(struct ls_comm *c)
 
 static enum ls_status check_way(const struct ls_comm *c)
 {
-    if (c->o.collective == LS_COLLECTIVE_MPI && !c->carrier->allreduce)
+    if (c->o.collective == LS_COLLECTIVE_MPI && !c->transport->allreduce)
         return ls_fail(LS_USAGE,
                        "--collective mpi needs a run started by mpirun or srun with PMI: this one goes over %s",
-                       c->carrier->name);
+                       c->transport->name);
     if (c->o.collective == LS_COLLECTIVE_HIER && c->nodes > 1 && !c->hier && c->rank == 0)
         ls_warn("--collective hier needs several ranks on each node, as many on each: the tree is taken instead");
     if (c->o.collective == LS_COLLECTIVE_HIER && c->nodes > 1 && c->hier && !c->hier_exact && c->rank == 0)
@@ -323,8 +323,8 @@ static enum ls_status check_way(const struct ls_comm *c)
 enum ls_status ls_connect(struct ls_comm *c)
 {
     int waited_for = 0;
-    LS_TRY(ls_transport_find(&c->launch, &c->carrier));
-    LS_TRY(c->carrier->open(&c->launch, c->o.deadline, &c->carrier_state));
+    LS_TRY(ls_transport_find(&c->launch, &c->transport));
+    LS_TRY(c->transport->open(&c->launch, c->o.deadline, &c->transport_state));
     if (!atomic_compare_exchange_strong(&c->opened, &waited_for, 1))
         return LS_PEER_LOST; /* ls_thread_start has said why */
     c->rank = c->launch.rank;
@@ -334,50 +334,50 @@ enum ls_status ls_connect(struct ls_comm *c)
     if (c->o.replicas == 0)
         c->o.replicas = c->size;
     LS_TRY(take_memory(c));
-    c->post = c->carrier;
-    c->post_state = c->carrier_state;
+    c->channel = c->transport;
+    c->channel_state = c->transport_state;
     c->nodes = 1;
-    if (c->carrier == &ls_transport_shm && !getenv("LOCKSTEP_NODE"))
-        sit_at(c, ls_shm_board(c->carrier_state));
-    c->polled = !c->board;
-    if (c->polled && c->post->descriptor)
+    if (c->transport == &ls_transport_shm && !getenv("LOCKSTEP_NODE"))
+        use_segment(c, ls_shm_segment_of(c->transport_state));
+    c->polled = !c->segment;
+    if (c->polled && c->channel->descriptor)
         c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     LS_TRY(meet(c));
     LS_TRY(gather_node(c));
-    LS_TRY(draw_circles(c));
+    LS_TRY(make_subgroups(c));
     LS_TRY(check_way(c));
     LS_TRY(take_scratch(c));
     bool library = c->o.collective == LS_COLLECTIVE_MPI;
     c->polled = c->nodes > 1 || library;
-    if (c->event >= 0 && (c->nodes == 1 || library)) { /* it belongs to the carrier, which is no longer asked */
+    if (c->event >= 0 && (c->nodes == 1 || library)) { /* it belongs to the transport, which is no longer asked */
         close(c->event);
         c->event = -1;
     }
     c->may_help = c->nodes == 1 && !library;
     c->crowded = c->locals > sysconf(_SC_NPROCESSORS_ONLN);
-    return ls_beats_start(c);
+    return ls_heartbeat_start(c);
 }
 
 void ls_disconnect(struct ls_comm *c, bool graceful)
 {
-    ls_beats_stop(c);
-    if (c->board)
-        atomic_store(&ls_board_seat(c->board, c->local)->closed, 1);
-    c->bell = &c->own;
-    if (c->post_state && c->post_state != c->carrier_state)
-        c->post->close(c->post_state, graceful);
-    if (c->board && !(c->carrier == &ls_transport_shm && c->board == ls_shm_board(c->carrier_state)))
-        ls_board_close(c->board);
-    c->board = NULL;
-    if (c->carrier_state)
-        c->carrier->close(c->carrier_state, graceful);
-    c->carrier_state = c->post_state = NULL;
+    ls_heartbeat_stop(c);
+    if (c->segment)
+        atomic_store(&ls_shm_slot(c->segment, c->local)->closed, 1);
+    c->doorbell = &c->own;
+    if (c->channel_state && c->channel_state != c->transport_state)
+        c->channel->close(c->channel_state, graceful);
+    if (c->segment && !(c->transport == &ls_transport_shm && c->segment == ls_shm_segment_of(c->transport_state)))
+        ls_shm_segment_close(c->segment);
+    c->segment = NULL;
+    if (c->transport_state)
+        c->transport->close(c->transport_state, graceful);
+    c->transport_state = c->channel_state = NULL;
     ls_region_unmap(c->envelope_room, 2 * (size_t)c->size * ENVELOPE);
     c->envelope_room = NULL;
     ls_region_unmap(c->scratch, c->scratch_bytes);
     c->scratch = NULL;
-    release_circle(&c->all);
-    release_circle(&c->node);
-    release_circle(&c->across);
+    release_subgroup(&c->all);
+    release_subgroup(&c->node);
+    release_subgroup(&c->across);
     ls_tree_release(&c->tree);
 }

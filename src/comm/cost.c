@@ -28,7 +28,7 @@ static bool can(const struct ls_comm *c, enum ls_collective way)
     case LS_COLLECTIVE_HIER:
         return c->nodes > 1 && c->hier;
     case LS_COLLECTIVE_MPI: /* where the library is in use anyway: it may mind the thread */
-        return c->carrier->allreduce && !c->may_help;
+        return c->transport->allreduce && !c->may_help;
     case LS_COLLECTIVE_AUTO:
         break;
     }

@@ -23,14 +23,14 @@ void ls_mark_begin(struct ls_comm *c, const struct ls_work *w)
                                .root = rooted ? w->peer : -1,
                                .codec = codec_number(w->codec),
                                .kind = (uint8_t)w->kind};
-    if (!c->board)
+    if (!c->segment)
         return;
-    struct ls_seat *seat = ls_board_seat(c->board, c->local);
-    atomic_store_explicit(&seat->collective, c->collective, memory_order_relaxed);
-    atomic_store_explicit(&seat->marked, 0, memory_order_relaxed);
+    struct ls_slot *slot = ls_shm_slot(c->segment, c->local);
+    atomic_store_explicit(&slot->collective, c->collective, memory_order_relaxed);
+    atomic_store_explicit(&slot->marked, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release);
-    seat->mark = c->mark;
-    atomic_store_explicit(&seat->marked, c->collective, memory_order_release);
+    slot->mark = c->mark;
+    atomic_store_explicit(&slot->marked, c->collective, memory_order_release);
 }
 
 static void describe(const struct ls_comm *c, const struct ls_mark *m, char *text, size_t room)
@@ -78,12 +78,12 @@ enum ls_status ls_mark_compare(struct ls_comm *c, int rank, const struct ls_mark
 
 enum ls_status ls_mark_look(struct ls_comm *c)
 {
-    for (int i = 0; c->board && i < c->node.size; i++) {
-        struct ls_seat *seat = ls_board_seat(c->board, i);
-        uint64_t before = atomic_load_explicit(&seat->marked, memory_order_acquire);
-        struct ls_mark its = seat->mark;
+    for (int i = 0; c->segment && i < c->node.size; i++) {
+        struct ls_slot *slot = ls_shm_slot(c->segment, i);
+        uint64_t before = atomic_load_explicit(&slot->marked, memory_order_acquire);
+        struct ls_mark its = slot->mark;
         atomic_thread_fence(memory_order_acquire);
-        if (before != 0 && before == atomic_load_explicit(&seat->marked, memory_order_relaxed))
+        if (before != 0 && before == atomic_load_explicit(&slot->marked, memory_order_relaxed))
             LS_TRY(ls_mark_compare(c, c->node.ranks[i], &its));
     }
     return LS_OK;

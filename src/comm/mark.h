@@ -23,17 +23,17 @@ struct ls_mark {
     int32_t root; /* -1: none */
     uint16_t codec;
     uint8_t kind;   /* enum ls_work_kind */
-    uint8_t shared; /* on a board: all of its buffers can be seen; not compared */
+    uint8_t shared; /* on a segment: all of its buffers can be seen; not compared */
 };
 
-/* The mark at the front of a letter, and what is packed behind it; false: it is too short for a mark. */
-static inline bool ls_mark_read(const void *letter, size_t bytes, struct ls_mark *mark, const void **packed,
+/* The mark at the front of a message, and what is packed behind it; false: it is too short for a mark. */
+static inline bool ls_mark_read(const void *message, size_t bytes, struct ls_mark *mark, const void **packed,
                                 size_t *rest)
 {
     if (bytes < sizeof *mark)
         return false;
-    memcpy(mark, letter, sizeof *mark);
-    *packed = (const char *)letter + sizeof *mark;
+    memcpy(mark, message, sizeof *mark);
+    *packed = (const char *)message + sizeof *mark;
     *rest = bytes - sizeof *mark;
     return true;
 }

@@ -56,13 +56,13 @@ static void take_one(struct ls_comm *c, struct ls_work *w)
     bool message = w->kind == LS_WORK_SEND || w->kind == LS_WORK_RECEIVE;
     enum ls_status st = (enum ls_status)atomic_load(&c->broken);
     if (st == LS_OK && message)
-        st = ls_message_begin(c, w);
+        st = ls_p2p_begin(c, w);
     if (st != LS_OK) {
         ls_work_finish(w, st);
         return;
     }
     atomic_fetch_add(&c->pending, 1);
-    list_add(message ? &c->messages : &c->collectives, w);
+    list_add(message ? &c->p2p : &c->collectives, w);
 }
 
 static bool take_posted(struct ls_comm *c)
@@ -94,7 +94,7 @@ static int waited_for(const struct ls_work *w)
 static void check_overdue(struct ls_comm *c)
 {
     struct ls_work *late = atomic_exchange(&c->overdue, NULL);
-    for (struct ls_work *w = late ? c->messages.head : NULL; w; w = w->next)
+    for (struct ls_work *w = late ? c->p2p.head : NULL; w; w = w->next)
         if (w == late && waited_for(w) >= 0) {
             struct ls_work *before = c->current;
             memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
@@ -106,18 +106,18 @@ static void check_overdue(struct ls_comm *c)
         }
 }
 
-bool ls_messages_move(struct ls_comm *c)
+bool ls_p2p_progress(struct ls_comm *c)
 {
     take_posted(c);
     if (atomic_load_explicit(&c->overdue, memory_order_relaxed))
         check_overdue(c);
-    return c->messages.head && ls_messages_test(c);
+    return c->p2p.head && ls_p2p_test(c);
 }
 
 static void drop_all(struct ls_comm *c)
 {
     enum ls_status st = (enum ls_status)atomic_load(&c->broken);
-    ls_messages_drop(c, st);
+    ls_p2p_cancel_all(c, st);
     while (c->collectives.head) {
         struct ls_work *w = c->collectives.head;
         c->collectives.head = w->next;
@@ -148,12 +148,12 @@ static bool drive(struct ls_comm *c)
 {
     bool moved = take_posted(c);
     if (atomic_load(&c->broken)) {
-        moved |= c->messages.head || c->collectives.head;
+        moved |= c->p2p.head || c->collectives.head;
         drop_all(c);
-        ls_beats_abort(c);
+        ls_heartbeat_report_abort(c);
         return moved;
     }
-    moved |= ls_messages_move(c);
+    moved |= ls_p2p_progress(c);
     if (c->collectives.head) {
         run_next(c);
         moved = true;
@@ -184,32 +184,32 @@ static void rest(struct ls_comm *c, uint32_t rung, double seconds)
     if (atomic_load(&c->polling))
         ls_group_sleep(c, rung, seconds);
     else
-        ls_bell_sleep(c->bell, 0, rung, seconds);
+        ls_doorbell_sleep(c->doorbell, 0, rung, seconds);
 }
 
 static void serve(struct ls_comm *c)
 {
-    bool dozing = false, mail = false;
+    bool prepared = false, mail = false;
     uint32_t rung = 0;
-    double checked = ls_now(), nap = NAP_LEAST, idle = c->beats ? IDLE_SLEEP / 2 : IDLE_SLEEP;
+    double checked = ls_now(), nap = NAP_LEAST, idle = c->heartbeats ? IDLE_SLEEP / 2 : IDLE_SLEEP;
     while (!atomic_load(&c->stop)) {
         ls_group_alive(c);
         if (try_drive(c, &checked)) {
-            if (dozing)
-                ls_bell_rise(c->bell, 0);
+            if (prepared)
+                ls_doorbell_cancel(c->doorbell, 0);
             atomic_store(&c->polling, false);
-            dozing = false;
+            prepared = false;
             nap = NAP_LEAST;
-        } else if (!dozing) {
+        } else if (!prepared) {
             mail = c->polled && atomic_load(&c->pending);
             if (mail && c->event >= 0)
                 atomic_store(&c->polling, true);
-            rung = ls_bell_doze(c->bell, 0, atomic_load(&c->pending) ? LS_ASLEEP : LS_IDLE);
-            dozing = true;
+            rung = ls_doorbell_prepare(c->doorbell, 0, atomic_load(&c->pending) ? LS_ASLEEP : LS_IDLE);
+            prepared = true;
         } else {
             rest(c, rung, mail && c->event < 0 ? nap : idle);
             nap = nap < NAP_MOST ? 1.5 * nap : NAP_MOST;
-            dozing = false;
+            prepared = false;
         }
     }
 }
@@ -276,7 +276,7 @@ void ls_thread_stop(struct ls_comm *c, bool graceful)
 {
     if (!c->running)
         return;
-    pthread_mutex_lock(&c->queue_lock); /* the bell stays until it has rung */
+    pthread_mutex_lock(&c->queue_lock); /* the doorbell stays until it has rung */
     c->graceful = graceful;
     atomic_store(&c->stop, true);
     if (atomic_load(&c->connected) == 1)
@@ -304,21 +304,21 @@ static void mark_peer(const struct ls_comm *c, const void *context, bool *missin
 /* Holding `drive`: carry on until this work is done. */
 static void help(struct ls_comm *c, struct ls_work *w)
 {
-    struct ls_patience p = {0};
+    struct ls_wait p = {0};
     c->driver = 1;
-    atomic_store(&c->bell->driver, 1);
+    atomic_store(&c->doorbell->driver, 1);
     while (!ls_comm_done(w)) {
         if (drive(c))
             continue;
         c->current = w;
         if (w->kind == LS_WORK_RECEIVE && waited_for(w) < 0)
             p.since = ls_now(); /* anybody may be late: there is nobody to name */
-        ls_patience_step(c, &p, mark_peer, w);
+        ls_wait_step(c, &p, mark_peer, w);
         c->current = NULL;
     }
-    ls_patience_end(c, &p);
+    ls_wait_end(c, &p);
     c->driver = 0;
-    atomic_store(&c->bell->driver, 0);
+    atomic_store(&c->doorbell->driver, 0);
 }
 
 /* The driver does it; sleep until then. */

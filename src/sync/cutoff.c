@@ -3,7 +3,7 @@
  * the serial run, which makes K = N the strategy `server` with servers of its own. Who comes later is told the step that
  * is open now, and goes on with that. */
 #include "base/log.h"
-#include "comm/sum.h"
+#include "comm/algorithms/sum.h"
 #include "sync/pushpull.h"
 
 extern const struct ls_sync_ops ls_sync_cutoff, ls_sync_dedicated;

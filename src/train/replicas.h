@@ -6,7 +6,7 @@
  *          T(v, s) = T(v, 2s) + T(v+s, 2s)   when replica v+s exists, else T(v, 2s);
  *          T(v, s) = replica v               when s >= V: no further one exists.
  *      The step's gradient is T(0, 1). For V a power of two, level 1 adds (v, v+V/2), level 2 (v, v+V/4) ...
- *  R3  The tree depends on V alone. A process computes the subtrees that comm/tree.h gives it, its parts; the additions
+ *  R3  The tree depends on V alone. A process computes the subtrees that comm/algorithms/tree.h gives it, its parts; the additions
  *      that are left are made between processes.
  *  R4  Depth first, the walk holds at most ceil(log2 V) unfinished sums besides the gradients being computed,
  *      and one more for passes. All of it is taken before the first step.
@@ -17,7 +17,7 @@
 #define LS_TRAIN_REPLICAS_H
 
 #include "backend/backend.h"
-#include "comm/tree.h"
+#include "comm/algorithms/tree.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -516,7 +516,7 @@ static void look_around(struct ls_comm *c, const struct ranks *r)
     NEED(ls_comm_barrier(c) == LS_OK);
     for (int q = 0; q < r->size && nodes == 1; q++) {
         struct ls_position p = ls_comm_where(c, q);
-        NEED(p.step == 40 + (uint64_t)q && p.bucket == 3 && p.phase == LS_STAGE_UPDATE && p.age >= 0 && p.age < 60);
+        NEED(p.step == 40 + (uint64_t)q && p.bucket == 3 && p.stage == LS_STAGE_UPDATE && p.age >= 0 && p.age < 60);
     }
     NEED(ls_comm_barrier(c) == LS_OK);
     for (int q = 0; q < r->size; q++) {

@@ -261,7 +261,7 @@ static void who_is_lacked_among_many_is_named(void **state)
 
 /* Rank 0 waits for rank 2, which lacks rank 1, which waits for rank 2 and is stopped: all of them say that they wait.
  * Rank 0 waits longest, and its deadline passes before it shows that rank 1 does not run. */
-static void wait_in_circle(struct ls_comm *c, const struct ranks *r)
+static void wait_in_cycle(struct ls_comm *c, const struct ranks *r)
 {
     struct stage *s = (struct stage *)(uintptr_t)r->argument;
     const struct timespec later = {.tv_sec = (time_t)(r->deadline / 2)};
@@ -283,13 +283,13 @@ static void wait_in_circle(struct ls_comm *c, const struct ranks *r)
     ls_comm_close(c, LS_PEER_LOST);
 }
 
-static void who_was_stopped_in_a_circle_is_named(void **state)
+static void who_was_stopped_in_a_cycle_is_named(void **state)
 {
     (void)state;
     for (int per_node = 0; per_node <= 2; per_node++) {
         struct stage *s = new_stage(0);
         struct ranks r = {.size = 3, .deadline = DEADLINE, .per_node = per_node, .argument = s};
-        start_ranks(&r, wait_in_circle);
+        start_ranks(&r, wait_in_cycle);
         until_step(&r, s, 2);
         kill(r.pids[VICTIM], SIGSTOP);
         for (int rank = 0; rank < r.size; rank += 2)
@@ -337,7 +337,7 @@ static void a_missing_module_is_named(void **state)
 
 struct elsewhere {
     uint64_t step; /* the victim's; the others compute step 5 */
-    enum ls_stage phase;
+    enum ls_stage stage;
     bool stops;
     const char *expected; /* NULL: all wait on */
 };
@@ -349,7 +349,7 @@ static void wait_elsewhere(struct ls_comm *c, const struct ranks *r)
     bool victim = ls_comm_rank(c) == VICTIM;
     enum ls_status st = LS_OK;
     NEED(ls_comm_barrier(c) == LS_OK);
-    ls_comm_position(c, victim ? e->step : 5, 0, victim ? e->phase : LS_STAGE_COMPUTE);
+    ls_comm_position(c, victim ? e->step : 5, 0, victim ? e->stage : LS_STAGE_COMPUTE);
     if (victim && e->stops)
         raise(SIGSTOP);
     double start = ls_now(), most = e->expected ? r->deadline + PROMPT : 3 * r->deadline;
@@ -406,7 +406,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(different_work_is_an_error),
         cmocka_unit_test(a_rank_may_ask_for_time),
         cmocka_unit_test(who_is_lacked_among_many_is_named),
-        cmocka_unit_test(who_was_stopped_in_a_circle_is_named),
+        cmocka_unit_test(who_was_stopped_in_a_cycle_is_named),
         cmocka_unit_test(who_keeps_others_from_waiting_for_a_card_is_named),
         cmocka_unit_test(a_missing_worker_is_named),
         cmocka_unit_test(a_missing_module_is_named),

@@ -1,5 +1,5 @@
 /* The tree of additions is the same however it is spread over processes. */
-#include "comm/tree.h"
+#include "comm/algorithms/tree.h"
 #include "base/log.h"
 
 #include <stdarg.h>
@@ -116,7 +116,7 @@ static void ranks_can_change_places(void **state)
     for (int replicas = 4; replicas <= MOST; replicas++) {
         struct ls_tree t;
         write_tree(0, 1, replicas, expected);
-        assert_int_equal(ls_tree_init_seated(&t, replicas, 4, rank_of), LS_OK);
+        assert_int_equal(ls_tree_init_placed(&t, replicas, 4, rank_of), LS_OK);
         run_sums(&t, found);
         assert_string_equal(found, expected);
         check_runs(&t);

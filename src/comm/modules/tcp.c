@@ -1,6 +1,6 @@
 /* Transport `tcp`: messages over one TCP connection between any two processes, which found each other by a rendezvous
- * (meet.h) and have proved its key (tcp.h). A short message travels at once. A long one is asked for first and sent in
- * pieces once the receiver has a place for it, as in shm.c:
+ * (rendezvous.h) and have proved its key (tcp.h). A short message travels at once. A long one is asked for first and sent in
+ * pieces once the receiver has a place for it, as in shm_transport.c:
  *
  *     sender                 receiver
  *     SHORT  bytes  ----->   into a posted receive, or kept until there is one
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/modules/device.h"
+#include "comm/rendezvous/device.h"
 #include "comm/modules/tcp.h"
 #include "comm/transport.h"
 
@@ -93,8 +93,8 @@ struct peer {
 };
 
 struct group {
-    struct ls_meeting meeting;
-    struct ls_tcp_door door;
+    struct ls_rendezvous meeting;
+    struct ls_tcp_listener door;
     struct peer *peers; /* owned; size of them */
     struct queue receives, arriving;
     struct kept *kept, **kept_end, *spare; /* owned */
@@ -721,8 +721,8 @@ static void tcp_close(void *state, bool graceful)
         }
     if (g->epoll >= 0)
         close(g->epoll);
-    ls_tcp_close_door(&g->door);
-    ls_meet_release(&g->meeting);
+    ls_tcp_close_listener(&g->door);
+    ls_rendezvous_release(&g->meeting);
     ls_free(g->peers);
     ls_free(g);
 }
@@ -741,13 +741,13 @@ static enum ls_status tcp_open(struct ls_launch *l, double deadline, void **stat
     g->epoll = epoll_create1(EPOLL_CLOEXEC);
     LS_TRY_GOTO(out, g->epoll >= 0 ? LS_OK : ls_fail(LS_FAILED, "no epoll: %s", strerror(errno)));
     LS_TRY_GOTO(out, ls_tcp_listen(l, &g->door));
-    LS_TRY_GOTO(out, ls_meet(l, "tcp", g->door.text, g->door.bytes, ls_now() + deadline, &g->meeting));
+    LS_TRY_GOTO(out, ls_rendezvous_run(l, "tcp", g->door.text, g->door.bytes, ls_now() + deadline, &g->meeting));
     l->rank = g->rank = g->meeting.rank;
     l->size = g->size = g->meeting.size;
     LS_TRY_GOTO(out, make_peers(g));
     LS_TRY_GOTO(out, connect_all(g, ls_now() + deadline));
-    ls_tcp_close_door(&g->door);
-    ls_meet_clean(&g->meeting);
+    ls_tcp_close_listener(&g->door);
+    ls_rendezvous_clean(&g->meeting);
     if (g->rank == 0 && ls_device_has_rdma())
         ls_note("this host has RDMA devices; --transport ucx uses them");
     *state = g;

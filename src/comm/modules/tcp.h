@@ -6,21 +6,21 @@
 #ifndef LS_COMM_MODULES_TCP_H
 #define LS_COMM_MODULES_TCP_H
 
-#include "comm/modules/meet.h"
+#include "comm/rendezvous/rendezvous.h"
 
 /* Where this process listens. */
-struct ls_tcp_door {
+struct ls_tcp_listener {
     int listener;  /* owned; -1: none */
     uint8_t *text; /* owned; what the others need to connect, for the meeting */
     size_t bytes;
 };
 
 /* Listen on the address that leads to rank 0, or on all where nothing says which one that is. */
-enum ls_status ls_tcp_listen(const struct ls_launch *launch, struct ls_tcp_door *door);
-void ls_tcp_close_door(struct ls_tcp_door *door);
+enum ls_status ls_tcp_listen(const struct ls_launch *launch, struct ls_tcp_listener *door);
+void ls_tcp_close_listener(struct ls_tcp_listener *door);
 /* A connected, non-blocking socket for each rank but the own into sockets (-1 before); the caller closes them, also after
  * a failure. */
-enum ls_status ls_tcp_connect(const struct ls_meeting *meeting, const struct ls_tcp_door *door, double until,
+enum ls_status ls_tcp_connect(const struct ls_rendezvous *meeting, const struct ls_tcp_listener *door, double until,
                               int *sockets);
 
 #endif

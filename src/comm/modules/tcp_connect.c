@@ -12,9 +12,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/modules/device.h"
+#include "comm/rendezvous/device.h"
 #include "comm/modules/tcp.h"
-#include "comm/modules/wire.h"
+#include "comm/rendezvous/wire.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
@@ -57,7 +57,7 @@ static bool is_place(const struct sockaddr *a)
            !IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
 }
 
-static void add_place(struct ls_tcp_door *d, const struct sockaddr *a)
+static void add_place(struct ls_tcp_listener *d, const struct sockaddr *a)
 {
     uint8_t *at = d->text + d->bytes;
     if (d->bytes + PLACE > 4 + PLACES_MOST * PLACE)
@@ -70,7 +70,7 @@ static void add_place(struct ls_tcp_door *d, const struct sockaddr *a)
     d->bytes += PLACE;
 }
 
-static void add_all_places(struct ls_tcp_door *d, bool four_only)
+static void add_all_places(struct ls_tcp_listener *d, bool four_only)
 {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0)
@@ -83,7 +83,7 @@ static void add_all_places(struct ls_tcp_door *d, bool four_only)
     freeifaddrs(all);
 }
 
-static enum ls_status listen_everywhere(struct ls_tcp_door *d)
+static enum ls_status listen_everywhere(struct ls_tcp_listener *d)
 {
     struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
     struct sockaddr_in four = {.sin_family = AF_INET};
@@ -108,12 +108,12 @@ static uint16_t get_port(const struct sockaddr_storage *a)
                                    : ((const struct sockaddr_in6 *)(const void *)a)->sin6_port;
 }
 
-enum ls_status ls_tcp_listen(const struct ls_launch *l, struct ls_tcp_door *d)
+enum ls_status ls_tcp_listen(const struct ls_launch *l, struct ls_tcp_listener *d)
 {
     struct sockaddr_storage own = {0};
     socklen_t length = sizeof own;
     enum ls_status st;
-    *d = (struct ls_tcp_door){.listener = -1, .bytes = 4};
+    *d = (struct ls_tcp_listener){.listener = -1, .bytes = 4};
     d->text = ls_alloc(4 + PLACES_MOST * PLACE, 1);
     if (!d->text)
         return LS_FAILED;
@@ -131,12 +131,12 @@ enum ls_status ls_tcp_listen(const struct ls_launch *l, struct ls_tcp_door *d)
     return LS_OK;
 }
 
-void ls_tcp_close_door(struct ls_tcp_door *d)
+void ls_tcp_close_listener(struct ls_tcp_listener *d)
 {
     if (d->listener >= 0)
         close(d->listener);
     ls_free(d->text);
-    *d = (struct ls_tcp_door){.listener = -1};
+    *d = (struct ls_tcp_listener){.listener = -1};
 }
 
 /* --- calls ----------------------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ struct call {
 };
 
 struct office {
-    const struct ls_meeting *m;
+    const struct ls_rendezvous *m;
     int listener, *sockets;
     struct call *calls;    /* owned; STRANGERS accepted ones, then one for each address of each lower rank */
     int n, *why;           /* why: owned; of each rank, the last error */
@@ -327,7 +327,7 @@ static void accept_some(struct office *o)
 
 /* --- all together ---------------------------------------------------------------------------------------- */
 
-static int places_of(const struct ls_meeting *m, int rank)
+static int places_of(const struct ls_rendezvous *m, int rank)
 {
     size_t bytes = m->address[rank].bytes;
     return bytes < 4 + PLACE || bytes > 4 + PLACES_MOST * PLACE ? 0 : (int)((bytes - 4) / PLACE);
@@ -398,7 +398,7 @@ static enum ls_status round_of_all(struct office *o)
         const struct call *c = &o->calls[i];
         o->polled[i + 1] = (struct pollfd){.fd = c->w.fd, .events = c->state == CONNECTING ? POLLOUT : POLLIN};
     }
-    int most = (int)(1000 * RETRY_SECONDS), left = ls_wire_patience(o->until);
+    int most = (int)(1000 * RETRY_SECONDS), left = ls_wire_timeout_ms(o->until);
     poll(o->polled, (nfds_t)o->n + 1, left < most ? left : most);
     for (int i = 0; i < o->n; i++) /* one that another has closed meanwhile is asked in vain, and only that */
         if (o->calls[i].w.fd >= 0 && o->calls[i].w.fd == o->polled[i + 1].fd && o->polled[i + 1].revents)
@@ -445,7 +445,8 @@ static void release(struct office *o)
     ls_free(o->why);
 }
 
-enum ls_status ls_tcp_connect(const struct ls_meeting *m, const struct ls_tcp_door *door, double until, int *sockets)
+enum ls_status ls_tcp_connect(const struct ls_rendezvous *m, const struct ls_tcp_listener *door, double until,
+                              int *sockets)
 {
     enum ls_status st;
     double begun = ls_now();

@@ -1,5 +1,5 @@
 /* Transport `ucx`: messages over UCX, which runs on TCP, shared memory and RDMA, between processes that found each other
- * by a rendezvous (meet.h).
+ * by a rendezvous (rendezvous.h).
  *
  * UCX listens on ports of its own and lets anyone who reaches them send. What protects a run is that a message counts
  * only under a tag that somebody waits for, and tags are
@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/modules/device.h"
-#include "comm/modules/meet.h"
+#include "comm/rendezvous/device.h"
+#include "comm/rendezvous/rendezvous.h"
 #include "comm/transport.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ struct peer {
 };
 
 struct group {
-    struct ls_meeting meeting;
+    struct ls_rendezvous meeting;
     ucp_context_h context;
     ucp_worker_h worker;
     uint64_t secret;
@@ -268,7 +268,7 @@ static enum ls_status meet(struct group *g, struct ls_launch *l, double until)
     ucs_status_t code = ucp_worker_get_address(g->worker, &address, &bytes);
     if (code != UCS_OK)
         return explain(code, "ucp_worker_get_address");
-    enum ls_status st = ls_meet(l, "ucx", address, bytes, until, &g->meeting);
+    enum ls_status st = ls_rendezvous_run(l, "ucx", address, bytes, until, &g->meeting);
     ucp_worker_release_address(g->worker, address);
     if (st != LS_OK)
         return st;
@@ -389,7 +389,7 @@ static enum ls_status say_hello(struct group *g, double until)
             return ls_fail(LS_PEER_LOST, "rank %d does not know the key of this run; is the token the same for all?",
                            i);
     }
-    ls_meet_clean(&g->meeting);
+    ls_rendezvous_clean(&g->meeting);
     return LS_OK;
 }
 
@@ -427,7 +427,7 @@ static void ucx_close(void *state, bool graceful)
     if (g->context)
         ucp_cleanup(g->context);
     ucs_log_pop_handler();
-    ls_meet_release(&g->meeting);
+    ls_rendezvous_release(&g->meeting);
     ls_free(g->peers);
     ls_free(g->hellos);
     ls_free(g);

@@ -1,0 +1,9 @@
+/* What a module shows beside ls_transport_module: called once, after loading. */
+#ifndef LS_COMM_MODULES_MODULE_LOG_H
+#define LS_COMM_MODULES_MODULE_LOG_H
+
+#include "base/log.h"
+
+void ls_module_forward_log(ls_log_ear *ear);
+
+#endif
