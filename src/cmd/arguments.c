@@ -4,9 +4,9 @@
 #include "base/nearest.h"
 #include "config/table.h"
 #include "data/data.h"
-#include "data/files.h"
+#include "data/formats/files.h"
 #include "model/model.h"
-#include "train/rundir.h"
+#include "checkpoint/rundir.h"
 
 #include <limits.h>
 #include <string.h>

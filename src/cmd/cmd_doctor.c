@@ -7,10 +7,10 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "cmd/doctor/doctor.h"
-#include "cmd/workers.h"
+#include "launch/workers.h"
 #include "cmd/world.h"
 #include "report/table.h"
-#include "train/engine.h"
+#include "exec/engine.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,14 +3,15 @@
 #include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/json.h"
-#include "cmd/workers.h"
+#include "launch/workers.h"
 #include "cmd/world.h"
-#include "train/agree.h"
+#include "exec/rank_reduce.h"
+#include "train/rank_check.h"
 #include "train/evaluate.h"
 #include "train/fingerprint.h"
-#include "train/kept_model.h"
-#include "train/trained.h"
-#include "train/weights.h"
+#include "checkpoint/kept_model.h"
+#include "checkpoint/locate_model.h"
+#include "checkpoint/weights.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -63,9 +64,9 @@ static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm,
 }
 
 /* The model and the data, found by each process for itself. */
-static enum ls_status open_parts(struct ls_options *o, struct ls_trained *trained, struct ls_task *task)
+static enum ls_status open_parts(struct ls_options *o, struct ls_located_model *trained, struct ls_task *task)
 {
-    LS_TRY(ls_trained_find(trained, o->n_args > 0 ? o->args[0] : NULL, o));
+    LS_TRY(ls_located_model_find(trained, o->n_args > 0 ? o->args[0] : NULL, o));
     enum ls_status st = ls_task_open(task, o, false, true, &trained->card);
     if (st == LS_OK)
         st = ls_engine_pass_batch(o, &task->size.batch);
@@ -73,7 +74,7 @@ static enum ls_status open_parts(struct ls_options *o, struct ls_trained *traine
 }
 
 /* What one of them cannot find ends all, and is said once. */
-static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, struct ls_trained *trained,
+static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, struct ls_located_model *trained,
                                     struct ls_task *task)
 {
     bool root = !comm || ls_comm_rank(comm) == 0;
@@ -82,7 +83,7 @@ static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, 
     enum ls_status st = open_parts(o, trained, task);
     if (!root)
         ls_log_mute(0);
-    return ls_agree_status(comm, st);
+    return ls_rank_reduce_status(comm, st);
 }
 
 /* Shares of different test sets would add up to nonsense. */
@@ -91,15 +92,15 @@ static enum ls_status same_data(const struct ls_options *o, struct ls_comm *comm
     char *text;
     if (!comm || ls_comm_size(comm) == 1)
         return LS_OK;
-    LS_TRY(ls_agree_status(comm, ls_fingerprint_take(task, o, &text)));
-    enum ls_status st = ls_same_data(comm, text);
+    LS_TRY(ls_rank_reduce_status(comm, ls_fingerprint_take(task, o, &text)));
+    enum ls_status st = ls_rank_check_data(comm, text);
     ls_free(text);
     return st;
 }
 
 enum ls_status ls_cmd_eval(struct ls_options *o)
 {
-    struct ls_trained trained = {0};
+    struct ls_located_model trained = {0};
     struct ls_task task = {0};
     struct ls_report r = {0};
     struct ls_world world;
@@ -124,7 +125,7 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
         st = print_json(o, &task.test_augment, trained.file, &r);
 out:
     ls_task_close(&task);
-    ls_trained_release(&trained);
+    ls_located_model_release(&trained);
     ls_world_close(&world, all_know && st != LS_PEER_LOST ? LS_OK : st);
     return st;
 }

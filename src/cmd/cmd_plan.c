@@ -5,8 +5,8 @@
 #include "cmd/json.h"
 #include "graph/ops.h"
 #include "report/table.h"
-#include "train/engine.h"
-#include "train/identity.h"
+#include "exec/engine.h"
+#include "exec/identity.h"
 #include "train/task.h"
 
 #include <inttypes.h>

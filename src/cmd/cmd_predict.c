@@ -6,10 +6,10 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "data/data.h"
-#include "train/kept_model.h"
-#include "train/trained.h"
+#include "checkpoint/kept_model.h"
+#include "checkpoint/locate_model.h"
 #include "train/task.h"
-#include "train/weights.h"
+#include "checkpoint/weights.h"
 
 #include <jansson.h>
 #include <limits.h>
@@ -23,7 +23,7 @@ struct predict {
     const struct ls_options *o;
     const char *const *files;
     int n_files;
-    struct ls_trained trained;
+    struct ls_located_model trained;
     struct ls_task task;
     struct ls_engine engine;
     struct ls_augment augment;
@@ -173,7 +173,7 @@ enum ls_status ls_cmd_predict(struct ls_options *o)
     LS_TRY_GOTO(out, ls_pictures_find(&pictures, o));
     p.files = pictures.files;
     p.n_files = pictures.n;
-    LS_TRY_GOTO(out, ls_trained_find(&p.trained, pictures.model, o));
+    LS_TRY_GOTO(out, ls_located_model_find(&p.trained, pictures.model, o));
     ls_kept_model_warn(o);
     LS_TRY_GOTO(out, setup(&p));
     st = predict_all(&p);
@@ -186,7 +186,7 @@ out:
     ls_image_release(&p.image);
     ls_image_release(&p.scratch);
     ls_engine_close(&p.engine);
-    ls_trained_release(&p.trained);
+    ls_located_model_release(&p.trained);
     ls_pictures_release(&pictures);
     return st;
 }

@@ -2,11 +2,11 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
-#include "cmd/workers.h"
+#include "launch/workers.h"
 #include "cmd/world.h"
-#include "train/kept_model.h"
+#include "checkpoint/kept_model.h"
 #include "train/logbook.h"
-#include "train/rundir.h"
+#include "checkpoint/rundir.h"
 #include "train/trainer.h"
 
 /* A run that is gone on with brings its own configuration; what stands on the command line is stronger. */
@@ -42,7 +42,7 @@ enum ls_status ls_cmd_train(struct ls_options *o)
         if (st != LS_PEER_LOST) /* its threads may wait for a card that waits for the lost one; main ends them */
             ls_trainer_close(&trainer);
         else
-            ls_lock_release(trainer.lock);
+            ls_run_lock_release(trainer.lock);
     }
     ls_world_close(&world, trainer.all_know ? LS_OK : st);
     ls_logbook_end(st);

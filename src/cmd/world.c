@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "sync/sync.h"
-#include "train/identity.h"
+#include "exec/identity.h"
 
 #include <math.h>
 #include <sched.h>

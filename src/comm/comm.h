@@ -19,7 +19,7 @@
 
 #include "base/status.h"
 #include "comm/codec.h"
-#include "comm/launch.h"
+#include "launch/launch.h"
 #include "comm/mark.h"
 #include "comm/algorithms/tree.h"
 #include <stdatomic.h>

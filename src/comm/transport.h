@@ -8,7 +8,7 @@
 #define LS_COMM_TRANSPORT_H
 
 #include "base/status.h"
-#include "comm/launch.h"
+#include "launch/launch.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

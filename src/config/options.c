@@ -205,7 +205,7 @@ static enum ls_status set_variable(struct ls_options *o, const char *variable)
 }
 
 /* The one place where Lockstep reads the environment for settings; how a process was started is read by
- * comm/launch.c. */
+ * launch/launch.c. */
 static enum ls_status set_environment(struct ls_options *o)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");

@@ -1,6 +1,6 @@
 #include "data/dataset.h"
-#include "data/formats.h"
-#include "data/layout.h"
+#include "data/formats/formats.h"
+#include "data/formats/layout.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"

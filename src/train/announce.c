@@ -1,8 +1,8 @@
 /* What a run is about to do, before it does it. */
 #include "base/log.h"
 #include "optim/optim.h"
-#include "train/identity.h"
-#include "train/kept_model.h"
+#include "exec/identity.h"
+#include "checkpoint/kept_model.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -128,7 +128,7 @@ static void say_machine(const struct ls_trainer *t)
 /* Where a device makes images itself, of what. */
 static void say_input(const struct ls_trainer *t)
 {
-    const struct ls_supply *s = &t->stepper.train;
+    const struct ls_device_dataset *s = &t->stepper.train;
     if (s->form == LS_FORM_PICKS)
         ls_trainer_say(t, "  input      cut by the device out of %.1f MiB of images that it holds",
                        (double)s->held_bytes / 1048576);

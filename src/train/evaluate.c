@@ -1,7 +1,7 @@
 #include "train/evaluate.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "train/interrupt.h"
+#include "base/interrupt.h"
 
 static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, int64_t count, struct ls_console *console,
                               struct ls_totals *totals)
@@ -24,7 +24,7 @@ static enum ls_status evaluate_own(struct ls_stepper *s, const struct ls_task *t
 {
     struct ls_loader *loader;
     if (!s->eval.open)
-        LS_TRY(ls_supply_open(&s->eval, s->engine, &s->engine->eval, task->test, &task->test_augment));
+        LS_TRY(ls_device_dataset_open(&s->eval, s->engine, &s->engine->eval, task->test, &task->test_augment));
     LS_TRY(ls_task_test_loader(task, o, s->engine, s->eval.form, &loader));
     ls_feed_pin(s->engine, loader);
     enum ls_status st = run_all(s, loader, ls_dataset_info(task->test)->count, console, totals);
@@ -44,8 +44,8 @@ static enum ls_status evaluate_all(struct ls_stepper *s, const struct ls_task *t
     bool mute = comm && ls_comm_rank(comm) > 0;
     if (mute)
         ls_log_mute(1);
-    enum ls_status st = ls_agree_status(comm, evaluate_own(s, task, o, console, totals, waited));
-    return mute ? ls_agree_unmute(st) : st;
+    enum ls_status st = ls_rank_reduce_status(comm, evaluate_own(s, task, o, console, totals, waited));
+    return mute ? ls_rank_reduce_unmute(st) : st;
 }
 
 enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
@@ -55,7 +55,7 @@ enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, con
     int64_t count = ls_dataset_info(task->test)->count, batch = task->size.batch;
     double start = ls_now(), waited = 0;
     LS_TRY(evaluate_all(s, task, o, console, &totals, &waited));
-    LS_TRY(ls_agree_totals(s->engine->comm, &totals));
+    LS_TRY(ls_rank_reduce_totals(s->engine->comm, &totals));
     if (totals.samples != count)
         return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples, (long long)count);
     ls_totals_report(&totals, r);

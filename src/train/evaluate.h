@@ -3,7 +3,7 @@
 #define LS_TRAIN_EVALUATE_H
 
 #include "report/console.h"
-#include "train/step.h"
+#include "exec/step.h"
 #include "train/task.h"
 
 /* Over the task's test set. Fills samples, loss, top1, top5 and the times of *r. LS_INTERRUPTED, with nothing

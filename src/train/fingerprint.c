@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
-#include "train/checksum.h"
+#include "base/checksum.h"
 
 #include <inttypes.h>
 #include <jansson.h>

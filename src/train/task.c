@@ -12,7 +12,7 @@ static const struct ls_dataset *any_set(const struct ls_task *t)
 
 /* Image size and classes from options, data and model, in that order. */
 static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o, const struct ls_dataset_info *info,
-                                  const struct ls_card *card)
+                                  const struct ls_model_card *card)
 {
     struct ls_model_size own, *size = &t->size;
     *size = (struct ls_model_size){.batch = o->batch, .classes = o->classes};
@@ -47,7 +47,7 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
     return LS_OK;
 }
 
-enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_card *card,
+enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_model_card *card,
                                  const struct ls_dataset_info *info, const struct ls_model_size *size,
                                  struct ls_augment *a)
 {
@@ -69,7 +69,7 @@ enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_car
     return ls_augment_frame(a, o->eval_resize, o->eval_crop);
 }
 
-static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o, const struct ls_card *card)
+static enum ls_status decide_augment(struct ls_task *t, const struct ls_options *o, const struct ls_model_card *card)
 {
     const struct ls_model_size *s = &t->size;
     if (t->train)
@@ -79,14 +79,14 @@ static enum ls_status decide_augment(struct ls_task *t, const struct ls_options 
 }
 
 /* Test samples have the labels that the model knows their classes by. */
-static enum ls_status match_classes(struct ls_task *t, const struct ls_options *o, const struct ls_card *card)
+static enum ls_status match_classes(struct ls_task *t, const struct ls_options *o, const struct ls_model_card *card)
 {
     struct ls_classes model = {.count = t->size.classes, .foreign = true};
     char note[1024];
     if (!t->test)
         return LS_OK;
     if (card && card->model)
-        model = ls_card_classes(card);
+        model = ls_model_card_classes(card);
     else if (t->train)
         model = ls_classes_of(ls_dataset_info(t->train), t->size.classes);
     LS_TRY(ls_classes_match(&model, t->test, o->eval_data ? o->eval_data : o->data, note, sizeof note));
@@ -104,7 +104,7 @@ static enum ls_status open_set(const struct ls_options *o, const char *spec, con
 }
 
 enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
-                            const struct ls_card *card)
+                            const struct ls_model_card *card)
 {
     enum ls_status st = LS_OK;
     *t = (struct ls_task){0};

@@ -5,8 +5,8 @@
 #include "config/options.h"
 #include "data/data.h"
 #include "graph/build.h"
-#include "train/card.h"
-#include "train/engine.h"
+#include "checkpoint/model_card.h"
+#include "exec/engine.h"
 
 struct ls_task {
     struct ls_dataset *train, *test; /* owned; NULL: not asked for */
@@ -18,7 +18,7 @@ struct ls_task {
 /* The one transform that images are evaluated with, in train, eval and predict: the card's where it has one, else what
  * --augment keeps without its random choices; --eval-resize and --eval-crop are stronger. info: of the images that the model
  * is trained on, or NULL, or where the card does not say of those at hand. */
-enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_card *card,
+enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_model_card *card,
                                  const struct ls_dataset_info *info, const struct ls_model_size *size,
                                  struct ls_augment *a);
 
@@ -26,7 +26,7 @@ enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_car
  * the model's own; classes are --classes or the data's. Test images are normalised like the training images:
  * those of the card, which may be NULL, else those of the data. */
 enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
-                            const struct ls_card *card);
+                            const struct ls_model_card *card);
 /* No data: --input and --classes, else the model's own. */
 enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o);
 void ls_task_close(struct ls_task *t);

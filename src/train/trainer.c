@@ -1,8 +1,9 @@
 #include "train/trainer.h"
+#include "train/rank_check.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/evaluate.h"
-#include "train/interrupt.h"
+#include "base/interrupt.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -69,10 +70,10 @@ static enum ls_status saved_since(struct ls_trainer *t, double start, enum ls_st
     return st;
 }
 
-/* The first `parts` of the values, among all processes (same.c). */
+/* The first `parts` of the values, among all processes (rank_check.h). */
 static enum ls_status compare(struct ls_trainer *t, int parts)
 {
-    enum ls_status st = ls_trainer_all_know(t, ls_same_values(&t->engine, t->state.step, parts));
+    enum ls_status st = ls_trainer_all_know(t, ls_rank_check_values(&t->engine, t->state.step, parts));
     t->check_due = false;
     if (st == LS_OK || st == LS_PEER_LOST || !t->root)
         return st;
@@ -86,7 +87,7 @@ static enum ls_status collect(struct ls_trainer *t)
 {
     LS_TRY(ls_step_collect(&t->stepper));
     t->state.verified = !t->engine.comm || t->o->check_every > 0;
-    return t->o->check_every > 0 ? compare(t, LS_SAME_PARTS) : LS_OK;
+    return t->o->check_every > 0 ? compare(t, LS_RANK_CHECK_PARTS) : LS_OK;
 }
 
 static enum ls_status save(struct ls_trainer *t)
@@ -224,7 +225,7 @@ static enum ls_status catch_up(struct ls_trainer *t)
 static enum ls_status train_step(struct ls_trainer *t)
 {
     struct ls_state *s = &t->state;
-    LS_TRY(ls_lock_held(t->lock, false));
+    LS_TRY(ls_run_lock_held(t->lock, false));
     if (t->stepper.replicas.n_slices == 0)
         return serve(t);
     int64_t left = t->epoch_samples - s->position, samples = left < t->o->batch ? left : t->o->batch;
@@ -239,7 +240,8 @@ static enum ls_status train_step(struct ls_trainer *t)
         t->check_due = true;
     if (t->check_due && !t->stepper.sync.differ) {
         LS_TRY(catch_up(t));
-        LS_TRY(compare(t, LS_SAME_MOMENTUM)); /* without it: with --sync server each has that of its own parameters */
+        LS_TRY(compare(
+            t, LS_RANK_CHECK_MOMENTUM)); /* without it: with --sync server each has that of its own parameters */
     }
     if (t->on_step)
         t->on_step(t->context, s->step);
@@ -456,9 +458,9 @@ static enum ls_status agree_why_starved(struct ls_trainer *t)
 {
     if (!t->root)
         ls_log_mute(1);
-    enum ls_status st = ls_agree_status(t->engine.comm, why_starved(&t->stepper));
+    enum ls_status st = ls_rank_reduce_status(t->engine.comm, why_starved(&t->stepper));
     if (!t->root)
-        st = ls_agree_unmute(st);
+        st = ls_rank_reduce_unmute(st);
     return st;
 }
 

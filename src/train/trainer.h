@@ -6,10 +6,10 @@
 #include "report/console.h"
 #include "report/gpu.h"
 #include "report/metrics.h"
-#include "train/checkpoint.h"
-#include "train/identity.h"
-#include "train/lock.h"
-#include "train/step.h"
+#include "checkpoint/checkpoint.h"
+#include "exec/identity.h"
+#include "checkpoint/run_lock.h"
+#include "exec/step.h"
 #include "train/task.h"
 
 struct ls_trainer {
@@ -23,7 +23,7 @@ struct ls_trainer {
     struct ls_loader *loader; /* owned */
     int said_threads;         /* of the loader, that the log has last; 0: none yet */
     bool advised;             /* on slow input, in this process */
-    struct ls_card card;
+    struct ls_model_card card;
     char *data; /* owned: the fingerprint of the data */
     struct ls_state state;
     struct ls_report last_eval;       /* samples 0: none in this process */
@@ -38,7 +38,7 @@ struct ls_trainer {
     char *caution; /* owned: what changed since the checkpoint, or the run that is run again; NULL: nothing; likewise */
     char planned[LS_IDENTITY_ROOM]; /* identity of the run that is run again; "": none */
     char *plan;                     /* owned: the kernels that the run had before, or NULL */
-    struct ls_lock *lock;           /* owned: of the run directory; the root's */
+    struct ls_run_lock *lock;       /* owned: of the run directory; the root's */
     bool made;                      /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
     bool check_due; /* values are to be compared among the processes as soon as they may be */

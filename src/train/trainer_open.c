@@ -1,14 +1,15 @@
 /* A trainer's setup: everything that is decided before the first step. */
 #include "base/file.h"
 #include "base/log.h"
-#include "train/agree.h"
+#include "exec/rank_reduce.h"
 #include "train/fingerprint.h"
-#include "train/identity.h"
-#include "train/kept_model.h"
+#include "exec/identity.h"
+#include "checkpoint/kept_model.h"
 #include "train/logbook.h"
-#include "train/rundir.h"
+#include "checkpoint/rundir.h"
 #include "train/trainer.h"
-#include "train/weights.h"
+#include "train/rank_check.h"
+#include "checkpoint/weights.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -35,18 +36,18 @@ static void describe_model(struct ls_trainer *t)
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
     const struct ls_model_size *size = &t->task.size;
-    t->card = (struct ls_card){.model = t->o->model,
-                               .data = t->data,
-                               .yaml = t->o->model_yaml,
-                               .channels = size->channels,
-                               .height = size->height,
-                               .width = size->width,
-                               .classes = size->classes,
-                               .stored_height = info->height,
-                               .stored_width = info->width,
-                               .class_names = info->class_names,
-                               .class_ids = info->class_ids,
-                               .named = info->class_names ? info->classes : 0};
+    t->card = (struct ls_model_card){.model = t->o->model,
+                                     .data = t->data,
+                                     .yaml = t->o->model_yaml,
+                                     .channels = size->channels,
+                                     .height = size->height,
+                                     .width = size->width,
+                                     .classes = size->classes,
+                                     .stored_height = info->height,
+                                     .stored_width = info->width,
+                                     .class_names = info->class_names,
+                                     .class_ids = info->class_ids,
+                                     .named = info->class_names ? info->classes : 0};
     ls_augment_frame_text(&t->task.test_augment, t->card.eval_resize, t->card.eval_crop);
     memcpy(t->card.mean, t->task.augment.mean, sizeof t->card.mean);
     memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
@@ -84,7 +85,7 @@ static enum ls_status claim(struct ls_trainer *t)
 {
     t->made = !ls_file_exists(t->run);
     LS_TRY(ls_dir_make(t->run));
-    LS_TRY(ls_lock_take(t->run, t->o->command_line, LS_LOCK_TIMES, &t->lock));
+    LS_TRY(ls_run_lock_take(t->run, t->o->command_line, LS_RUN_LOCK_TIMES, &t->lock));
     ls_rundir_sweep(t->run);
     ls_checkpoint_clean(t->run);
     return LS_OK;
@@ -366,7 +367,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
     }
     if (t->state.step >= (uint64_t)t->total_steps || options.own == 0)
         return LS_OK;
-    LS_TRY(ls_supply_open(&t->stepper.train, &t->engine, &t->engine.train, t->task.train, &t->task.augment));
+    LS_TRY(ls_device_dataset_open(&t->stepper.train, &t->engine, &t->engine.train, t->task.train, &t->task.augment));
     options.form = t->stepper.train.form;
     LS_TRY(ls_loader_new(&options, &t->loader));
     ls_feed_pin(&t->engine, t->loader);
@@ -404,13 +405,13 @@ static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(stru
     enum ls_status st = open(t);
     if (!t->root)
         ls_log_mute(0);
-    return ls_trainer_all_know(t, ls_agree_status(t->comm, st));
+    return ls_trainer_all_know(t, ls_rank_reduce_status(t->comm, st));
 }
 
 /* A directory that was made for nothing; rmdir leaves one that holds anything. */
 static void give_up_run(struct ls_trainer *t)
 {
-    ls_lock_release(t->lock);
+    ls_run_lock_release(t->lock);
     t->lock = NULL;
     if (t->made)
         rmdir(t->run);
@@ -420,17 +421,17 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
 {
     enum ls_status st;
     *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0};
-    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_options(comm, o)));
+    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_options(comm, o)));
     LS_TRY_GOTO(failed, together(t, open_task));
     LS_TRY_GOTO(failed, share_found(t));
     if (t->finished)
         return LS_OK;
-    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_data(comm, t->data)));
+    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_data(comm, t->data)));
     describe_model(t);
     LS_TRY_GOTO(failed, together(t, recorded_plan));
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
-    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_same_schedule(&t->engine)));
+    LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_schedule(&t->engine)));
     LS_TRY_GOTO(failed, together(t, open_state));
     LS_TRY_GOTO(failed, ls_engine_share(&t->engine));
     LS_TRY_GOTO(failed, together(t, open_run));
@@ -459,7 +460,7 @@ void ls_trainer_close(struct ls_trainer *t)
         ls_checkpoint_finish(&t->writer);
     ls_engine_close(&t->engine);
     ls_task_close(&t->task);
-    ls_lock_release(t->lock);
+    ls_run_lock_release(t->lock);
     ls_free(t->run);
     ls_free(t->checkpoint);
     ls_free(t->caution);

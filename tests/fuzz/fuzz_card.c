@@ -1,6 +1,6 @@
 /* Any metadata as the card of a model, lines of KEY=VALUE: refused, or a card that can be written and read again. */
 #include "base/log.h"
-#include "train/card.h"
+#include "checkpoint/model_card.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +27,9 @@ static int split(char *text, struct ls_st_pair pairs[MOST])
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct ls_st_pair pairs[MOST], written[LS_CARD_PAIRS];
+    struct ls_st_pair pairs[MOST], written[LS_MODEL_CARD_PAIRS];
     struct ls_arena strings = {0};
-    struct ls_card card, again;
+    struct ls_model_card card, again;
     char *text = malloc(size + 1);
     ls_log_mute(1);
     if (!text)
@@ -37,10 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(text, data, size);
     text[size] = 0;
     struct ls_safetensors file = {.metadata = pairs, .n_metadata = split(text, pairs)};
-    if (ls_card_read(&file, "fuzz", &strings, &card) == LS_OK && card.model) {
+    if (ls_model_card_read(&file, "fuzz", &strings, &card) == LS_OK && card.model) {
         struct ls_safetensors copy = {.metadata = written};
-        if (ls_card_write(&card, &strings, written, &copy.n_metadata) == LS_OK &&
-            (ls_card_read(&copy, "again", &strings, &again) != LS_OK || again.classes != card.classes))
+        if (ls_model_card_write(&card, &strings, written, &copy.n_metadata) == LS_OK &&
+            (ls_model_card_read(&copy, "again", &strings, &again) != LS_OK || again.classes != card.classes))
             abort();
     }
     ls_arena_release(&strings);

@@ -1,6 +1,6 @@
 /* CIFAR files from outside; the first byte chooses between CIFAR-10 and CIFAR-100. */
 #include "base/log.h"
-#include "data/cifar.h"
+#include "data/formats/cifar.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,6 +1,6 @@
 /* IDX files from outside, plain and gzip: the input is taken as an images file, then as a labels file. */
 #include "base/log.h"
-#include "data/idx.h"
+#include "data/formats/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -3,7 +3,7 @@
 #include "backend/answers.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "train/identity.h"
+#include "exec/identity.h"
 
 #include <stdlib.h>
 #include <string.h>

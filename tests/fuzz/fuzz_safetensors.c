@@ -1,7 +1,7 @@
 /* Any bytes as a safetensors file: refused, or tensors whose every byte can be read. */
 #include "base/log.h"
-#include "train/card.h"
-#include "train/safetensors.h"
+#include "checkpoint/model_card.h"
+#include "checkpoint/safetensors.h"
 
 #include <stdint.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct ls_safetensors s;
     struct ls_arena strings = {0};
-    struct ls_card card;
+    struct ls_model_card card;
     volatile uint8_t sum = 0;
     ls_log_mute(1);
     if (ls_safetensors_parse(data, size, "fuzz.safetensors", &s) != LS_OK)
@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (!ls_safetensors_find(&s, t->name))
             abort();
     }
-    ls_card_read(&s, "fuzz.safetensors", &strings, &card);
+    ls_model_card_read(&s, "fuzz.safetensors", &strings, &card);
     ls_arena_release(&strings);
     ls_safetensors_release(&s);
     return 0;

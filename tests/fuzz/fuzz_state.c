@@ -1,5 +1,5 @@
 /* Any bytes as a checkpoint's state.json: refused with a reason, or read into counts that make sense. */
-#include "train/state.h"
+#include "checkpoint/state.h"
 
 #include <stdlib.h>
 #include <string.h>

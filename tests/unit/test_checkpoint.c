@@ -1,9 +1,9 @@
 /* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K6 of
- * train/checkpoint.h. */
+ * checkpoint/checkpoint.h. */
 #include "train_tiny.h"
 
 #include "base/file.h"
-#include "train/weights.h"
+#include "checkpoint/weights.h"
 
 #include <math.h>
 #include <signal.h>

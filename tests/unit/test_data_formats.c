@@ -1,6 +1,6 @@
 /* Each format: what a good set holds, and the message for every way to be broken. */
 #include "data_files.h"
-#include "data/cifar.h"
+#include "data/formats/cifar.h"
 
 #include <unistd.h>
 

@@ -1,7 +1,7 @@
 /* Folders of a run are synced when they are made: a crash right after leaves them there. */
 #include "train_tiny.h"
 
-#include "train/rundir.h"
+#include "checkpoint/rundir.h"
 
 #include <limits.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* A bit that flips at one of several processes is found before a checkpoint with it is saved (K6 of train/checkpoint.h),
+/* A bit that flips at one of several processes is found before a checkpoint with it is saved (K6 of checkpoint/checkpoint.h),
  * and the process is named where that can be told. */
 #include "train_tiny.h"
 #include "comm_ranks.h"

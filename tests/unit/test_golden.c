@@ -7,7 +7,7 @@
 #include "graph/ops.h"
 #include "model/model.h"
 #include "optim/optim.h"
-#include "train/safetensors.h"
+#include "checkpoint/safetensors.h"
 
 #include <inttypes.h>
 #include <math.h>

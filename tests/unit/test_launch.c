@@ -1,7 +1,7 @@
 /* How a process was started, from tables of environments and options. */
 #include "base/log.h"
-#include "comm/launch.h"
-#include "comm/slurm.h"
+#include "launch/launch.h"
+#include "launch/slurm.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
-/* The lock of a run directory. Cites Q1 .. Q3 of train/lock.h. */
+/* The lock of a run directory. Cites Q1 .. Q3 of checkpoint/run_lock.h. */
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/log.h"
-#include "train/lock.h"
+#include "checkpoint/run_lock.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,7 +22,7 @@
 
 static char run[] = "/tmp/lockstep-lock-XXXXXX";
 static char path[sizeof run + 8];
-static const struct ls_lock_times quick = {.beat = 0.05, .stale = 1};
+static const struct ls_run_lock_times quick = {.beat = 0.05, .stale = 1};
 static char *command[] = {"lockstep", "train", "--token", "hush-hush", "--batch", "7", NULL};
 
 static int begin(void **state)
@@ -43,9 +43,9 @@ static int end(void **state)
     return ls_dir_remove(run) != LS_OK;
 }
 
-static enum ls_status take(struct ls_lock **lock)
+static enum ls_status take(struct ls_run_lock **lock)
 {
-    return ls_lock_take(run, command, quick, lock);
+    return ls_run_lock_take(run, command, quick, lock);
 }
 
 static int names(void)
@@ -71,7 +71,7 @@ static const char *text_of_lock(void)
 static void is_refused_to_a_second_which_hears_who_has_it(void **state)
 {
     (void)state;
-    struct ls_lock *first, *second;
+    struct ls_run_lock *first, *second;
     char pid[32];
     assert_int_equal(take(&first), LS_OK);
     assert_int_equal(names(), 1);
@@ -82,10 +82,10 @@ static void is_refused_to_a_second_which_hears_who_has_it(void **state)
     assert_non_null(strstr(ls_log_last(), "lockstep train"));
     assert_null(strstr(ls_log_last(), "hush"));
     assert_int_equal(names(), 1);
-    ls_lock_release(first);
+    ls_run_lock_release(first);
     assert_int_equal(names(), 0);
     assert_int_equal(take(&second), LS_OK);
-    ls_lock_release(second);
+    ls_run_lock_release(second);
 }
 
 /* A child that holds it until it is killed. */
@@ -96,7 +96,7 @@ static pid_t holder(void)
     assert_int_equal(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
-        struct ls_lock *lock;
+        struct ls_run_lock *lock;
         if (take(&lock) != LS_OK || write(ready[1], "x", 1) != 1)
             _exit(1);
         pause();
@@ -118,13 +118,13 @@ static void kill_off(pid_t pid)
 static void of_a_killed_process_is_taken_over_at_once(void **state)
 {
     (void)state;
-    struct ls_lock *lock;
+    struct ls_run_lock *lock;
     pid_t pid = holder();
     assert_int_equal(take(&lock), LS_FAILED);
     kill_off(pid);
-    assert_int_equal(ls_lock_take(run, command, LS_LOCK_TIMES, &lock), LS_OK);
+    assert_int_equal(ls_run_lock_take(run, command, LS_RUN_LOCK_TIMES, &lock), LS_OK);
     assert_int_equal(names(), 1);
-    ls_lock_release(lock);
+    ls_run_lock_release(lock);
 }
 
 /* Q1: each of them holds it for a moment, and counts how many do. */
@@ -140,7 +140,7 @@ static void goes_to_one_of_many(void **state)
         for (int i = 0; i < MANY; i++) {
             pid_t pid = fork();
             if (pid == 0) {
-                struct ls_lock *lock;
+                struct ls_run_lock *lock;
                 while (!__atomic_load_n(&shared[1], __ATOMIC_SEQ_CST))
                     usleep(100);
                 if (take(&lock) == LS_OK) {
@@ -169,11 +169,11 @@ static void goes_to_one_of_many(void **state)
 /* The lock of this process with one line changed. */
 static void forge(const char *key, const char *value)
 {
-    struct ls_lock *lock;
+    struct ls_run_lock *lock;
     char line[64], other[4096];
     assert_int_equal(take(&lock), LS_OK);
     const char *text = text_of_lock();
-    ls_lock_release(lock);
+    ls_run_lock_release(lock);
     snprintf(line, sizeof line, "\n%s: ", key);
     const char *at = strstr(text, line);
     assert_non_null(at);
@@ -184,33 +184,33 @@ static void forge(const char *key, const char *value)
 static void of_a_pid_that_is_another_process_now_is_stale(void **state)
 {
     (void)state;
-    struct ls_lock *lock;
+    struct ls_run_lock *lock;
     forge("start", "1");
-    assert_int_equal(ls_lock_take(run, command, LS_LOCK_TIMES, &lock), LS_OK);
-    ls_lock_release(lock);
+    assert_int_equal(ls_run_lock_take(run, command, LS_RUN_LOCK_TIMES, &lock), LS_OK);
+    ls_run_lock_release(lock);
 }
 
 static void of_another_machine_is_stale_when_nobody_touches_it(void **state)
 {
     (void)state;
-    struct ls_lock *lock;
+    struct ls_run_lock *lock;
     static const char *const keys[] = {"boot", "pids"};
     for (int i = 0; i < 2; i++) {
         forge(keys[i], "of another machine or container");
         assert_int_equal(take(&lock), LS_OK); /* after quick.stale seconds */
-        ls_lock_release(lock);
+        ls_run_lock_release(lock);
     }
     forge("boot", "of another machine");
     const struct timespec old[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
     assert_int_equal(utimensat(AT_FDCWD, path, old, 0), 0);
-    assert_int_equal(ls_lock_take(run, command, LS_LOCK_TIMES, &lock), LS_OK); /* at once */
-    ls_lock_release(lock);
+    assert_int_equal(ls_run_lock_take(run, command, LS_RUN_LOCK_TIMES, &lock), LS_OK); /* at once */
+    ls_run_lock_release(lock);
 }
 
 static void of_another_machine_holds_while_it_is_touched(void **state)
 {
     (void)state;
-    struct ls_lock *lock;
+    struct ls_run_lock *lock;
     forge("boot", "of another machine");
     pid_t pid = fork();
     if (pid == 0)
@@ -218,7 +218,7 @@ static void of_another_machine_holds_while_it_is_touched(void **state)
             utimensat(AT_FDCWD, path, NULL, 0);
             usleep(50000);
         }
-    assert_int_equal(ls_lock_take(run, command, LS_LOCK_TIMES, &lock), LS_FAILED);
+    assert_int_equal(ls_run_lock_take(run, command, LS_RUN_LOCK_TIMES, &lock), LS_FAILED);
     kill_off(pid);
     assert_non_null(strstr(ls_log_last(), "in use"));
 }
@@ -226,29 +226,29 @@ static void of_another_machine_holds_while_it_is_touched(void **state)
 static void that_is_no_lock_is_waited_for_too(void **state)
 {
     (void)state;
-    struct ls_lock *lock;
+    struct ls_run_lock *lock;
     assert_int_equal(ls_file_write(path, "", 0), LS_OK);
     assert_int_equal(take(&lock), LS_OK);
-    ls_lock_release(lock);
+    ls_run_lock_release(lock);
     assert_int_equal(ls_file_write(path, "pid: -1\nboot\n\n:", 15), LS_OK);
     assert_int_equal(take(&lock), LS_OK);
-    ls_lock_release(lock);
+    ls_run_lock_release(lock);
 }
 
 /* Q3 */
 static void is_missed_by_who_lost_it(void **state)
 {
     (void)state;
-    struct ls_lock *lock;
-    assert_int_equal(ls_lock_take(run, command, LS_LOCK_TIMES, &lock), LS_OK);
-    assert_int_equal(ls_lock_held(lock, true), LS_OK);
+    struct ls_run_lock *lock;
+    assert_int_equal(ls_run_lock_take(run, command, LS_RUN_LOCK_TIMES, &lock), LS_OK);
+    assert_int_equal(ls_run_lock_held(lock, true), LS_OK);
     const char other[] = "host: other\npid: 7\nid: 1\n";
     assert_int_equal(ls_file_write(path, other, sizeof other - 1), LS_OK);
-    assert_int_equal(ls_lock_held(lock, false), LS_OK); /* it was seen a moment ago */
-    assert_int_equal(ls_lock_held(lock, true), LS_FAILED);
+    assert_int_equal(ls_run_lock_held(lock, false), LS_OK); /* it was seen a moment ago */
+    assert_int_equal(ls_run_lock_held(lock, true), LS_FAILED);
     assert_non_null(strstr(ls_log_last(), "host other"));
-    assert_int_equal(ls_lock_held(lock, false), LS_FAILED);
-    ls_lock_release(lock);
+    assert_int_equal(ls_run_lock_held(lock, false), LS_FAILED);
+    ls_run_lock_release(lock);
     assert_string_equal(text_of_lock(), other); /* it is not ours to remove */
     unlink(path);
 }
@@ -256,13 +256,13 @@ static void is_missed_by_who_lost_it(void **state)
 static void comes_back_when_somebody_removes_it(void **state)
 {
     (void)state;
-    struct ls_lock *lock, *second;
+    struct ls_run_lock *lock, *second;
     assert_int_equal(take(&lock), LS_OK);
     unlink(path);
-    assert_int_equal(ls_lock_held(lock, true), LS_OK);
+    assert_int_equal(ls_run_lock_held(lock, true), LS_OK);
     assert_int_equal(take(&second), LS_FAILED);
-    assert_int_equal(ls_lock_held(lock, true), LS_OK);
-    ls_lock_release(lock);
+    assert_int_equal(ls_run_lock_held(lock, true), LS_OK);
+    ls_run_lock_release(lock);
     assert_int_equal(names(), 0);
 }
 

@@ -1,8 +1,8 @@
-/* PowerSGD: promises W1 to W4 of sync/powersgd.h, for matrices row after row and in blocks. */
+/* PowerSGD: promises W1 to W4 of sync/powersgd/powersgd.h, for matrices row after row and in blocks. */
 #include "compress_help.h"
 
 #include "base/memory.h"
-#include "sync/powersgd.h"
+#include "sync/powersgd/powersgd.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* Training on a backend with a queue gives the bits, the reports and the files of one without: alone with reports that lag a
  * step behind, with several passes a step, and with several processes. In these tests "cuda" is the backend of queued.h. */
-#include "train/agree.h"
+#include "exec/rank_reduce.h"
 #include "train_story.h"
 #include "comm_ranks.h"
 #include "ops_session.h"
@@ -488,7 +488,7 @@ static void fail_rank(struct ls_comm *c, const struct ranks *r)
     NEED(ls_trainer_open(&t, &f->o, c) == LS_OK);
     ls_log_mute(1);
     if (ls_comm_rank(c) == f->absent)
-        NEED(ls_agree_status(c, LS_OK) == LS_OK); /* that all have samples, as a run begins */
+        NEED(ls_rank_reduce_status(c, LS_OK) == LS_OK); /* that all have samples, as a run begins */
     while (ls_comm_rank(c) == f->absent && ls_comm_broken(c) == LS_OK)
         usleep(1000);
     queued.transfers = victim ? f->transfers : 0;

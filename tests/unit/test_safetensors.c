@@ -1,8 +1,8 @@
 /* safetensors: round trips, every malformed file, checksums, and the safetensors package as the judge. */
 #include "base/file.h"
 #include "base/log.h"
-#include "train/checksum.h"
-#include "train/safetensors.h"
+#include "base/checksum.h"
+#include "checkpoint/safetensors.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -4,8 +4,8 @@
 #include "graph/ops.h"
 #include "optim/optim.h"
 #include "train/evaluate.h"
-#include "train/interrupt.h"
-#include "train/weights.h"
+#include "base/interrupt.h"
+#include "checkpoint/weights.h"
 
 #include <inttypes.h>
 #include <sys/wait.h>

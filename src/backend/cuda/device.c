@@ -34,7 +34,7 @@ enum ls_status blas_check(cublasStatus_t error, const char *what)
     return ls_fail(LS_FAILED, "cuBLASLt: %.120s: %s", what, cublasLtGetStatusString(error));
 }
 
-/* Of several launchers the innermost counts, as in comm/launch.c: what sets RANK may itself have been started by Slurm. */
+/* Of several launchers the innermost counts, as in launch/launch.c: what sets RANK may itself have been started by Slurm. */
 int device_rank(void)
 {
     static const struct {

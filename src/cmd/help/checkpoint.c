@@ -2,10 +2,10 @@
 #include "base/help.h"
 #include "cmd/help/help.h"
 #include "report/metrics.h"
-#include "train/card.h"
-#include "train/checkpoint.h"
-#include "train/rundir.h"
-#include "train/state.h"
+#include "checkpoint/model_card.h"
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/rundir.h"
+#include "checkpoint/state.h"
 
 enum ls_status ls_help_checkpoint(const char *what, FILE *out)
 {
@@ -20,7 +20,7 @@ enum ls_status ls_help_checkpoint(const char *what, FILE *out)
         "a model.safetensors too. It can be copied elsewhere by itself.",
         0, out);
     fprintf(out, "\nMetadata of model.safetensors (texts; lists are JSON in a text)\n");
-    ls_help_rows(ls_card_keys, 2, out);
+    ls_help_rows(ls_model_card_keys, 2, out);
     fprintf(out, "\nstate.json\n");
     ls_help_rows(ls_state_keys, 2, out);
     fprintf(out, "\nIn Python\n"

@@ -1,4 +1,4 @@
-/* The fixed tree of additions over V replicas (train/replicas.h, R2), spread over W processes.
+/* The fixed tree of additions over V replicas (exec/replicas.h, R2), spread over W processes.
  *
  *     T(v, s) = T(v, 2s) + T(v+s, 2s)   when replica v+s exists, else T(v, 2s);   T(v, s) = replica v when s >= V
  *

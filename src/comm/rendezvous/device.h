@@ -3,7 +3,7 @@
 #ifndef LS_COMM_RENDEZVOUS_DEVICE_H
 #define LS_COMM_RENDEZVOUS_DEVICE_H
 
-#include "comm/launch.h"
+#include "launch/launch.h"
 #include <stdbool.h>
 #include <sys/socket.h>
 

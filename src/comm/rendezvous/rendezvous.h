@@ -10,8 +10,8 @@
 #define LS_COMM_RENDEZVOUS_RENDEZVOUS_H
 
 #include "base/status.h"
-#include "comm/launch.h"
 #include "comm/rendezvous/proof.h"
+#include "launch/launch.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

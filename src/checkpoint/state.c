@@ -1,0 +1,229 @@
+#define _GNU_SOURCE
+#include "checkpoint/state.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/checksum.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct ls_help_row ls_state_keys[] = {
+    {"version", "1"},
+    {"step", "steps done"},
+    {"epoch", "epochs done"},
+    {"position", "samples of the current epoch that were used"},
+    {"epoch_so_far", "sums over the steps of the current epoch"},
+    {"seed", "as --seed, hexadecimal"},
+    {"batch", "as --batch; this and the next two must be the same when the run is resumed"},
+    {"replicas", "as --replicas"},
+    {"accumulate", "as --accumulate"},
+    {"threads", "of each process; another number gives results that agree up to rounding"},
+    {"identity", "what decides the bits besides the configuration: backend, threads, kernels, ..."},
+    {"config", "checksum of the options that decide the result"},
+    {"best_top1", "the highest accuracy of an evaluation so far; -1: none yet"},
+    {"best_step", "the step after which it was measured"},
+    {"checksums",
+     "of the two other files, and of this one with zeros for its own; a checkpoint with other ones is not used"},
+    {"verified", "all processes had the same weights when it was saved; --resume prefers such a checkpoint"},
+    {"loss_scale", "with --dtype fp16: what the next step begins with"},
+    {NULL, NULL},
+};
+
+#define SUM_DIGITS 16
+#define SUM_KEY "\"state.json\": \""
+/* The largest count that is accepted: sums and products of counts with it stay within 64 bits. */
+#define MOST ((int64_t)1000000000000000)
+
+/* 64 bits do not fit JSON's numbers everywhere. */
+static json_t *hex(uint64_t value)
+{
+    char text[20];
+    snprintf(text, sizeof text, "%016" PRIx64, value);
+    return json_string(text);
+}
+
+static json_t *report_json(const struct ls_report *r)
+{
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch, "samples",
+                     (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "seconds", r->seconds,
+                     "input_seconds", r->input_seconds, "compute_seconds", r->compute_seconds, "update_seconds",
+                     r->update_seconds);
+}
+
+/* Where the file's own checksum stands in its text: 16 digits, NULL: nowhere. */
+static char *own_sum(const char *text, size_t size)
+{
+    char *key = memmem(text, size, SUM_KEY, strlen(SUM_KEY)), *digits = key ? key + strlen(SUM_KEY) : NULL;
+    return digits && digits + SUM_DIGITS <= text + size ? digits : NULL;
+}
+
+/* The checksum of the text with zeros for the digits of its own one. */
+static uint64_t sum_without(const char *text, size_t size, const char *digits)
+{
+    static const char zeros[SUM_DIGITS + 1] = "0000000000000000";
+    struct ls_checksum sum;
+    const char *after = digits + SUM_DIGITS;
+    ls_checksum_init(&sum);
+    ls_checksum_add(&sum, text, (size_t)(digits - text));
+    ls_checksum_add(&sum, zeros, SUM_DIGITS);
+    ls_checksum_add(&sum, after, (size_t)(text + size - after));
+    return ls_checksum_value(&sum);
+}
+
+static void put_own_sum(char *text)
+{
+    char *digits = own_sum(text, strlen(text)), value[SUM_DIGITS + 1];
+    snprintf(value, sizeof value, "%016" PRIx64, sum_without(text, strlen(text), digits));
+    memcpy(digits, value, SUM_DIGITS);
+}
+
+enum ls_status ls_state_write(const char *path, const struct ls_state *s)
+{
+    json_t *json = json_pack(
+        "{s:i, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:o, s:f, s:I, s:b, s:{s:o, s:o, s:o}}", "version", 1,
+        "step", (json_int_t)s->step, "epoch", (json_int_t)s->epoch, "position", (json_int_t)s->position, "epoch_so_far",
+        report_json(&s->done), "seed", hex(s->seed), "batch", (json_int_t)s->batch, "replicas", (json_int_t)s->replicas,
+        "accumulate", (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
+        "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "verified", s->verified, "checksums",
+        "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum), "state.json", hex(0));
+    if (json && s->scale.scale > 0 &&
+        json_object_set_new(json, "loss_scale",
+                            json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
+    if (json && *s->identity && json_object_set_new(json, "identity", json_string(s->identity)) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
+    char *text = json ? json_dumps(json, JSON_INDENT(2) | JSON_REAL_PRECISION(17)) : NULL;
+    if (text)
+        put_own_sum(text);
+    enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "%s: out of memory", path);
+    free(text);
+    json_decref(json);
+    return st;
+}
+
+static bool read_hex(const json_t *object, const char *key, uint64_t *value)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    char *end;
+    if (!text || strlen(text) != SUM_DIGITS)
+        return false;
+    *value = strtoull(text, &end, 16);
+    return !*end;
+}
+
+static bool read_count(const json_t *object, const char *key, int64_t *value)
+{
+    const json_t *number = json_object_get(object, key);
+    *value = json_integer_value(number);
+    return json_is_integer(number) && *value >= 0 && *value <= MOST;
+}
+
+static bool read_step(const json_t *object, const char *key, uint64_t *value)
+{
+    int64_t count;
+    bool good = read_count(object, key, &count);
+    *value = (uint64_t)count;
+    return good;
+}
+
+static bool read_real(const json_t *object, const char *key, double *value)
+{
+    const json_t *number = json_object_get(object, key);
+    *value = json_number_value(number);
+    return json_is_number(number);
+}
+
+static bool read_report(const json_t *o, struct ls_report *r)
+{
+    return read_count(o, "steps", &r->step_in_epoch) && read_count(o, "samples", &r->samples) &&
+           read_real(o, "loss", &r->loss) && read_real(o, "top1", &r->top1) && read_real(o, "top5", &r->top5) &&
+           read_real(o, "seconds", &r->seconds) && read_real(o, "input_seconds", &r->input_seconds) &&
+           read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds);
+}
+
+/* Only runs in fp16 have one. */
+static bool read_scale(const json_t *o, struct ls_loss_scale *s)
+{
+    double scale;
+    int64_t steady;
+    if (!o)
+        return true;
+    if (!read_real(o, "scale", &scale) || !(scale >= 1 && scale <= 0x1p24) || !read_count(o, "steady", &steady) ||
+        steady > INT32_MAX)
+        return false;
+    *s = (struct ls_loss_scale){.scale = (float)scale, .steady = (int)steady};
+    return true;
+}
+
+/* Checkpoints of older versions have none. */
+static bool read_identity(const json_t *text, struct ls_state *s)
+{
+    if (!text)
+        return true;
+    return json_is_string(text) &&
+           snprintf(s->identity, sizeof s->identity, "%s", json_string_value(text)) < (int)sizeof s->identity;
+}
+
+/* Checkpoints of older versions do not say. */
+static bool read_verified(const json_t *verified, struct ls_state *s)
+{
+    s->verified = json_is_true(verified);
+    return !verified || json_is_boolean(verified);
+}
+
+static bool read_fields(const json_t *o, struct ls_state *s)
+{
+    const json_t *sums = json_object_get(o, "checksums");
+    int64_t version;
+    return read_count(o, "version", &version) && version == 1 && read_step(o, "step", &s->step) &&
+           read_step(o, "epoch", &s->epoch) && read_count(o, "position", &s->position) &&
+           read_report(json_object_get(o, "epoch_so_far"), &s->done) && read_hex(o, "seed", &s->seed) &&
+           read_count(o, "batch", &s->batch) && read_count(o, "replicas", &s->replicas) &&
+           read_count(o, "accumulate", &s->accumulate) && read_count(o, "threads", &s->threads) &&
+           read_hex(o, "config", &s->config) && read_real(o, "best_top1", &s->best_top1) &&
+           read_step(o, "best_step", &s->best_step) && read_hex(sums, "model.safetensors", &s->model_sum) &&
+           read_hex(sums, "state.safetensors", &s->tensor_sum) &&
+           read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
+           read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
+}
+
+/* Checkpoints of older versions have none: two checksums, of the other files. */
+static bool check_own_sum(const json_t *o, const char *text, size_t size, char *reason, size_t room)
+{
+    const json_t *sums = json_object_get(o, "checksums");
+    const char *digits = own_sum(text, size);
+    uint64_t recorded, found;
+    if (json_object_size(sums) == 2 && !digits)
+        return true;
+    if (!digits || !read_hex(sums, "state.json", &recorded)) {
+        snprintf(reason, room, "damaged: its own checksum is missing or wrong");
+        return false;
+    }
+    found = sum_without(text, size, digits);
+    if (found != recorded)
+        snprintf(reason, room, "damaged: its checksum is %016" PRIx64 ", recorded was %016" PRIx64, found, recorded);
+    return found == recorded;
+}
+
+bool ls_state_parse(const char *text, size_t size, struct ls_state *s, char *reason, size_t room)
+{
+    json_error_t error;
+    *s = (struct ls_state){0};
+    json_t *json = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    if (!json) {
+        snprintf(reason, room, "line %d: not valid JSON: %s", error.line, error.text);
+        return false;
+    }
+    bool whole = check_own_sum(json, text, size, reason, room), good = whole && read_fields(json, s);
+    if (whole && !good)
+        snprintf(reason, room, "not the state of a checkpoint: a field is missing or wrong");
+    json_decref(json);
+    return good;
+}

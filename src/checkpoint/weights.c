@@ -1,0 +1,235 @@
+#include "checkpoint/weights.h"
+#include "base/log.h"
+#include "optim/optim.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char tracked[] = "num_batches_tracked";
+
+static bool belongs(const struct ls_graph *g, int t, enum ls_weights which)
+{
+    if (g->tensors[t].role == LS_ROLE_PARAM)
+        return which == LS_WEIGHTS_MODEL;
+    return g->tensors[t].role == LS_ROLE_STATE && ls_optim_owns(g, t) == (which == LS_WEIGHTS_STATE);
+}
+
+static bool ends_with(const char *text, const char *tail)
+{
+    size_t length = strlen(text), end = strlen(tail);
+    return length >= end && strcmp(text + length - end, tail) == 0;
+}
+
+/* --- saving ------------------------------------------------------------------------------------------- */
+
+struct ls_weights_copy {
+    const struct ls_engine *e;
+    const struct ls_net *net;
+    struct ls_st_tensor *tensors; /* owned */
+    int *source;                  /* owned; graph tensor of each, LS_NONE: data is set */
+    int n;
+    struct ls_arena names;
+    int64_t steps;
+    float *values; /* owned; of all tensors, or NULL: they are asked of the engine one by one */
+};
+
+static bool all_finite(const float *v, int64_t count)
+{
+    int bad = 0;
+#pragma omp parallel for simd reduction(| : bad)
+    for (int64_t k = 0; k < count; k++)
+        bad |= !isfinite(v[k]);
+    return !bad;
+}
+
+static enum ls_status fill(void *context, int i, void *values)
+{
+    const struct ls_weights_copy *s = context;
+    const struct ls_tensor *t = &s->net->graph.tensors[s->source[i]];
+    LS_TRY(s->e->backend->read(s->net->program, s->source[i], values));
+    if (!all_finite(values, ls_shape_count(&t->shape)))
+        return ls_fail(LS_DIVERGED, "%s holds a value that is not finite; this state is not saved", t->name);
+    return LS_OK;
+}
+
+/* torchvision keeps a count beside every BN's running_var. */
+static enum ls_status list_tracked(struct ls_weights_copy *s, const char *running_var)
+{
+    int stem = (int)(strlen(running_var) - strlen("running_var"));
+    const char *name = ls_arena_format(&s->names, "%.*s%s", stem, running_var, tracked);
+    s->source[s->n] = LS_NONE;
+    s->tensors[s->n++] = (struct ls_st_tensor){.name = name, .type = LS_ST_I64, .data = &s->steps};
+    return name ? LS_OK : LS_FAILED;
+}
+
+static enum ls_status list_tensors(struct ls_weights_copy *s, enum ls_weights which)
+{
+    const struct ls_graph *g = &s->net->graph;
+    s->tensors = ls_alloc(2 * (size_t)g->n_tensors, sizeof *s->tensors);
+    s->source = ls_alloc(2 * (size_t)g->n_tensors, sizeof *s->source);
+    if (!s->tensors || !s->source)
+        return LS_FAILED;
+    for (int t = 0; t < g->n_tensors; t++) {
+        const struct ls_tensor *tensor = &g->tensors[t];
+        if (!belongs(g, t, which))
+            continue;
+        s->source[s->n] = t;
+        s->tensors[s->n++] = (struct ls_st_tensor){
+            .name = tensor->name, .type = LS_ST_F32, .rank = tensor->shape.rank, .dim = tensor->shape.dim};
+        if (ends_with(tensor->name, ".running_var"))
+            LS_TRY(list_tracked(s, tensor->name));
+    }
+    return LS_OK;
+}
+
+static void release(struct ls_weights_copy *c)
+{
+    ls_free(c->tensors);
+    ls_free(c->source);
+    ls_free(c->values);
+    ls_arena_release(&c->names);
+}
+
+enum ls_status ls_weights_write(struct ls_weights_copy *c, const char *path, const struct ls_st_pair *metadata,
+                                int n_metadata, uint64_t *checksum)
+{
+    return ls_safetensors_write(path, metadata, n_metadata, c->tensors, c->n, fill, c, checksum);
+}
+
+enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which, const char *path,
+                               const struct ls_st_pair *metadata, int n_metadata, uint64_t steps, uint64_t *checksum)
+{
+    struct ls_weights_copy s = {.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
+    enum ls_status st = list_tensors(&s, which);
+    if (st == LS_OK)
+        st = ls_weights_write(&s, path, metadata, n_metadata, checksum);
+    release(&s);
+    return st;
+}
+
+/* How many of the tensor's values are the engine's. */
+static size_t count_of(const struct ls_weights_copy *c, int i)
+{
+    return c->source[i] == LS_NONE ? 0 : (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape);
+}
+
+/* The values of all tensors, and where each one's are. */
+static enum ls_status copy_values(struct ls_weights_copy *c)
+{
+    size_t count = 0;
+    for (int i = 0; i < c->n; i++)
+        count += count_of(c, i);
+    float *at = c->values = ls_alloc(count, sizeof *at);
+    if (!at)
+        return LS_FAILED;
+    for (int i = 0; i < c->n; at += count_of(c, i++)) {
+        if (c->source[i] == LS_NONE)
+            continue;
+        LS_TRY(fill(c, i, at));
+        c->tensors[i].data = at;
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which, uint64_t steps,
+                               struct ls_weights_copy **copy)
+{
+    struct ls_weights_copy *c = *copy = ls_alloc(1, sizeof *c);
+    if (!c)
+        return LS_FAILED;
+    *c = (struct ls_weights_copy){.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
+    LS_TRY(list_tensors(c, which));
+    return copy_values(c);
+}
+
+void ls_weights_drop(struct ls_weights_copy *c)
+{
+    if (c)
+        release(c);
+    ls_free(c);
+}
+
+/* --- loading ------------------------------------------------------------------------------------------ */
+
+static bool same_shape(const struct ls_shape *shape, const struct ls_st_tensor *t)
+{
+    if (shape->rank != t->rank)
+        return false;
+    for (int i = 0; i < t->rank; i++)
+        if (shape->dim[i] != t->dim[i])
+            return false;
+    return true;
+}
+
+static const char *file_shape(const struct ls_st_tensor *t, char text[64])
+{
+    struct ls_shape shape = {.rank = t->rank < LS_MAX_DIMS ? t->rank : LS_MAX_DIMS};
+    for (int i = 0; i < shape.rank; i++)
+        shape.dim[i] = t->dim[i];
+    return ls_shape_text(&shape, text);
+}
+
+static enum ls_status check_tensor(const char *path, const struct ls_safetensors *file, const struct ls_tensor *t)
+{
+    char have[64], want[64];
+    const struct ls_st_tensor *found = ls_safetensors_find(file, t->name);
+    if (!found)
+        return ls_fail(LS_BAD_INPUT, "%s: no tensor %s, which the model needs; is it a file of another model?", path,
+                       t->name);
+    if (!same_shape(&t->shape, found))
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: tensor %s is %s, but the model has %s; --input and --classes must be as in the "
+                       "run that made the file",
+                       path, t->name, file_shape(found, have), ls_shape_text(&t->shape, want));
+    return LS_OK;
+}
+
+/* Every tensor of the graph is in the file, and every tensor of the file in the graph. */
+static enum ls_status check_file(const char *path, const struct ls_safetensors *file, const struct ls_graph *g,
+                                 enum ls_weights which)
+{
+    for (int t = 0; t < g->n_tensors; t++)
+        if (belongs(g, t, which))
+            LS_TRY(check_tensor(path, file, &g->tensors[t]));
+    for (int i = 0; i < file->n_tensors; i++) {
+        const char *name = file->tensors[i].name;
+        int t = ls_graph_find(g, name);
+        if ((t == LS_NONE || !belongs(g, t, which)) && !ends_with(name, tracked))
+            return ls_fail(LS_BAD_INPUT, "%s: tensor %s is not in the model; is it a file of another model?", path,
+                           name);
+    }
+    return LS_OK;
+}
+
+static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
+                                  const char *path)
+{
+    const struct ls_net *net = ls_engine_net(e);
+    const struct ls_graph *g = &net->graph;
+    for (int t = 0; t < g->n_tensors; t++) {
+        if (!belongs(g, t, which))
+            continue;
+        const struct ls_st_tensor *found = ls_safetensors_find(file, g->tensors[t].name);
+        float *values = ls_alloc((size_t)found->count, sizeof *values);
+        if (!values)
+            return LS_FAILED;
+        enum ls_status st = ls_safetensors_f32(found, path, values);
+        if (st == LS_OK)
+            st = e->backend->write(net->program, t, values);
+        ls_free(values);
+        if (st != LS_OK)
+            return st;
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const char *path)
+{
+    struct ls_safetensors file;
+    LS_TRY(ls_safetensors_open(path, &file));
+    enum ls_status st = check_file(path, &file, &ls_engine_net(e)->graph, which);
+    if (st == LS_OK)
+        st = load_values(e, &file, which, path);
+    ls_safetensors_release(&file);
+    return st;
+}

@@ -1,0 +1,20 @@
+/* The lines of a small text file: class names, annotations. */
+#ifndef LS_DATA_FORMATS_LINES_H
+#define LS_DATA_FORMATS_LINES_H
+
+#include "base/status.h"
+#include <stddef.h>
+
+struct ls_lines {
+    char *text;  /* owned */
+    char **line; /* owned array; the lines lie in text, without their ends */
+    int count;
+};
+
+/* Empty lines are left out. */
+enum ls_status ls_lines_load(const char *path, struct ls_lines *lines);
+void ls_lines_release(struct ls_lines *lines);
+/* Cut off what stands before the next tab: gives that field back, NULL at the end of the line. */
+char *ls_lines_field(char **rest);
+
+#endif

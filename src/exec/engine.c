@@ -1,0 +1,434 @@
+#define _GNU_SOURCE
+#include "exec/engine.h"
+#include "backend/store.h"
+#include "base/cgroup.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "exec/identity.h"
+
+#include <omp.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+int ls_engine_cores(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0 || CPU_COUNT(&set) < 1)
+        return 1;
+    return ls_cgroup_cores("", CPU_COUNT(&set));
+}
+
+enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch)
+{
+    int64_t parts = o->replicas * o->accumulate;
+    if (o->batch < parts)
+        return ls_fail(LS_USAGE,
+                       "--batch %lld is too small for %lld replicas of %lld passes: each needs a sample, %lld in all",
+                       (long long)o->batch, (long long)o->replicas, (long long)o->accumulate, (long long)parts);
+    *batch = (o->batch + parts - 1) / parts;
+    return LS_OK;
+}
+
+char *ls_engine_plan_cache(const struct ls_options *o)
+{
+    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (o->plan_cache)
+        return ls_strdup(o->plan_cache);
+    if (cache && *cache)
+        return ls_format("%s/lockstep/plans", cache);
+    return home && *home && ls_file_is_dir(home) ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
+}
+
+/* Are kernels to be measured? */
+static bool tunes(const struct ls_engine *e, const struct ls_options *o)
+{
+    return o->tune == LS_AUTO ? e->backend->measures : o->tune == LS_ON;
+}
+
+/* Measured kernels that cannot be kept cost time at every start, and nothing else. */
+static void say_lost_cache(const struct ls_engine *e, const struct ls_options *o)
+{
+    char *cache = ls_engine_plan_cache(o);
+    if (tunes(e, o) && !o->quiet && (!cache || !ls_file_can_write(cache)))
+        ls_warn(
+            "no plan cache: %s%s; kernels are measured again at each start; --plan-cache FILE or XDG_CACHE_HOME names "
+            "another place",
+            cache ? cache : "there is no home directory", cache ? " cannot be written" : "");
+    ls_free(cache);
+}
+
+static bool wants_tf32(const struct ls_options *o)
+{
+    return strcmp(o->dtype, "tf32") == 0;
+}
+
+static enum ls_dtype act_dtype(const struct ls_options *o)
+{
+    return strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : strcmp(o->dtype, "fp16") == 0 ? LS_F16 : LS_F32;
+}
+
+/* tf32 is no type of values but a way to multiply, which the backends on the host do not have. */
+static enum ls_status check_dtype(const struct ls_options *o, const struct ls_backend *b)
+{
+    const char *why_not = wants_tf32(o) && !b->queue ? LS_GPU_DTYPES : b->refuses(act_dtype(o));
+    return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : LS_OK;
+}
+
+static enum ls_status build(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
+                            bool training, struct ls_graph *g)
+{
+    struct ls_model_request request = {
+        .model = o->model,
+        .yaml = o->model_yaml,
+        .size = *size,
+        .training = training,
+        .dtype = act_dtype(o),
+        .loss = o->loss,
+        .smoothing = training ? (float)o->label_smoothing : 0.0f,
+        .dropout = (float)o->dropout,
+    };
+    LS_TRY(ls_model_build(&request, g));
+    return ls_graph_fuse(g, b->dense_1x1);
+}
+
+enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size)
+{
+    struct ls_graph g;
+    const struct ls_backend *backend;
+    LS_TRY(ls_backend_open(o->backend, &backend));
+    ls_graph_init(&g);
+    enum ls_status st = build(o, backend, size, true, &g);
+    ls_graph_release(&g);
+    return st == LS_OK ? check_dtype(o, backend) : st;
+}
+
+/* Kernels to be taken instead of choosing some. */
+struct given_plan {
+    const char *lines, *name; /* name: for people; NULL: what it lacks is chosen without a word */
+    bool binding;
+};
+
+static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                              struct ls_net *net, bool keep_grads)
+{
+    bool tune = tunes(e, o);
+    char *cache = tune ? ls_engine_plan_cache(o) : NULL; /* what was measured is for those who measure */
+    struct ls_backend_options options = {
+        .threads = e->threads,
+        .reuse = o->reuse,
+        .keep_grads = keep_grads,
+        .tune = tune,
+        .quiet = o->quiet,
+        .cache = cache,
+        .plan = plan->lines,
+        .plan_name = plan->name,
+        .plan_binding = plan->binding,
+        .tf32 = wants_tf32(o),
+        .fast = o->fast,
+        .loss_scale = (float)o->loss_scale,
+    };
+    enum ls_status st = check_dtype(o, e->backend);
+    if (st == LS_OK)
+        st = e->backend->prepare(&options, &net->graph, e->store, &net->program);
+    ls_free(cache);
+    if (st != LS_OK)
+        return st;
+    size_t bytes = e->backend->arena_bytes(net->program);
+    e->arena_bytes = bytes > e->arena_bytes ? bytes : e->arena_bytes;
+    net->end = net->graph.n_nodes;
+    return LS_OK;
+}
+
+/* One pass is a whole step: nothing to sum, so gradients need not outlive their updates. */
+static bool one_pass(const struct ls_engine *e)
+{
+    return !e->comm && !e->nccl && e->tree->replicas * e->passes == 1;
+}
+
+static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
+{
+    struct ls_net *net = &e->train;
+    struct ls_optim optim = {
+        .name = o->optimizer,
+        .momentum = (float)o->momentum,
+        .weight_decay = (float)o->weight_decay,
+        .trust = (float)o->trust,
+        .nesterov = o->nesterov,
+        .decay_all = o->decay_all,
+        .interleave = one_pass(e) && !e->backend->queue, /* a queue takes them best all at once */
+    };
+    LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
+    LS_TRY(ls_graph_backward(&net->graph));
+    LS_TRY(ls_optim_update(&net->graph, &optim));
+    LS_TRY(prepare(e, o, plan, net, !one_pass(e)));
+    while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
+        net->end--;
+    e->n_grads = e->backend->grad_bytes(net->program) / sizeof(float);
+    return LS_OK;
+}
+
+/* Evaluation takes the kernels of the training program where it has the same layers. */
+static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
+{
+    const char *own = e->train.program ? e->backend->choices(e->train.program) : "";
+    char *lines = ls_format("%s%s", plan->lines ? plan->lines : "", own);
+    struct given_plan known = {.lines = lines, .name = e->train.program || !plan->lines ? NULL : plan->name};
+    enum ls_status st = lines ? build(o, e->backend, &e->size, false, &e->eval.graph) : LS_FAILED;
+    if (st == LS_OK)
+        st = prepare(e, o, &known, &e->eval, false);
+    ls_free(lines);
+    return st;
+}
+
+/* Memory of the host for gradients, where the other processes of this node can read it. */
+static enum ls_status take_grads(struct ls_engine *e, size_t floats, float **memory)
+{
+    void *region;
+    LS_TRY(e->comm ? ls_comm_region(e->comm, floats * sizeof(float), &region)
+                   : ls_region_map(floats * sizeof(float), &region));
+    *memory = region;
+    if (e->backend->queue)
+        e->backend->queue->pin(region, floats * sizeof(float));
+    return LS_OK;
+}
+
+static enum ls_status take_kept(struct ls_engine *e, const struct ls_options *o)
+{
+    const struct ls_backend_queue *queue = e->backend->queue;
+    int most = ls_tree_most_parts(e->tree);
+    if (e->n_grads == 0)
+        return LS_OK;
+    if (queue) {
+        void *memory;
+        LS_TRY(queue->take(e->n_grads * sizeof(float), &memory));
+        e->kept = memory;
+    }
+    LS_TRY(ls_peers_open(e, o));
+    if (!queue || (e->comm && !e->peers))
+        LS_TRY(take_grads(e, e->n_grads, &e->grads));
+    if (most > 1)
+        LS_TRY(take_grads(e, (size_t)(most - 1) * e->n_grads, &e->side));
+    if (!queue)
+        e->kept = e->grads;
+    return LS_OK;
+}
+
+static void give_kept(struct ls_engine *e)
+{
+    const struct ls_backend_queue *queue = e->backend ? e->backend->queue : NULL;
+    if (queue && e->kept)
+        queue->give(e->kept);
+    if (queue && e->grads)
+        queue->unpin(e->grads);
+    if (queue && e->side)
+        queue->unpin(e->side);
+    if (e->comm)
+        return;
+    ls_region_unmap(e->grads, e->n_grads * sizeof *e->grads);
+    ls_region_unmap(e->side, (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
+}
+
+static enum ls_status bind_memory(struct ls_engine *e, const struct ls_options *o)
+{
+    LS_TRY(ls_backend_take(e->backend, e->arena_bytes, &e->arena));
+    LS_TRY(take_kept(e, o));
+    if (e->train.program)
+        LS_TRY(e->backend->bind(e->train.program, e->arena, e->kept));
+    if (e->eval.program)
+        LS_TRY(e->backend->bind(e->eval.program, e->arena, NULL));
+    return LS_OK;
+}
+
+const struct ls_net *ls_engine_net(const struct ls_engine *e)
+{
+    return e->train.program ? &e->train : &e->eval;
+}
+
+char *ls_engine_choices(const struct ls_engine *e)
+{
+    const struct ls_program *train = e->train.program, *eval = e->eval.program;
+    return ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
+}
+
+static enum ls_status make_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                    unsigned uses)
+{
+    if (uses & LS_ENGINE_TRAIN)
+        LS_TRY(make_train(e, o, plan));
+    if (uses & LS_ENGINE_EVAL)
+        LS_TRY(make_eval(e, o, plan));
+    return LS_OK;
+}
+
+/* Rank 0 chooses, the others follow. */
+static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                         unsigned uses)
+{
+    enum ls_status st = LS_OK;
+    bool root = ls_comm_rank(e->comm) == 0;
+    uint64_t bytes = 0;
+    char *text = NULL;
+    if (root) {
+        LS_TRY(make_programs(e, o, plan, uses));
+        text = ls_engine_choices(e);
+        if (!text)
+            return LS_FAILED;
+        bytes = strlen(text) + 1;
+    }
+    LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, &bytes, sizeof bytes));
+    if (!root && !(text = ls_alloc(bytes, 1))) {
+        st = LS_FAILED;
+        goto free_text;
+    }
+    LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, text, bytes));
+    if (!root)
+        st = make_programs(e, o, &(struct given_plan){text, "rank 0's plan", true}, uses);
+free_text:
+    ls_free(text);
+    return st;
+}
+
+/* Who computes which replicas: comm's tree, unless some ranks only serve. */
+static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o, bool train)
+{
+    int size = e->comm ? ls_comm_size(e->comm) : 1, servers = train ? ls_sync_servers(o, size) : 0;
+    e->tree = e->comm && servers == 0 ? ls_comm_tree(e->comm) : &e->own_tree;
+    if (e->tree != &e->own_tree)
+        return LS_OK;
+    if (servers >= size)
+        return ls_fail(LS_USAGE, "--servers %d: none of the %d processes would be left to train; start more", servers,
+                       size);
+    if (servers > 0 && o->replicas != size - servers)
+        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
+                       o->sync, size - servers);
+    LS_TRY(ls_tree_init(&e->own_tree, train ? (int)o->replicas : 1, size - servers));
+    return ls_tree_add_idle(&e->own_tree, servers);
+}
+
+/* --plan, and the number of threads that it was made for. */
+static enum ls_status take_plan(struct ls_engine *e, const struct ls_options *o, char **lines)
+{
+    char identity[LS_IDENTITY_ROOM], value[24];
+    LS_TRY(ls_identity_load_plan(o->plan, lines));
+    ls_identity_of_plan(*lines, identity);
+    int threads = ls_identity_value(identity, "threads", value, sizeof value) ? (int)strtol(value, NULL, 10) : 0;
+    if (o->threads > 0 && threads > 0 && o->threads != threads)
+        return ls_fail(LS_USAGE,
+                       "--threads %lld: the plan %s is for %d threads, which decide bits as it does; give one of them",
+                       (long long)o->threads, o->plan, threads);
+    e->threads = threads > 0 ? threads : e->threads;
+    return LS_OK;
+}
+
+enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
+                              const struct ls_model_size *size, const char *plan, unsigned uses)
+{
+    enum ls_status st = LS_OK;
+    bool train = uses & LS_ENGINE_TRAIN;
+    struct given_plan given = {.lines = plan, .name = "the run's plan"};
+    char *lines = NULL;
+    *e = (struct ls_engine){.size = *size, .passes = train ? (int)o->accumulate : 1};
+    e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
+    e->nccl = train && strcmp(o->collective, "nccl") == 0;
+    ls_graph_init(&e->train.graph);
+    ls_graph_init(&e->eval.graph);
+    e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
+    if (o->plan) {
+        LS_TRY_GOTO(failed, take_plan(e, o, &lines));
+        given = (struct given_plan){lines, "--plan", train};
+    }
+    omp_set_num_threads(e->threads);
+    LS_TRY_GOTO(failed, ls_backend_open(o->backend, &e->backend));
+    e->store = ls_store_new(e->backend);
+    if (!e->store) {
+        st = LS_FAILED;
+        goto failed;
+    }
+    LS_TRY_GOTO(failed, take_tree(e, o, train));
+    LS_TRY_GOTO(failed, ls_peers_check(e, o));
+    LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
+    if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
+        say_lost_cache(e, o);
+    LS_TRY_GOTO(failed, bind_memory(e, o));
+    e->store_bytes = ls_store_bytes(e->store);
+    const struct ls_net *net = ls_engine_net(e);
+    LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
+    ls_free(lines);
+    return LS_OK;
+failed:
+    ls_free(lines);
+    ls_engine_close(e);
+    return st;
+}
+
+static void close_net(struct ls_engine *e, struct ls_net *net)
+{
+    if (net->program)
+        e->backend->release(net->program);
+    ls_graph_release(&net->graph);
+}
+
+void ls_engine_close(struct ls_engine *e)
+{
+    ls_peers_close(e, false);
+    ls_engine_free_buckets(e);
+    close_net(e, &e->eval);
+    close_net(e, &e->train);
+    if (e->arena)
+        ls_backend_give(e->backend, e->arena, e->arena_bytes);
+    give_kept(e);
+    ls_tree_release(&e->own_tree);
+    ls_store_free(e->store);
+    *e = (struct ls_engine){0};
+}
+
+/* A tensor of a backend with memory of its own. */
+static enum ls_status share_values(struct ls_engine *e, const struct ls_net *net, int tensor)
+{
+    enum ls_status st = LS_OK;
+    size_t count = (size_t)ls_shape_count(&net->graph.tensors[tensor].shape);
+    float *values = ls_alloc(count, sizeof *values);
+    if (!values)
+        return LS_FAILED;
+    LS_TRY_GOTO(free_values, e->backend->read(net->program, tensor, values));
+    LS_TRY_GOTO(free_values, ls_comm_broadcast(e->comm, 0, values, count * sizeof *values));
+    if (ls_comm_rank(e->comm) > 0)
+        st = e->backend->write(net->program, tensor, values);
+free_values:
+    ls_free(values);
+    return st;
+}
+
+enum ls_status ls_engine_share(struct ls_engine *e)
+{
+    const struct ls_net *net = ls_engine_net(e);
+    for (int t = 0; e->comm && t < net->graph.n_tensors; t++) {
+        enum ls_role role = net->graph.tensors[t].role;
+        size_t bytes;
+        if (role != LS_ROLE_PARAM && role != LS_ROLE_STATE)
+            continue;
+        void *memory = e->backend->memory(net->program, t, &bytes);
+        LS_TRY(e->backend->queue ? share_values(e, net, t) : ls_comm_broadcast(e->comm, 0, memory, bytes));
+    }
+    return ls_host_copy_pull_all(e);
+}
+
+enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
+{
+    const struct ls_bucket *b = &e->buckets[bucket];
+    if (e->fetched)
+        LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
+    if (e->whole)
+        return bucket + 1 < e->n_buckets ? LS_OK
+                                         : e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, run);
+    for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
+        int first = e->update_nodes[i], last = first;
+        while (i < e->update_first[bucket + 1] && e->update_nodes[i] == last)
+            i++, last++;
+        LS_TRY(e->backend->run(e->train.program, first, last, run));
+    }
+    return LS_OK;
+}

@@ -1,0 +1,83 @@
+#define _GNU_SOURCE
+#include "launch/stderr_dedup.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum ls_status ls_stderr_dedup_init(struct ls_stderr_dedup *c, int n)
+{
+    *c = (struct ls_stderr_dedup){.n = n};
+    c->streams = ls_alloc((size_t)n, sizeof *c->streams);
+    for (int i = 0; c->streams && i < n; i++)
+        c->streams[i].fd = -1;
+    return c->streams ? LS_OK : LS_FAILED;
+}
+
+void ls_stderr_dedup_release(struct ls_stderr_dedup *c)
+{
+    for (int i = 0; c->streams && i < c->n; i++)
+        if (c->streams[i].fd >= 0)
+            close(c->streams[i].fd);
+    ls_free(c->streams);
+    *c = (struct ls_stderr_dedup){0};
+}
+
+static uint64_t hash_of(const char *text, int length)
+{
+    uint64_t h = 14695981039346656037u;
+    for (int i = 0; i < length; i++)
+        h = (h ^ (unsigned char)text[i]) * 1099511628211u;
+    return h;
+}
+
+static const char *after(const char *text, const char *end, const char *mark)
+{
+    const char *found = memmem(text, (size_t)(end - text), mark, strlen(mark));
+    return found ? found + strlen(mark) : text;
+}
+
+static void say(struct ls_stderr_dedup *c, int rank, const char *line, int length)
+{
+    static const char error[] = "lockstep: error: ";
+    const char *end = line + length, *said = after(line, end, "error: "), *words = after(said, end, ") has failed: ");
+    bool passed_on = words != said; /* another's words, after who said them */
+    uint64_t hash = hash_of(words, (int)(end - words));
+    if (length >= (int)sizeof error && strncmp(line, error, sizeof error - 1) == 0)
+        c->streams[rank].complained = true;
+    for (int i = 0; i < LS_CHORUS_LINES; i++)
+        if (c->said[i].hash == hash && (c->said[i].rank != rank || passed_on))
+            return;
+    c->said[c->at % LS_CHORUS_LINES].hash = hash;
+    c->said[c->at++ % LS_CHORUS_LINES].rank = rank;
+    fprintf(stderr, "%.*s\n", length, line);
+    fflush(stderr);
+}
+
+void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank)
+{
+    struct ls_stderr_dedup_stream *v = &c->streams[rank];
+    ssize_t n = read(v->fd, v->line + v->used, (size_t)(LS_CHORUS_LINE - v->used));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    bool over = n <= 0;
+    v->used += over ? 0 : (int)n;
+    int from = 0;
+    for (char *end; (end = memchr(v->line + from, '\n', (size_t)(v->used - from)));) {
+        int length = (int)(end - v->line) - from;
+        say(c, rank, v->line + from, length);
+        from += length + 1;
+    }
+    memmove(v->line, v->line + from, (size_t)(v->used - from));
+    v->used -= from;
+    if (v->used > 0 && (over || v->used == LS_CHORUS_LINE)) {
+        say(c, rank, v->line, v->used);
+        v->used = 0;
+    }
+    if (over) {
+        close(v->fd);
+        v->fd = -1;
+    }
+}

@@ -1,0 +1,325 @@
+#define _GNU_SOURCE
+#include "launch/workers.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "launch/stderr_dedup.h"
+#include "launch/cores.h"
+#include "launch/launch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRACE 5.0 /* seconds beyond the deadline */
+#define SOON 2.0  /* seconds for one whom the others have waited a deadline for */
+
+struct party {
+    const struct ls_options *o;
+    char **argv;
+    pid_t *pids; /* owned; 0: not running */
+    struct ls_stderr_dedup dedup;
+    struct pollfd *polled; /* owned; signals, then each worker's standard error */
+    int n, running;
+    char session[48]; /* also the name of their shared memory */
+    char self[4096];
+    sigset_t watched, before;
+    enum ls_status status; /* LS_OK until one fails */
+    bool hearsay;          /* status is only what a worker says of another */
+    struct {
+        int rank, code;
+        pid_t pid; /* 0: none */
+    } silent;      /* the worker whose status it is, where it did not say why */
+    double until;  /* when the others must have ended; 0: no hurry */
+    int asked;     /* signal they were ended with last */
+    int passed;    /* signal from outside that was passed on last */
+};
+
+/* Is this the process that --workers makes a parent? */
+static enum ls_status wanted_here(const struct ls_options *o, bool *wanted)
+{
+    struct ls_launch launch;
+    *wanted = false;
+    if (o->workers < 2)
+        return LS_OK;
+    LS_TRY(ls_launch_detect(o, &launch));
+    *wanted = launch.kind == LS_LAUNCH_ALONE;
+    ls_launch_release(&launch);
+    return LS_OK;
+}
+
+/* --- starting -------------------------------------------------------------------------------------------- */
+
+static enum ls_status make_session(struct party *p)
+{
+    uint64_t r[2];
+    if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
+        return ls_fail(LS_FAILED, "the system gives no random numbers: %s", strerror(errno));
+    snprintf(p->session, sizeof p->session, "/lockstep-%016" PRIx64 "%016" PRIx64, r[0], r[1]);
+    ssize_t n = readlink("/proc/self/exe", p->self, sizeof p->self - 1);
+    if (n <= 0)
+        return ls_fail(LS_FAILED, "/proc/self/exe: the program does not find itself: %s", strerror(errno));
+    p->self[n] = 0;
+    return LS_OK;
+}
+
+/* Only rank 0 talks on standard output, and nobody but the parent hears the terminal (W2). */
+static void set_streams(int rank, int errors)
+{
+    dup2(errors, STDERR_FILENO);
+    int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (nothing < 0)
+        return;
+    dup2(nothing, STDIN_FILENO);
+    if (rank > 0)
+        dup2(nothing, STDOUT_FILENO);
+}
+
+static void set_variables(const struct party *p, int rank)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", rank);
+    setenv("LOCKSTEP_WORKER_RANK", text, 1);
+    snprintf(text, sizeof text, "%d", p->n);
+    setenv("LOCKSTEP_WORKER_SIZE", text, 1);
+    setenv("LOCKSTEP_WORKER_SESSION", p->session, 1);
+}
+
+/* In the child; does not return. */
+static void become_worker(const struct party *p, int rank, const cpu_set_t *cores, int errors, pid_t parent)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* so that the state is saved */
+    if (getppid() != parent)
+        _exit(LS_PEER_LOST);
+    if (cores)
+        sched_setaffinity(0, sizeof *cores, cores);
+    set_streams(rank, errors);
+    set_variables(p, rank);
+    sigprocmask(SIG_SETMASK, &p->before, NULL);
+    execv(p->self, p->argv);
+    fprintf(stderr, "lockstep: error: worker %d: %s cannot be started: %s\n", rank, p->self, strerror(errno));
+    _exit(LS_FAILED);
+}
+
+static enum ls_status start_one(struct party *p, int rank, const cpu_set_t *cores)
+{
+    int ends[2];
+    pid_t parent = getpid();
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return ls_fail(LS_FAILED, "worker %d of %d cannot be started: %s", rank, p->n, strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0)
+        become_worker(p, rank, cores, ends[1], parent);
+    close(ends[1]);
+    p->dedup.streams[rank].fd = ends[0];
+    if (pid < 0)
+        return ls_fail(LS_FAILED, "worker %d of %d cannot be started: %s", rank, p->n, strerror(errno));
+    p->pids[rank] = pid;
+    p->running++;
+    return LS_OK;
+}
+
+static enum ls_status start_all(struct party *p)
+{
+    cpu_set_t *shares = ls_alloc((size_t)p->n, sizeof *shares);
+    if (!shares)
+        return LS_FAILED;
+    bool split = ls_cores_split(p->n, shares);
+    enum ls_status st = LS_OK;
+    fflush(NULL);
+    for (int i = 0; i < p->n && st == LS_OK; i++)
+        st = start_one(p, i, split ? &shares[i] : NULL);
+    ls_free(shares);
+    return st;
+}
+
+/* --- seeing to them -------------------------------------------------------------------------------------- */
+
+static void signal_all(const struct party *p, int number)
+{
+    for (int i = 0; i < p->n; i++)
+        if (p->pids[i] > 0)
+            kill(p->pids[i], number);
+}
+
+/* What it said before it ended is there to be read by now. */
+static void hear_last_words(struct party *p, int rank)
+{
+    struct pollfd voice = {.fd = p->dedup.streams[rank].fd, .events = POLLIN};
+    while (voice.fd >= 0 && poll(&voice, 1, 0) > 0) {
+        ls_stderr_dedup_read(&p->dedup, rank);
+        voice.fd = p->dedup.streams[rank].fd;
+    }
+}
+
+/* The first that fails is the one to name: what the others say then is a consequence. Those who say that another was
+ * lost may end before that one does. */
+static void note_end(struct party *p, int rank, int how)
+{
+    pid_t pid = p->pids[rank];
+    int code = WIFEXITED(how) ? WEXITSTATUS(how) : 0, number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
+    bool consequence = code == LS_PEER_LOST || code == LS_INTERRUPTED || (number && number == p->asked);
+    hear_last_words(p, rank);
+    p->pids[rank] = 0;
+    p->running--;
+    if ((code == 0 && number == 0) || (p->status != LS_OK && (!p->hearsay || consequence)))
+        return;
+    p->hearsay = code == LS_PEER_LOST;
+    p->silent.pid = 0;
+    if (number && number == p->passed)
+        p->status = LS_FAILED; /* as the user wished */
+    else if (number)
+        p->status = ls_fail(LS_PEER_LOST, "worker %d (pid %ld) was killed by signal %d (%s)", rank, (long)pid, number,
+                            strsignal(number));
+    else {
+        p->status = (enum ls_status)code; /* it, or rank 0, says all there is to say */
+        bool said = code == LS_INTERRUPTED || code == LS_DIVERGED || p->dedup.streams[rank].complained;
+        p->silent.rank = rank;
+        p->silent.code = code;
+        p->silent.pid = said ? 0 : pid;
+    }
+    if (p->running > 0) /* time anew where it turns out who it was that the others speak of */
+        p->until = ls_now() + (p->hearsay ? SOON : p->o->deadline + GRACE);
+}
+
+static void reap(struct party *p)
+{
+    int how;
+    for (int i = 0; i < p->n; i++)
+        if (p->pids[i] > 0 && waitpid(p->pids[i], &how, WNOHANG) == p->pids[i])
+            note_end(p, i, how);
+}
+
+/* Those who do not end by themselves are asked, then made to. */
+static void hurry(struct party *p)
+{
+    if (p->until == 0 || ls_now() < p->until)
+        return;
+    if (p->asked != SIGKILL)
+        ls_warn("%d worker%s did not end by %s; sending %s", p->running, p->running == 1 ? "" : "s",
+                p->asked ? "SIGTERM" : "the deadline", p->asked ? "SIGKILL" : "SIGTERM");
+    p->asked = p->asked ? SIGKILL : SIGTERM;
+    signal_all(p, p->asked);
+    signal_all(p, SIGCONT);                       /* one that was stopped hears nothing else */
+    p->until = ls_now() + p->o->deadline + GRACE; /* one that saves ends when that is done */
+}
+
+/* Ctrl-Z stops all of them, and the parent; `fg` lets all go on. */
+static void stop_all(struct party *p)
+{
+    signal_all(p, SIGSTOP);
+    raise(SIGSTOP);
+    signal_all(p, SIGCONT);
+}
+
+static void take_signal(struct party *p)
+{
+    struct signalfd_siginfo info;
+    if (read(p->polled[0].fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return;
+    if (info.ssi_signo == SIGTSTP)
+        stop_all(p);
+    else if (info.ssi_signo != SIGCHLD) {
+        p->passed = (int)info.ssi_signo;
+        signal_all(p, p->passed);
+    }
+}
+
+/* Waits for words or signals; true when there were words. */
+static bool hear_all(struct party *p, int milliseconds)
+{
+    bool heard = false;
+    for (int i = 0; i < p->n; i++)
+        p->polled[i + 1] = (struct pollfd){.fd = p->dedup.streams[i].fd, .events = POLLIN};
+    if (poll(p->polled, (nfds_t)p->n + 1, milliseconds) <= 0)
+        return false;
+    for (int i = 0; i < p->n; i++)
+        if (p->polled[i + 1].revents) {
+            ls_stderr_dedup_read(&p->dedup, i);
+            heard = true;
+        }
+    return heard;
+}
+
+static void see_to_all(struct party *p)
+{
+    while (p->running > 0) {
+        if (hear_all(p, 1000))
+            continue;
+        if (p->polled[0].revents)
+            take_signal(p);
+        reap(p);
+        hurry(p);
+    }
+    while (p->polled && hear_all(p, 0))
+        ;
+    for (int i = 0; i < p->n; i++)
+        if (p->silent.pid && p->dedup.streams[i].complained)
+            p->silent.pid = 0;
+    if (p->silent.pid)
+        ls_fail(p->status, "worker %d (pid %ld) ended with exit code %d", p->silent.rank, (long)p->silent.pid,
+                p->silent.code);
+}
+
+static void watch_signals(struct party *p)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT, SIGTSTP, SIGCHLD};
+    sigemptyset(&p->watched);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        sigaddset(&p->watched, numbers[i]);
+    sigprocmask(SIG_BLOCK, &p->watched, &p->before);
+}
+
+static enum ls_status open_signals(struct party *p)
+{
+    int fd = signalfd(-1, &p->watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    p->polled[0] = (struct pollfd){.fd = fd, .events = POLLIN};
+    return fd >= 0 ? LS_OK : ls_fail(LS_FAILED, "signals cannot be watched: %s", strerror(errno));
+}
+
+static enum ls_status run_workers(const struct ls_options *o)
+{
+    struct party p = {.o = o, .argv = o->command_line, .n = (int)o->workers};
+    LS_TRY(make_session(&p));
+    LS_TRY(ls_stderr_dedup_init(&p.dedup, p.n));
+    p.pids = ls_alloc((size_t)p.n, sizeof *p.pids);
+    p.polled = ls_alloc((size_t)p.n + 1, sizeof *p.polled);
+    watch_signals(&p);
+    enum ls_status st = p.pids && p.polled ? open_signals(&p) : LS_FAILED;
+    if (st == LS_OK)
+        st = start_all(&p);
+    if (st != LS_OK && p.running > 0)
+        signal_all(&p, SIGKILL);
+    p.status = st;
+    see_to_all(&p);
+    shm_unlink(p.session); /* they unlink it themselves once all have it; not so when one died before */
+    sigprocmask(SIG_SETMASK, &p.before, NULL);
+    if (p.polled && p.polled[0].fd > 0)
+        close(p.polled[0].fd);
+    ls_stderr_dedup_release(&p.dedup);
+    ls_free(p.pids);
+    ls_free(p.polled);
+    return p.status;
+}
+
+bool ls_workers_took_over(const struct ls_options *o, enum ls_status *status)
+{
+    bool wanted;
+    *status = wanted_here(o, &wanted);
+    if (*status == LS_OK && wanted)
+        *status = run_workers(o);
+    return wanted || *status != LS_OK;
+}
