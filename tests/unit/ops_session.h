@@ -1,5 +1,5 @@
-/* Sessions (backend/selftest) whose failures fail the test: what test_ops.c, test_fuse.c, test_updates.c and test_queue.c
- * share. */
+/* Sessions (backend/selftest) whose failures fail the test.
+ * Shared by several tests. */
 #ifndef LS_TESTS_OPS_SESSION_H
 #define LS_TESTS_OPS_SESSION_H
 
