@@ -6,12 +6,15 @@
 #include <string.h>
 #include <unistd.h>
 
-extern const struct ls_backend ls_backend_onednn, ls_backend_ref;
+#define X(name) extern const struct ls_backend ls_backend_##name;
+#define MODULE(name)
+#include "config/lists/backends.def"
 
-/* The one list of backends that are part of the program, the preferred first; cuda is a module. */
+/* The backends that are part of the program, the preferred first. */
 const struct ls_backend *const ls_backends[] = {
-    &ls_backend_onednn,
-    &ls_backend_ref,
+#define X(name) &ls_backend_##name,
+#define MODULE(name)
+#include "config/lists/backends.def"
     NULL,
 };
 

@@ -128,19 +128,16 @@ static enum ls_status check_eval(const struct ls_options *o)
                    run ? run : "RUN", word);
 }
 
-enum ls_status ls_arguments_check(enum ls_command command, const struct ls_options *o)
+enum ls_status ls_arguments_check(const struct ls_command_info *command, const struct ls_options *o)
 {
-    const struct ls_command_info *info = ls_commands;
-    while (info->command != command)
-        info++;
-    if (command == LS_CMD_EVAL)
+    if (command->command == LS_CMD_EVAL)
         return check_eval(o);
-    if (command & (LS_CMD_PREDICT | LS_CMD_MODELS | LS_CMD_DATA) || o->n_args == 0)
-        return LS_OK;
-    if (command == LS_CMD_DOCTOR)
-        return ls_fail(LS_USAGE, "doctor: takes options alone, not '%s'; `lockstep doctor --help` lists them",
-                       o->args[0]);
-    return explain(command, info->name, o->args[0]);
+    if (command->words == LS_WORDS_NONE && o->n_args > 0)
+        return ls_fail(LS_USAGE, "%s: takes options alone, not '%s'; `lockstep %s --help` lists them", command->name,
+                       o->args[0], command->name);
+    if (command->words == LS_WORDS_CONFIG && o->n_args > 0)
+        return explain(command->command, command->name, o->args[0]);
+    return LS_OK;
 }
 
 /* --- predict ------------------------------------------------------------------------------------------------- */

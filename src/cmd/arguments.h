@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "config/options.h"
 
-/* Refuse what the command does not take, with the command that does it. */
-enum ls_status ls_arguments_check(enum ls_command command, const struct ls_options *o);
+/* Refuses words that the command does not take; the error names the command that does what the user probably wants. */
+enum ls_status ls_arguments_check(const struct ls_command_info *command, const struct ls_options *o);
 
 /* What predict is asked: the model and the images, of which a folder stands for all that lie in it. */
 struct ls_pictures {

@@ -1,18 +1,13 @@
-/* The commands: one file each (cmd_NAME.c). The status a command returns is the program's exit code. */
+/* The commands: one file each, and one line in config/lists/commands.def. The status that a command returns is the program's
+ * exit code. */
 #ifndef LS_CMD_CMD_H
 #define LS_CMD_CMD_H
 
 #include "base/status.h"
 #include "config/options.h"
 
-enum ls_status ls_cmd_train(struct ls_options *o);
-enum ls_status ls_cmd_eval(struct ls_options *o);
-enum ls_status ls_cmd_predict(struct ls_options *o);
-enum ls_status ls_cmd_bench(struct ls_options *o);
-enum ls_status ls_cmd_models(struct ls_options *o);
-enum ls_status ls_cmd_plan(struct ls_options *o);
-enum ls_status ls_cmd_data(struct ls_options *o);
-enum ls_status ls_cmd_doctor(struct ls_options *o);
+#define X(NAME, name, ...) enum ls_status ls_cmd_##name(struct ls_options *o);
+#include "config/lists/commands.def"
 
 /* lockstep help, with the n words after it. */
 enum ls_status ls_cmd_help(int n, char **words);

@@ -14,14 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the commands are called and say of themselves is ls_commands (config/table.c). */
-static const struct {
-    enum ls_command command;
-    enum ls_status (*run)(struct ls_options *o);
-} table[] = {
-    {LS_CMD_TRAIN, ls_cmd_train}, {LS_CMD_EVAL, ls_cmd_eval},     {LS_CMD_PREDICT, ls_cmd_predict},
-    {LS_CMD_BENCH, ls_cmd_bench}, {LS_CMD_MODELS, ls_cmd_models}, {LS_CMD_PLAN, ls_cmd_plan},
-    {LS_CMD_DATA, ls_cmd_data},   {LS_CMD_DOCTOR, ls_cmd_doctor},
+/* In the order of ls_commands. */
+static enum ls_status (*const commands[])(struct ls_options *o) = {
+#define X(NAME, name, ...) ls_cmd_##name,
+#include "config/lists/commands.def"
 };
 
 /* argv: the whole command line. */
@@ -35,10 +31,9 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
     o.version = LS_VERSION LS_REVISION;
     enum ls_status st = LS_OK;
     if (!help)
-        st = ls_arguments_check(info->command, &o);
-    for (size_t i = 0; i < sizeof table / sizeof *table && !help && st == LS_OK; i++)
-        if (table[i].command == info->command)
-            st = table[i].run(&o);
+        st = ls_arguments_check(info, &o);
+    if (!help && st == LS_OK)
+        st = commands[info - ls_commands](&o);
     ls_options_release(&o);
     return st;
 }

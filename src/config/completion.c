@@ -83,28 +83,43 @@ static void put_values(const struct ls_completion *words, FILE *out)
     }
 }
 
+/* "    train | bench | plan" for a case of shell: the commands that take these words. */
+static void put_commands(enum ls_command_words words, FILE *out)
+{
+    const char *between = "    ";
+    for (const struct ls_command_info *info = ls_commands; info->name; info++)
+        if (info->words == words) {
+            fprintf(out, "%s%s", between, info->name);
+            between = " | ";
+        }
+}
+
 /* What stands without an option: nothing in COMPREPLY lets bash offer files. */
 static void put_arguments(const struct ls_completion *words, FILE *out)
 {
+    fprintf(out, "    case $command in\n");
+    put_commands(LS_WORDS_CONFIG, out);
+    fprintf(out, ") _lockstep_names \"$word\" '' '*.y*ml' ;;\n");
+    put_commands(LS_WORDS_RUN, out);
+    fprintf(out, ") _lockstep_runs \"$word\" ;;\n");
+    put_commands(LS_WORDS_IMAGES, out);
+    fprintf(out, ")\n"
+                 "        for last in \"${COMP_WORDS[@]:2:COMP_CWORD-2}\"; do\n"
+                 "            [ \"$last\" = --run ] || [ \"$last\" = --init ] || [[ $last == *.safetensors ]] ||\n"
+                 "                [ -d \"$last/checkpoints\" ] || [ -e \"$last/state.json\" ] && return\n"
+                 "        done\n"
+                 "        _lockstep_runs \"$word\" ;;\n");
+    put_commands(LS_WORDS_MODEL, out);
     fprintf(out,
-            "    case $command in\n"
-            "    train | bench | plan) _lockstep_names \"$word\" '' '*.y*ml' ;;\n"
-            "    eval) _lockstep_runs \"$word\" ;;\n"
-            "    predict)\n"
-            "        for last in \"${COMP_WORDS[@]:2:COMP_CWORD-2}\"; do\n"
-            "            [ \"$last\" = --run ] || [ \"$last\" = --init ] || [[ $last == *.safetensors ]] ||\n"
-            "                [ -d \"$last/checkpoints\" ] || [ -e \"$last/state.json\" ] && return\n"
-            "        done\n"
-            "        _lockstep_runs \"$word\" ;;\n"
-            "    models)\n"
+            ")\n"
             "        if [ \"$last\" = show ]; then\n"
             "            _lockstep_names \"$word\" '%s' '*.y*ml'\n"
             "        else\n"
             "            COMPREPLY=($(compgen -W show -- \"$word\"))\n"
-            "        fi ;;\n"
-            "    data) _lockstep_names \"$word\" '%s' -d ;;\n"
-            "    esac\n",
-            words->models, words->data);
+            "        fi ;;\n",
+            words->models);
+    put_commands(LS_WORDS_DATA, out);
+    fprintf(out, ") _lockstep_names \"$word\" '%s' -d ;;\n    esac\n", words->data);
 }
 
 void ls_options_completion(const struct ls_completion *words, FILE *out)

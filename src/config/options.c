@@ -113,11 +113,11 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     return LS_OK;
 }
 
-/* What else may stand there is for the command to say. */
+/* The command judges the words that are no YAML file. */
 static void take_argument(struct words *w, enum ls_command command, const char *word)
 {
-    const unsigned with_file = LS_CMD_TRAIN | LS_CMD_EVAL | LS_CMD_BENCH | LS_CMD_PLAN;
-    if ((command & with_file) && ends_in_yaml(word))
+    enum ls_command_words words = info_of(command)->words;
+    if ((words == LS_WORDS_CONFIG || words == LS_WORDS_RUN) && ends_in_yaml(word))
         w->files[w->n_files++] = word;
     else
         w->arguments[w->n_arguments++] = word;

@@ -1,5 +1,5 @@
-/* Every setting of Lockstep, in one struct filled from one table (options.c). From that table come the flags,
- * the YAML keys, the LOCKSTEP_* variables, --help, and the effective configuration a run writes down.
+/* Every setting of Lockstep, in one struct made from one list (lists/options.def). From that list come the struct's fields,
+ * the flags, the YAML keys, the LOCKSTEP_* variables, --help, and the configuration that a run writes down.
  * Order of precedence: command line, environment, YAML file, default. */
 #ifndef LS_CONFIG_OPTIONS_H
 #define LS_CONFIG_OPTIONS_H
@@ -10,91 +10,22 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A switch that may be left to what it is for. */
+/* A switch with a third value: Lockstep decides. */
 enum ls_auto { LS_AUTO = -1, LS_OFF, LS_ON };
 
+/* clang-format off */
 struct ls_options {
-    /* what is trained, on what */
-    char *model;     /* built-in name or a file.yaml */
-    char *data;      /* mnist | path | synthetic:CxHxW:classes */
-    char *eval_data; /* NULL: the test part that belongs to data */
-    char *input;     /* CxHxW, NULL: as the data */
-    int64_t classes; /* 0: as the data */
-    char *init;      /* FILE.safetensors to start from, or NULL */
-    char *loss;      /* xent | l2 */
-    /* The text of the model's file, where it is read already: the kept copy's once it has changed. Owned; no row of the
-     * table. NULL: a built-in, or the file is still to be read. */
+#define TEXT(field, ...)   char *field; /* NULL: not set */
+#define WHOLE(field, ...)  int64_t field;
+#define SEED(field, ...)   uint64_t field;
+#define REAL(field, ...)   double field;
+#define SWITCH(field, ...) bool field;
+#define AUTO(field, ...)   enum ls_auto field;
+#define SHAPE(field, ...)  char *field; /* NULL: not set */
+#include "config/lists/options.def"
+    /* The text of the model's file, where it is read already: the kept copy's once it has changed. Owned; no option.
+     * NULL: a built-in, or the file is still to be read. */
     char *model_yaml;
-    /* how */
-    int64_t batch, epochs, steps; /* steps 0: epochs decide */
-    int64_t epoch_size;           /* samples an epoch, 0: the whole data set */
-    int64_t accumulate;           /* passes of batch/accumulate samples a step */
-    int64_t replicas;
-    char *optimizer; /* sgd | lars */
-    double lr, momentum, weight_decay, trust, label_smoothing;
-    bool lr_per_256;          /* --lr is per 256 samples: the linear scaling rule */
-    bool nesterov, decay_all; /* decay_all=false: no weight decay on BN and biases */
-    char *schedule;           /* constant | every:N[:FACTOR] | multistep:30,60,80[:FACTOR] | exponential:GAMMA |
-                       cosine[:MIN] */
-    char *warmup;             /* none | stepping:EPOCHS | gradual:EPOCHS | iterations:N */
-    double dropout;           /* -1: as the model says */
-    char *augment;            /* auto | none | list: crop:4,flip | rrc:224,flip ... */
-    char *eval_resize;        /* auto | none | N: shorter side of an image that is evaluated */
-    char *eval_crop;          /* auto | none | N | HxW: the centre that is seen of it */
-    bool shuffle;
-    uint64_t seed;
-    /* machine */
-    int64_t threads;        /* 0: all cores this process may use */
-    int64_t loader_threads; /* 0: chosen */
-    char *decode;           /* cpu | gpu | hardware */
-    char *backend;          /* auto | onednn | ref | cuda */
-    char *dtype;            /* f32 | tf32 | bf16 | fp16 */
-    bool fast;              /* sums may come in no fixed order (cuda) */
-    double loss_scale;      /* fp16; 0: dynamic */
-    enum ls_auto tune;      /* measure kernels where neither a plan nor the plan cache knows one */
-    bool reuse;             /* reuse activation memory */
-    char *plan;             /* kernels to compute with: a run directory or a file; NULL: chosen */
-    char *plan_cache;       /* file; NULL: ~/.cache/lockstep/plans */
-    /* run directory */
-    char *run;                /* DIR; NULL: runs/MODEL-NUMBER */
-    char *resume;             /* NULL: start anew; "auto": from --run's newest; else a checkpoint folder */
-    char *written_in;         /* of a config.yaml: the run directory it is from; NULL: it is from none */
-    int64_t checkpoint_every; /* steps, 0: each epoch */
-    int64_t keep;             /* checkpoints kept besides the best */
-    int64_t log_every;        /* steps between lines when piped; 0: chosen */
-    char *log_format;         /* plain | cntk | thesis */
-    bool evaluate;            /* evaluate after each epoch */
-    bool json, quiet;
-    bool yaml;     /* models show: print as a layer list */
-    bool progress; /* a live line on a terminal; also off when TERM is dumb */
-    bool color;    /* also off when NO_COLOR is set */
-    /* the processes that train together */
-    int64_t workers;       /* processes that this one starts on this machine; 1: none */
-    char *master_ip;       /* host of rank 0, or NULL */
-    int64_t master_port;   /* where rank 0 listens */
-    int64_t num_nodes;     /* processes in all, 0: as the launcher says */
-    int64_t rank;          /* of this process, -1: as the launcher says, or in order of arrival */
-    char *rendezvous;      /* file:///path to meet at, or NULL */
-    char *transport;       /* tcp | ucx */
-    char *token;           /* the secret they share, or NULL; never written down */
-    char *sync;            /* gather | allreduce | overlap | server | async | cutoff | local */
-    char *compress;        /* none | fp16 | bf16 | 1bit | powersgd[:RANK] */
-    char *collective;      /* auto | tree | hier | ring | mpi | nccl */
-    double bucket_mb;      /* size of a bucket of gradients in MiB, 0: from measurements */
-    double deadline;       /* seconds that a peer may be late */
-    int64_t check_every;   /* steps between checksums of all ranks, beside those at a save; 0: none */
-    int64_t servers;       /* processes that only serve, 0: one, or with server all share it */
-    int64_t staleness;     /* of async, steps a worker may be ahead of the slowest */
-    int64_t cutoff_k;      /* gradients that count, 0: all but one */
-    int64_t local_steps;   /* of local, between two averages */
-    double block_momentum; /* of these averages */
-    /* bench */
-    int64_t warmup_steps, repeat;
-    char *scale;        /* "1,2,4": numbers of workers to measure; NULL or "none": as started */
-    bool weak;          /* of scale: the batch grows with the workers */
-    bool profile;       /* bench: time every node */
-    int64_t largest_mb; /* of collective: the largest sum */
-    bool gpu;           /* doctor: test every op on the card */
     /* positional arguments after the options (files for predict, names for models) */
     char *config_run; /* the run directory that a loaded configuration was written in; NULL: none; owned */
     char **args;      /* owned */
@@ -105,22 +36,26 @@ struct ls_options {
     uint64_t given[2];   /* a bit for each row of the table that a user set; see ls_options_given */
 };
 
-/* Which commands an option belongs to, a bit each. */
-enum ls_command {
-    LS_CMD_TRAIN = 1,
-    LS_CMD_EVAL = 2,
-    LS_CMD_PREDICT = 4,
-    LS_CMD_BENCH = 8,
-    LS_CMD_MODELS = 16,
-    LS_CMD_PLAN = 32,
-    LS_CMD_DATA = 64,
-    LS_CMD_DOCTOR = 128
+/* The commands: a number each, and a bit each for the commands that an option belongs to. */
+enum ls_command_number {
+#define X(NAME, ...) LS_CMD_NUMBER_##NAME,
+#include "config/lists/commands.def"
+    LS_CMD_COUNT
 };
+enum ls_command {
+#define X(NAME, ...) LS_CMD_##NAME = 1 << LS_CMD_NUMBER_##NAME,
+#include "config/lists/commands.def"
+};
+/* clang-format on */
+
+/* Which words besides options a command takes; config/lists/commands.def explains them. */
+enum ls_command_words { LS_WORDS_NONE, LS_WORDS_CONFIG, LS_WORDS_RUN, LS_WORDS_IMAGES, LS_WORDS_MODEL, LS_WORDS_DATA };
 
 /* The commands as the help, the man page and messages name them; ends with a NULL name. */
 struct ls_command_info {
     enum ls_command command;
     const char *name, *arguments, *summary;
+    enum ls_command_words words;
 };
 extern const struct ls_command_info ls_commands[];
 

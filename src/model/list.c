@@ -7,13 +7,9 @@
 #include <string.h>
 
 const struct ls_model *const ls_models[] = {
-    &ls_model_mlp,          &ls_model_lenet,      &ls_model_convnet,
-    &ls_model_vgg11_cifar,  &ls_model_alexnet,    &ls_model_vgg11,
-    &ls_model_vgg11_bn,     &ls_model_vgg13,      &ls_model_vgg13_bn,
-    &ls_model_vgg16,        &ls_model_vgg16_bn,   &ls_model_vgg19,
-    &ls_model_vgg19_bn,     &ls_model_resnet18,   &ls_model_resnet34,
-    &ls_model_resnet50,     &ls_model_resnet101,  &ls_model_mobilenet_v2,
-    &ls_model_alexnet_cntk, &ls_model_vgg16_cntk, NULL,
+#define X(name) &ls_model_##name,
+#include "config/lists/models.def"
+    NULL,
 };
 
 const struct ls_model *ls_model_find(const char *name)
@@ -92,13 +88,11 @@ static enum ls_status find_loss(const char *name, const struct ls_op **loss)
     *loss = NULL;
     if (!name)
         return LS_OK;
-    if (strcmp(name, "xent") == 0)
-        *loss = &ls_op_softmax_xent;
-    else if (strcmp(name, "l2") == 0)
-        *loss = &ls_op_l2_loss;
-    else
-        return ls_fail(LS_USAGE, "unknown loss '%s'; xent and l2 are known", name);
-    return LS_OK;
+#define X(word, op)               \
+    if (strcmp(name, #word) == 0) \
+        *loss = &ls_op_##op;
+#include "config/lists/losses.def"
+    return *loss ? LS_OK : ls_fail(LS_USAGE, "unknown loss '%s'; xent and l2 are known", name);
 }
 
 enum ls_status ls_model_build(const struct ls_model_request *r, struct ls_graph *g)

@@ -7,7 +7,8 @@
 #include "graph/build.h"
 #include <stdio.h>
 
-/* To add a model: write build() in its family's file, a const struct ls_model after it, and a line in list.c. */
+/* To add a model: write build() in its family's file, a const struct ls_model after it, and a line in
+ * config/lists/models.def. */
 struct ls_model {
     const char *name, *summary;
     struct ls_model_size size; /* what it is built for when nobody says otherwise; batch is not used */

@@ -5,7 +5,11 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct ls_optim_kind *const ls_optim_kinds[] = {&ls_optim_sgd, &ls_optim_lars, NULL};
+const struct ls_optim_kind *const ls_optim_kinds[] = {
+#define X(name) &ls_optim_##name,
+#include "config/lists/optimizers.def"
+    NULL,
+};
 
 static const char momentum_suffix[] = ".momentum";
 

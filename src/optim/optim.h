@@ -1,6 +1,6 @@
 /* The update pass: optimizer nodes for every trained parameter, and the running statistics of every BN.
  *
- * An optimizer is one file with a const struct ls_optim_kind at its end and one line in the list of optim.c. */
+ * An optimizer is one file with a const struct ls_optim_kind at its end and one line in config/lists/optimizers.def. */
 #ifndef LS_OPTIM_OPTIM_H
 #define LS_OPTIM_OPTIM_H
 
@@ -23,7 +23,8 @@ struct ls_optim_kind {
     enum ls_status (*emit)(struct ls_graph *g, const struct ls_optim *o, int param);
 };
 extern const struct ls_optim_kind *const ls_optim_kinds[]; /* ends with NULL */
-extern const struct ls_optim_kind ls_optim_sgd, ls_optim_lars;
+#define X(name) extern const struct ls_optim_kind ls_optim_##name;
+#include "config/lists/optimizers.def"
 
 /* LS_USAGE, naming the known ones, when there is no optimizer o->name. Call after ls_graph_backward. */
 enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_optim *o);

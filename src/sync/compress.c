@@ -8,19 +8,30 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* To add a codec: its file in compress/, and its line here. */
-#define CODECS(X, isa) X(fp16, isa) X(bf16, isa) X(1bit, isa)
+/* Every codec is compiled once for each instruction set. */
+#define REDUCER(name, form)
+#define X(name) extern const struct ls_codec ls_codec_##name##_avx512, ls_codec_##name##_avx2, ls_codec_##name##_sse2;
+#include "config/lists/compressors.def"
+extern const struct ls_lowrank ls_lowrank_avx512, ls_lowrank_avx2, ls_lowrank_sse2;
 
-#define DECLARE(name, isa) extern const struct ls_codec ls_codec_##name##_##isa;
-#define NAME(name, isa) &ls_codec_##name##_##isa,
-#define SET(isa)                                                                   \
-    CODECS(DECLARE, isa)                                                           \
-    static const struct ls_codec *const codecs_##isa[] = {CODECS(NAME, isa) NULL}; \
-    extern const struct ls_lowrank ls_lowrank_##isa;
-
-SET(avx512)
-SET(avx2)
-SET(sse2)
+static const struct ls_codec *const codecs_avx512[] = {
+#define REDUCER(name, form)
+#define X(name) &ls_codec_##name##_avx512,
+#include "config/lists/compressors.def"
+    NULL,
+};
+static const struct ls_codec *const codecs_avx2[] = {
+#define REDUCER(name, form)
+#define X(name) &ls_codec_##name##_avx2,
+#include "config/lists/compressors.def"
+    NULL,
+};
+static const struct ls_codec *const codecs_sse2[] = {
+#define REDUCER(name, form)
+#define X(name) &ls_codec_##name##_sse2,
+#include "config/lists/compressors.def"
+    NULL,
+};
 
 static bool has_avx512(void)
 {

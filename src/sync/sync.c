@@ -6,13 +6,14 @@
 
 #include <string.h>
 
-extern const struct ls_sync_ops ls_sync_gather, ls_sync_allreduce, ls_sync_overlap, ls_sync_server, ls_sync_async,
-    ls_sync_cutoff, ls_sync_local;
+#define X(name) extern const struct ls_sync_ops ls_sync_##name;
+#include "config/lists/strategies.def"
 extern const struct ls_sync_ops ls_sync_dedicated; /* server, with servers that do nothing else */
 
 const struct ls_sync_ops *const ls_sync_list[] = {
-    &ls_sync_gather, &ls_sync_allreduce, &ls_sync_overlap, &ls_sync_server,
-    &ls_sync_async,  &ls_sync_cutoff,    &ls_sync_local,   NULL,
+#define X(name) &ls_sync_##name,
+#include "config/lists/strategies.def"
+    NULL,
 };
 
 const struct ls_sync_ops *ls_sync_find(const char *name)

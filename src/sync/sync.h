@@ -1,4 +1,4 @@
-/* How workers agree on a step: one file a strategy, one line in list.c.
+/* How workers agree on a step: one file a strategy, one line in config/lists/strategies.def.
  *
  * A pass leaves gradients in one flat memory in the order in which it completes them; a bucket is a range of it. The step
  * says which bucket is complete (ready) while its last pass still runs, and asks for the rest when it is over (finish).

@@ -4,12 +4,7 @@
 
 #include "data/data.h"
 
-extern const struct ls_dataset_ops ls_format_mnist;
-extern const struct ls_dataset_ops ls_format_synthetic;
-extern const struct ls_dataset_ops ls_format_idx;
-extern const struct ls_dataset_ops ls_format_cifar10;
-extern const struct ls_dataset_ops ls_format_cifar100;
-extern const struct ls_dataset_ops ls_format_tiny_imagenet;
-extern const struct ls_dataset_ops ls_format_folder;
+#define X(name) extern const struct ls_dataset_ops ls_format_##name;
+#include "config/lists/formats.def"
 
 #endif
