@@ -1,7 +1,11 @@
 # shellcheck shell=sh
-# Sourced by ./run and ./test. `require build` or `require build test` sees to it that what these stages need is there:
-# with root or passwordless sudo it installs the Debian packages that are missing, otherwise it names them and stops.
-# Nothing is installed, and no package manager is asked, when all is present.
+# Sourced by ./run and ./test.
+#
+#   require build test     these packages must be there: installs the missing ones, or names them and stops
+#   offer cluster          the build does without these: installs the missing ones, or names them and goes on
+#
+# Packages are Debian's. Installing needs root or sudo without a password. Nothing is installed, and no package manager is
+# started, when all is present.
 
 # stage  what is looked for          the packages that bring it
 needs() {
@@ -18,6 +22,10 @@ build    header png.h                libpng-dev
 build    header stdio.h,jpeglib.h    libjpeg-dev
 build    header zlib.h               zlib1g-dev
 build    header hwloc.h              libhwloc-dev
+build    header openssl/hmac.h       libssl-dev
+cluster  mpi -                       libopenmpi-dev
+cluster  mpi -                       openmpi-bin
+cluster  header ucp/api/ucp.h        libucx-dev
 test     header cmocka.h             libcmocka-dev
 test     module venv,ensurepip       python3-venv
 test     command g++                 g++
@@ -27,7 +35,6 @@ test     command mpirun.openmpi      openmpi-bin
 test     command mpicc.mpich         libmpich-dev
 test     command mpirun.mpich        mpich
 test     header ucp/api/ucp.h        libucx-dev
-build    header openssl/hmac.h       libssl-dev
 test     command ip                  iproute2
 test     command slurmctld           slurm-wlm
 test     command munged              munge
@@ -35,9 +42,14 @@ test     library pmix                libpmix-dev
 END
 }
 
-# Daemons lie where an ordinary account does not look.
+# Daemons are in folders that are not on an ordinary account's path.
 has_command() {
     (PATH=$PATH:/usr/sbin:/sbin && command -v "$1" >/dev/null)
+}
+
+# Any MPI will do: a cluster has its own.
+has_mpi() {
+    has_command mpirun && { has_command mpicc || has_command mpicc.openmpi || has_command mpicc.mpich; }
 }
 
 has_library() {
@@ -72,17 +84,38 @@ as_root() {
     fi
 }
 
+may_install() {
+    has_command apt-get && as_root true 2>/dev/null
+}
+
+install_packages() {
+    echo "Installing $*"
+    [ -n "${lists_are_new:-}" ] || as_root apt-get -qq update || return 1
+    lists_are_new=yes
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends "$@" >/dev/null
+}
+
 require() {
     packages=$(missing_packages "$@")
     [ -n "$packages" ] || return 0
-    if ! has_command apt-get || ! as_root true 2>/dev/null; then
+    if ! may_install; then
         echo "$0: packages are missing, and this account may not install them. Ask an administrator for:" >&2
         echo "    apt-get install $packages" >&2
         exit 1
     fi
-    echo "Installing $packages"
-    as_root apt-get -qq update
     # $packages is a list of words.
     # shellcheck disable=SC2086
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $packages >/dev/null
+    if ! install_packages $packages; then
+        echo "$0: packages could not be installed; this does it by hand: apt-get update && apt-get install $packages" >&2
+        exit 1
+    fi
+}
+
+offer() {
+    packages=$(missing_packages "$@")
+    [ -n "$packages" ] || return 0
+    # shellcheck disable=SC2086
+    if ! may_install || ! install_packages $packages; then
+        echo "$0: mpirun, srun --mpi=pmix and --transport ucx will not work until you type: sudo apt-get install ${packages% } && $0" >&2
+    fi
 }

@@ -68,23 +68,69 @@ bool ls_module_there(const char *file, char *path, size_t room)
     return true;
 }
 
+/* --- errors that say what to install ------------------------------------------------------------------------- */
+
+static const struct {
+    const char *file, *library, *packages; /* packages: Debian's, NULL where it has none */
+} needs[] = {
+    {"lockstep-mpi-openmpi.so", "Open MPI", "libopenmpi-dev openmpi-bin"},
+    {"lockstep-mpi-mpich.so", "MPICH", "libmpich-dev mpich"},
+    {"lockstep-tcp.so", "OpenSSL", "libssl-dev"},
+    {"lockstep-ucx.so", "UCX", "libucx-dev libssl-dev"},
+    {"lockstep-cuda.so", "a CUDA toolkit with cuDNN 9", NULL},
+};
+
+const char *ls_module_library(const char *file)
+{
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (strcmp(file, needs[i].file) == 0)
+            return needs[i].library;
+    return "its library";
+}
+
+/* The folder of the build tree that this program or library runs from; false: it is installed. */
+static bool build_folder(char *folder)
+{
+    char path[PATH_MAX];
+    return (program_folder(folder) && is_there(path, folder, "", "build.ninja")) ||
+           (library_folder(folder) && is_there(path, folder, "", "build.ninja"));
+}
+
+void ls_module_remedy(const char *file, char *text, size_t room)
+{
+    char folder[PATH_MAX], build[PATH_MAX + 32] = ", build Lockstep again and install it";
+    const char *packages = NULL;
+    for (size_t i = 0; i < sizeof needs / sizeof *needs; i++)
+        if (strcmp(file, needs[i].file) == 0)
+            packages = needs[i].packages;
+    if (build_folder(folder))
+        snprintf(build, sizeof build, " && cmake --build %s", folder);
+    if (packages)
+        snprintf(text, room, "%sapt-get install %s%s", geteuid() == 0 ? "" : "sudo ", packages, build);
+    else
+        snprintf(text, room, "install %s and build Lockstep again in an empty folder", ls_module_library(file));
+}
+
 enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found)
 {
     const char *named = getenv("LOCKSTEP_MODULES");
-    char path[PATH_MAX];
+    char path[PATH_MAX], remedy[2 * PATH_MAX];
+    ls_module_remedy(file, remedy, sizeof remedy);
     if (!look_up(file, named, path))
         return ls_fail(LS_FAILED,
-                       "%s was not found %s%s%sbeside the program or in " LS_MODULE_DIR
-                       ": build Lockstep where that library is installed, set LOCKSTEP_MODULES to its folder, or %s",
-                       file, named ? "in " : "", named ? named : "", named ? ", " : "", instead);
-    /* For good: MPI, UCX and CUDA leave threads and exit handlers behind that need their code. Global: Open MPI loads
-     * components that look for its symbols. */
+                       "this Lockstep was built without %s; type: %s (%s was not found %s%s%sbeside the program or "
+                       "in " LS_MODULE_DIR "; LOCKSTEP_MODULES names another folder; or %s)",
+                       ls_module_library(file), remedy, file, named ? "in " : "", named ? named : "", named ? ", " : "",
+                       instead);
+    /* Never unloaded: MPI, UCX and CUDA leave threads and exit handlers behind. Global: Open MPI's components look for
+     * its symbols. */
     void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!module)
-        return ls_fail(LS_FAILED, "%s: cannot be loaded: %s", path, dlerror());
+        return ls_fail(LS_FAILED, "%s: cannot be loaded: %s (if %s is missing, type: %s)", path, dlerror(),
+                       ls_module_library(file), remedy);
     *found = dlsym(module, object);
     if (!*found)
-        return ls_fail(LS_FAILED, "%s: is no module of Lockstep (it has no %s)", path, object);
+        return ls_fail(LS_FAILED, "%s: not a module of Lockstep (it has no %s)", path, object);
     void (*join)(ls_log_ear * ear);
     *(void **)&join = dlsym(module, "ls_module_forward_log");
     if (join)

@@ -1,5 +1,6 @@
-/* Parts of the program that stand on libraries it does without otherwise: files beside it (or in lib/lockstep), loaded
- * when they are needed. A module has a copy of this folder of its own, and shows one object that its user knows. */
+/* Modules: shared objects for the parts of Lockstep that need a library of their own (MPI, UCX, OpenSSL, CUDA). They lie
+ * beside the program or in lib/lockstep and are loaded when they are needed. Each is linked with its own copy of src/base
+ * and exports one object, whose name its user knows. */
 #ifndef LS_BASE_MODULE_H
 #define LS_BASE_MODULE_H
 
@@ -7,9 +8,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Is there a file of that name where modules are? Its path into path[room]; NULL: not wanted. */
+/* Whether a module of that name is there; path[room] gets where. path may be NULL. */
 bool ls_module_there(const char *file, char *path, size_t room);
-/* Load it, for good, and find its object. The error says where it was looked for, and `instead`: what to do without. */
+/* Loads a module for the life of the process and finds its object. The error says what to install and type, and
+ * `instead`: what works without the module. */
 enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found);
+
+/* The library that a module needs, in words: "Open MPI". */
+const char *ls_module_library(const char *file);
+/* What to type to get that library and a Lockstep that uses it. */
+void ls_module_remedy(const char *file, char *text, size_t room);
 
 #endif

@@ -16,10 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef LS_VERSION
-#define LS_VERSION "0.1.0"
-#endif
-
 struct doctor {
     struct ls_options *o;
     struct ls_findings found;

@@ -267,6 +267,13 @@ const char *ls_comm_transport(const struct ls_comm *c)
     return c->transport && c->size > 1 ? c->transport->name : "self";
 }
 
+void ls_comm_library(const struct ls_comm *c, char text[64])
+{
+    text[0] = 0;
+    if (c->transport && c->transport->library)
+        c->transport->library(text);
+}
+
 const struct ls_tree *ls_comm_tree(const struct ls_comm *c)
 {
     return &c->tree;

@@ -60,6 +60,8 @@ int ls_comm_local_rank(const struct ls_comm *comm, int rank); /* among the ranks
 int ls_comm_local_size(const struct ls_comm *comm);           /* ranks on this node */
 const char *ls_comm_host(const struct ls_comm *comm, int rank);
 const char *ls_comm_transport(const struct ls_comm *comm); /* "self", "shm", "mpi", "tcp", "ucx" */
+/* The library that carries the messages and its version; "" where Lockstep carries them. */
+void ls_comm_library(const struct ls_comm *comm, char text[64]);
 /* Who computes which replicas, and in which order a rank's parts are given to a sum. Ranks may be attached so that those of
  * a node own neighbouring subtrees, so take this tree rather than make one. */
 const struct ls_tree *ls_comm_tree(const struct ls_comm *comm);

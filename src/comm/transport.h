@@ -40,6 +40,8 @@ struct ls_transport {
     /* To sleep until something may have come: a descriptor to poll for reading, asked for anew before each sleep. -1:
      * something is there already, call test. NULL: there is none, look again and again. */
     int (*descriptor)(void *state);
+    /* The library and its version: "Open MPI v4.1.4". NULL: the transport is Lockstep's own. */
+    void (*library)(char text[64]);
 };
 
 #endif

@@ -6,11 +6,10 @@
 static enum ls_status find_module(const char *file, const struct ls_transport **transport)
 {
     const void *found;
-    LS_TRY(
-        ls_module_load(file, "ls_transport_module",
-                       "start the processes of one machine over shared memory (`lockstep train --workers N`; programs "
-                       "of your own: LOCKSTEP_WORKER_RANK, see docs/library.md)",
-                       &found));
+    LS_TRY(ls_module_load(file, "ls_transport_module",
+                          "start the processes of one machine with `lockstep train --workers N`, programs of your own "
+                          "with LOCKSTEP_WORKER_RANK, see docs/library.md",
+                          &found));
     *transport = found;
     return LS_OK;
 }

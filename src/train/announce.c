@@ -1,6 +1,8 @@
 /* What a run is about to do, before it does it. */
 #include "base/log.h"
+#include "base/machine.h"
 #include "optim/optim.h"
+#include "report/gpu.h"
 #include "exec/identity.h"
 #include "checkpoint/kept_model.h"
 #include "train/trainer.h"
@@ -111,6 +113,27 @@ static void say_rate(const struct ls_trainer *t)
                    o->label_smoothing > 0 ? ", labels smoothed" : "");
 }
 
+/* The card or the processor, and the versions of the libraries that compute and communicate. */
+static void say_hardware(const struct ls_trainer *t)
+{
+    const struct ls_engine *e = &t->engine;
+    struct ls_backend_about about;
+    char computes[96], driver[96] = "", mpi[64] = "", nccl[96] = "";
+    e->backend->about(&about);
+    if (*about.bus) {
+        snprintf(computes, sizeof computes, "%s", about.isa);
+        if (!ls_gpu_driver(driver, sizeof driver))
+            driver[0] = 0;
+    } else
+        ls_machine_processor(computes, sizeof computes);
+    if (e->comm)
+        ls_comm_library(e->comm, mpi);
+    if (e->nccl && !e->backend->peers->nccl(nccl, sizeof nccl))
+        nccl[0] = 0;
+    ls_trainer_say(t, "  hardware   %s; %s%s%s%s%s%s%s", computes, about.library, *driver ? ", driver " : "", driver,
+                   *nccl ? ", " : "", nccl, *mpi ? ", " : "", mpi);
+}
+
 static void say_machine(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
@@ -170,6 +193,7 @@ void ls_trainer_announce(const struct ls_trainer *t)
     say_data(t);
     say_batch(t);
     say_rate(t);
+    say_hardware(t);
     say_machine(t);
     say_input(t);
     say_workers(t);

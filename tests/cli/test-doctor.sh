@@ -19,7 +19,7 @@ lockstep doctor
 expect_code 0
 for topic in version system processor library amx topology memory /dev/shm 'huge pages' load affinity threads cuda \
     'plan cache' mpi-openmpi mpi-mpich tcp ucx variables launcher; do
-    expect_out "^(ok|warning) +$topic +[^ ]"
+    expect_out "^(ok|missing|warning) +$topic +[^ ]"
 done
 expect_out '^0 errors, [0-9]+ warning'
 
@@ -27,14 +27,14 @@ it "gives it as JSON"
 lockstep doctor --json
 expect_code 0
 check 'd["kind"] == "doctor" and d["size"] == 1 and d["errors"] == 0 and d["launcher"] == "alone"'
-check 'all(f["health"] in ("ok", "warning", "error") and f["text"] for f in d["findings"])'
+check 'all(f["health"] in ("ok", "missing", "warning", "error") and f["text"] for f in d["findings"])'
 check 'all(f["advice"] for f in d["findings"] if f["health"] == "warning")'
 check 'len(d["ranks"]) == 1 and d["ranks"][0]["cores"] and d["pairs"] == []'
 
 it "says nothing of what is ok when it is to be quiet"
 lockstep doctor --quiet
 expect_code 0
-expect_no_out '^ok'
+expect_no_out '^(ok|missing)'
 
 it "sees that fewer cores are left than there are"
 if [ "$(nproc)" -lt 2 ] || ! command -v taskset >/dev/null; then
@@ -74,7 +74,8 @@ RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 elsewhere/lockstep docto
 code=$?
 rm -r elsewhere
 expect_code 1
-expect_out '^error +tcp +not here: lockstep-tcp.so was not found'
+expect_out '^error +tcp +not here: this Lockstep was built without OpenSSL'
+expect_out '^ +To have it: (sudo )?apt-get install libssl-dev'
 expect_out '^error +joining '
 expect_out '^ok +processor '
 

@@ -12,7 +12,7 @@ train() {
 
 it "is there"
 lockstep doctor
-if grep -q '^ok  *nccl  *NCCL was not found' out; then
+if grep -q '^missing  *nccl  *NCCL was not found' out; then
     skip "libnccl2 is not installed"
     finish
 fi

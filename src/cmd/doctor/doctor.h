@@ -12,7 +12,8 @@
 
 /* --- findings.c: what was found ------------------------------------------------------------------------------- */
 
-enum ls_health { LS_HEALTH_OK, LS_HEALTH_WARNING, LS_HEALTH_ERROR };
+/* Missing: Lockstep was built without a part that nothing here needs. */
+enum ls_health { LS_HEALTH_OK, LS_HEALTH_MISSING, LS_HEALTH_WARNING, LS_HEALTH_ERROR };
 
 struct ls_finding {
     enum ls_health health;
@@ -24,7 +25,7 @@ struct ls_findings {
     struct ls_arena strings;
     struct ls_finding *list; /* owned; its texts live in strings */
     int n, room;
-    int counts[3];         /* by health */
+    int counts[4];         /* by health */
     bool terse;            /* what is ok is not kept */
     enum ls_status status; /* errors stick */
 };
@@ -34,7 +35,7 @@ void ls_find(struct ls_findings *f, enum ls_health health, const char *topic, co
              ...) __attribute__((format(printf, 5, 6)));
 /* What to do about the last one. */
 void ls_advise(struct ls_findings *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* quiet: only what is not ok. */
+/* quiet: only warnings and errors. */
 void ls_findings_print(const struct ls_findings *f, bool quiet, bool colour, FILE *out);
 json_t *ls_findings_json(const struct ls_findings *f);
 

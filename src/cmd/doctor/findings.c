@@ -4,10 +4,14 @@
 
 #include <stdarg.h>
 
-static const char *const names[] = {
-    [LS_HEALTH_OK] = "ok", [LS_HEALTH_WARNING] = "warning", [LS_HEALTH_ERROR] = "error"};
-static const char *const colours[] = {
-    [LS_HEALTH_OK] = "\033[32m", [LS_HEALTH_WARNING] = "\033[33m", [LS_HEALTH_ERROR] = "\033[31m"};
+static const char *const names[] = {[LS_HEALTH_OK] = "ok",
+                                    [LS_HEALTH_MISSING] = "missing",
+                                    [LS_HEALTH_WARNING] = "warning",
+                                    [LS_HEALTH_ERROR] = "error"};
+static const char *const colours[] = {[LS_HEALTH_OK] = "\033[32m",
+                                      [LS_HEALTH_MISSING] = "\033[36m",
+                                      [LS_HEALTH_WARNING] = "\033[33m",
+                                      [LS_HEALTH_ERROR] = "\033[31m"};
 
 void ls_findings_release(struct ls_findings *f)
 {
@@ -68,7 +72,7 @@ void ls_findings_print(const struct ls_findings *f, bool quiet, bool colour, FIL
     for (int i = 0; i < f->n; i++) {
         const struct ls_finding *x = &f->list[i];
         char where[LS_SHOWN], text[4 * LS_SHOWN];
-        if (quiet && x->health == LS_HEALTH_OK)
+        if (quiet && x->health < LS_HEALTH_WARNING)
             continue;
         fprintf(out, "%s%-7s%s  %-12s  %s%s%s\n", colour ? colours[x->health] : "", names[x->health],
                 colour ? "\033[0m" : "", x->topic, ls_utf8_show(x->where, where, sizeof where), *x->where ? ": " : "",

@@ -14,10 +14,10 @@ static bool has_driver(void)
     return access("/dev/nvidiactl", F_OK) == 0;
 }
 
-/* Nothing to worry about where there is no card and nobody asked for one. */
+/* Without --gpu and without a driver the machine has no card, and nothing is wrong. */
 static enum ls_health missing(bool wanted)
 {
-    return wanted ? LS_HEALTH_ERROR : has_driver() ? LS_HEALTH_WARNING : LS_HEALTH_OK;
+    return wanted ? LS_HEALTH_ERROR : has_driver() ? LS_HEALTH_WARNING : LS_HEALTH_MISSING;
 }
 
 static bool load(struct ls_findings *f, bool wanted, const struct ls_backend **backend)
@@ -26,7 +26,7 @@ static bool load(struct ls_findings *f, bool wanted, const struct ls_backend **b
     if (!ls_module_there("lockstep-cuda.so", path, sizeof path)) {
         ls_find(f, missing(wanted), "cuda", "",
                 "not built: no CUDA toolkit with cuDNN 9 was found when Lockstep was compiled");
-        if (missing(wanted) != LS_HEALTH_OK)
+        if (missing(wanted) != LS_HEALTH_MISSING)
             ls_advise(f,
                       "Install the CUDA toolkit and cuDNN 9 and build Lockstep again, or set LOCKSTEP_MODULES to the "
                       "folder of lockstep-cuda.so.");
@@ -39,7 +39,7 @@ static bool load(struct ls_findings *f, bool wanted, const struct ls_backend **b
         return true;
     ls_log_last_copy(why, sizeof why);
     ls_find(f, missing(wanted), "cuda", "", "built, but %s", why);
-    if (missing(wanted) != LS_HEALTH_OK)
+    if (missing(wanted) != LS_HEALTH_MISSING)
         ls_advise(f, "Let the loader find CUDA's and cuDNN's libraries (ldconfig, LD_LIBRARY_PATH).");
     return false;
 }
@@ -66,7 +66,7 @@ const struct ls_backend *ls_check_cuda(struct ls_findings *f, bool wanted, struc
     cards->n = backend->cards(cards->list, LS_CARDS, why, sizeof why);
     if (cards->n == 0) {
         ls_find(f, missing(wanted), "cuda", "", "built (%s), but no card can be used: %s", about.library, why);
-        if (missing(wanted) != LS_HEALTH_OK)
+        if (missing(wanted) != LS_HEALTH_MISSING)
             ls_advise(f,
                       "See whether nvidia-smi lists a card, whether CUDA_VISIBLE_DEVICES hides it, and in a container "
                       "whether it was given one (--gpus all).");
@@ -80,7 +80,7 @@ const struct ls_backend *ls_check_cuda(struct ls_findings *f, bool wanted, struc
     for (int i = 0; i < cards->n; i++)
         describe_card(f, &cards->list[i], i);
     bool nccl = backend->peers->nccl(why, sizeof why);
-    ls_find(f, LS_HEALTH_OK, "nccl", "", nccl ? "%s, for --collective nccl" : "%s", why);
+    ls_find(f, nccl ? LS_HEALTH_OK : LS_HEALTH_MISSING, "nccl", "", nccl ? "%s, for --collective nccl" : "%s", why);
     return backend;
 }
 

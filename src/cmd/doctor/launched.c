@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "base/log.h"
+#include "base/module.h"
 #include "cmd/doctor/doctor.h"
 #include "comm/transports.h"
 
@@ -13,7 +14,7 @@
 
 /* --- transports ------------------------------------------------------------------------------------------- */
 
-/* In the child: where the module lies, on standard output; why it cannot be used, on standard error. Both are one pipe. */
+/* In the child process: writes the path of the module, or why it cannot be loaded, to the pipe `words`. */
 static int load_module(const struct ls_launch *launch, int words)
 {
     const struct ls_transport *transport;
@@ -27,7 +28,7 @@ static int load_module(const struct ls_launch *launch, int words)
     return 0;
 }
 
-/* MPI libraries do not go together in one process, hence one each. False: text says why not. */
+/* Loads a module in a child process, as two MPI libraries cannot live in one. text gets its path; false: the reason. */
 static bool try_module(const struct ls_launch *launch, char *text, size_t room)
 {
     static const char prefix[] = "lockstep: error: ";
@@ -57,28 +58,46 @@ static bool try_module(const struct ls_launch *launch, char *text, size_t room)
     return WIFEXITED(how) && WEXITSTATUS(how) == 0;
 }
 
+static const struct transport_module {
+    const char *topic, *file;
+    struct ls_launch launch; /* that needs it */
+} modules[] = {
+    {"mpi-openmpi", "lockstep-mpi-openmpi.so", {.kind = LS_LAUNCH_MPI, .mpi = "openmpi"}},
+    {"mpi-mpich", "lockstep-mpi-mpich.so", {.kind = LS_LAUNCH_MPI, .mpi = "mpich"}},
+    {"tcp", "lockstep-tcp.so", {.kind = LS_LAUNCH_TCP}},
+    {"ucx", "lockstep-ucx.so", {.kind = LS_LAUNCH_TCP, .ucx = true}},
+};
+
+static bool is_needed(const struct transport_module *m, const struct ls_launch *launch)
+{
+    if (!launch)
+        return false;
+    if (m->launch.kind == LS_LAUNCH_MPI)
+        return launch->kind == LS_LAUNCH_MPI && strcmp(launch->mpi, m->launch.mpi) == 0;
+    return (launch->kind == LS_LAUNCH_TCP || launch->kind == LS_LAUNCH_FILE) && m->launch.ucx == launch->ucx;
+}
+
+static void check_transport(struct ls_findings *f, const struct transport_module *m, bool needed)
+{
+    char text[1024];
+    if (!ls_module_there(m->file, NULL, 0)) {
+        ls_find(f, needed ? LS_HEALTH_ERROR : LS_HEALTH_MISSING, m->topic, "",
+                "not here: this Lockstep was built without %s", ls_module_library(m->file));
+        ls_module_remedy(m->file, text, sizeof text);
+        ls_advise(f, "To have it: %s", text);
+    } else if (try_module(&m->launch, text, sizeof text))
+        ls_find(f, LS_HEALTH_OK, m->topic, "", "%s", text);
+    else {
+        ls_find(f, needed ? LS_HEALTH_ERROR : LS_HEALTH_WARNING, m->topic, "", "not usable: %s", text);
+        ls_module_remedy(m->file, text, sizeof text);
+        ls_advise(f, "To mend it: %s", text);
+    }
+}
+
 void ls_check_transports(struct ls_findings *f, const struct ls_launch *launch)
 {
-    static const struct {
-        const char *topic;
-        struct ls_launch launch;
-    } modules[] = {
-        {"mpi-openmpi", {.kind = LS_LAUNCH_MPI, .mpi = "openmpi"}},
-        {"mpi-mpich", {.kind = LS_LAUNCH_MPI, .mpi = "mpich"}},
-        {"tcp", {.kind = LS_LAUNCH_TCP}},
-        {"ucx", {.kind = LS_LAUNCH_TCP, .ucx = true}},
-    };
-    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++) {
-        const struct ls_launch *m = &modules[i].launch;
-        char text[1024];
-        bool tcp = launch && (launch->kind == LS_LAUNCH_TCP || launch->kind == LS_LAUNCH_FILE);
-        bool mpi = launch && launch->kind == LS_LAUNCH_MPI && m->mpi && strcmp(launch->mpi, m->mpi) == 0;
-        bool there = try_module(m, text, sizeof text), needed = m->mpi ? mpi : tcp && m->ucx == launch->ucx;
-        if (there)
-            ls_find(f, LS_HEALTH_OK, modules[i].topic, "", "%s", text);
-        else
-            ls_find(f, needed ? LS_HEALTH_ERROR : LS_HEALTH_OK, modules[i].topic, "", "not here: %s", text);
-    }
+    for (size_t i = 0; i < sizeof modules / sizeof *modules; i++)
+        check_transport(f, &modules[i], is_needed(&modules[i], launch));
 }
 
 /* --- variables --------------------------------------------------------------------------------------------- */

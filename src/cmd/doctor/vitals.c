@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "backend/backend.h"
 #include "base/cgroup.h"
+#include "base/machine.h"
 #include "cmd/doctor/doctor.h"
 
 #include <stdlib.h>
@@ -22,29 +23,10 @@ static bool first_line(const char *path, char *line, int room)
     return there;
 }
 
-/* What stands behind "KEY   :" in a file of such lines. */
-static bool value_of(const char *path, const char *key, char *value, size_t room)
-{
-    char line[512];
-    bool found = false;
-    FILE *file = fopen(path, "re");
-    while (file && !found && fgets(line, sizeof line, file)) {
-        char *colon = strchr(line, ':');
-        if (strncmp(line, key, strlen(key)) != 0 || !colon)
-            continue;
-        line[strcspn(line, "\n")] = 0;
-        snprintf(value, room, "%s", colon + 1 + strspn(colon + 1, " \t"));
-        found = true;
-    }
-    if (file)
-        fclose(file);
-    return found;
-}
-
 static int64_t kib_of(const char *key)
 {
     char text[64];
-    return value_of("/proc/meminfo", key, text, sizeof text) ? strtoll(text, NULL, 10) << 10 : 0;
+    return ls_machine_value("/proc/meminfo", key, text, sizeof text) ? strtoll(text, NULL, 10) << 10 : 0;
 }
 
 /* --- control groups ------------------------------------------------------------------------------------- */
@@ -54,7 +36,7 @@ static double group_limit(const char *file)
 {
     char group[512] = "", path[640], line[64];
     double least = 0;
-    if (!value_of("/proc/self/cgroup", "0:", group, sizeof group))
+    if (!ls_machine_value("/proc/self/cgroup", "0:", group, sizeof group))
         return 0;
     char *at = strchr(group, '/'); /* behind "0::" there is one more colon */
     while (at) {
@@ -144,8 +126,7 @@ void ls_vitals_take(struct ls_vitals *v)
     snprintf(v->caution, sizeof v->caution, "%s", fault ? fault : "");
     if (uname(&system) == 0)
         snprintf(v->system, sizeof v->system, "%.20s %.40s", system.sysname, system.release);
-    if (!value_of("/proc/cpuinfo", "model name", v->processor, sizeof v->processor))
-        snprintf(v->processor, sizeof v->processor, "unknown");
+    ls_machine_processor(v->processor, sizeof v->processor);
     v->shm = statvfs("/dev/shm", &shm) == 0 && access("/dev/shm", W_OK) == 0
                  ? (int64_t)shm.f_bavail * (int64_t)shm.f_frsize
                  : -1;

@@ -341,6 +341,7 @@ static void mpi_cancel(void *state, struct ls_transport_request *request)
 
 const struct ls_transport ls_transport_module = {
     .name = "mpi",
+    .library = library_name,
     .open = mpi_open,
     .close = mpi_close,
     .send = mpi_send,

@@ -452,8 +452,14 @@ close_group:
     return st;
 }
 
+static void library_name(char name[64])
+{
+    snprintf(name, 64, "UCX %.59s", ucp_get_version_string());
+}
+
 const struct ls_transport ls_transport_module = {
     .name = "ucx",
+    .library = library_name,
     .open = ucx_open,
     .close = ucx_close,
     .send = ucx_send,
