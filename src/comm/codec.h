@@ -17,8 +17,12 @@
 
 struct ls_codec {
     const char *name;
-    bool feedback; /* wants that memory */
-    float limit;   /* finite values of this size or more are sent as the type's largest; 0: there is no limit */
+    bool feedback;      /* wants that memory */
+    bool fills_padding; /* a zero may decode as another value, so padding must be cleared after a sum */
+    bool
+        shows_overflow; /* a value that is not finite decodes as such and leaves no trace in later steps, and no finite value
+                            is clipped that a gradient can reach: fp16 training can tell when a gradient overflows */
+    float limit;        /* finite values of this size or more are sent as the type's largest; 0: there is no limit */
     size_t (*bytes)(size_t count);
     void (*encode)(const float *values, float *feedback, size_t count, void *wire);
     void (*decode)(const void *wire, size_t count, float *values);

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "graph/ops.h"
 #include "optim/optim.h"
+#include "sync/compress.h"
 #include "exec/engine.h"
 
 #include <string.h>
@@ -269,6 +270,7 @@ static enum ls_status list_gaps(const struct ls_engine *e, const struct grad *gr
 
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops)
 {
+    const struct ls_codec *codec = ls_compress_find(o->compress);
     struct grad *grads = NULL;
     int n = 0;
     LS_TRY(list_grads(e, &grads, &n));
@@ -291,7 +293,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         b->matrices = ls_alloc((size_t)(i + 1 - first), sizeof *b->matrices);
         if (!b->matrices)
             goto free_lists;
-        if (ops && strcmp(o->compress, "1bit") == 0 && !b->plain) /* the one that gives zeros a value */
+        if (ops && codec && codec->fills_padding && !b->plain)
             LS_TRY_GOTO(free_lists, list_gaps(e, grads + first, i + 1 - first, b));
         for (; first <= i; first++)
             b->matrices[b->n_matrices++] = grads[first].matrix;

@@ -4,6 +4,7 @@
 #include "base/memory.h"
 #include "base/interrupt.h"
 #include "exec/pass.h"
+#include "sync/compress.h"
 
 #include <string.h>
 
@@ -303,7 +304,8 @@ static enum ls_status check_scaled(const struct ls_options *o, const struct ls_s
             "--dtype fp16: with --sync %s no process sees all gradients, so none can tell when one overflows; "
             "use --dtype bf16, or --sync overlap, allreduce, gather or local",
             o->sync);
-    if (strcmp(o->compress, "none") != 0 && strcmp(o->compress, "bf16") != 0)
+    const struct ls_codec *codec = ls_compress_find(o->compress);
+    if (strcmp(o->compress, "none") != 0 && !(codec && codec->shows_overflow))
         return ls_fail(
             LS_USAGE,
             "--dtype fp16: its gradients are scaled up and may overflow, which --compress %s would hide or keep "

@@ -38,7 +38,28 @@ int ls_sync_servers(const struct ls_options *o, int size)
     return o->servers > 0 ? (int)o->servers : 1;
 }
 
-/* The codec of --compress, with what it remembers of each bucket. */
+#define X(name)
+#define REDUCER(name, form) extern const struct ls_reducer ls_reducer_##name;
+#include "config/lists/compressors.def"
+
+static const struct ls_reducer *const reducers[] = {
+#define X(name)
+#define REDUCER(name, form) &ls_reducer_##name,
+#include "config/lists/compressors.def"
+    NULL,
+};
+
+/* The reducer that --compress names before a colon; NULL: there is none. */
+static const struct ls_reducer *find_reducer(const char *compress)
+{
+    size_t length = strcspn(compress, ":");
+    for (const struct ls_reducer *const *r = reducers; *r; r++)
+        if (strlen((*r)->name) == length && strncmp((*r)->name, compress, length) == 0)
+            return *r;
+    return NULL;
+}
+
+/* The codec of --compress with its feedback memory for each bucket, or the reducer. */
 static enum ls_status open_codec(struct ls_sync *s)
 {
     if (strcmp(s->o->compress, "none") == 0)
@@ -46,8 +67,9 @@ static enum ls_status open_codec(struct ls_sync *s)
     if (s->ops->serve)
         return ls_fail(LS_USAGE, "--compress %s: servers take gradients as they are; leave it out with --sync %s",
                        s->o->compress, s->ops->name);
-    if (strncmp(s->o->compress, "powersgd", 8) == 0)
-        return ls_sync_lowrank_open(s);
+    s->reducer = find_reducer(s->o->compress);
+    if (s->reducer)
+        return s->reducer->open(s);
     s->codec = ls_compress_find(s->o->compress);
     if (!s->codec)
         return ls_fail(LS_USAGE, "--compress %s: there is no such compression for --sync %s", s->o->compress,
@@ -84,7 +106,8 @@ void ls_sync_close(struct ls_sync *s)
     for (int b = 0; s->feedback && b < s->n_buckets; b++)
         ls_free(s->feedback[b]);
     ls_free(s->feedback);
-    ls_sync_lowrank_close(s);
+    if (s->reducer)
+        s->reducer->close(s);
     ls_free(s->works);
     ls_free(s->bucket_parts);
     ls_free(s->state);
@@ -102,16 +125,16 @@ void ls_sync_begin(struct ls_sync *s, uint64_t step)
 enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at)
 {
     s->at = at;
-    return s->ops->ready && !s->lowrank ? s->ops->ready(s, bucket) : LS_OK;
+    return s->ops->ready && !s->reducer ? s->ops->ready(s, bucket) : LS_OK;
 }
 
 enum ls_status ls_sync_finish(struct ls_sync *s)
 {
     ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
     s->wrote = s->ops->stays ? LS_PART_NONE : LS_PART_MODEL;
-    if (!s->lowrank)
+    if (!s->reducer)
         return s->ops->finish(s);
-    LS_TRY(ls_sync_lowrank_sum(s));
+    LS_TRY(s->reducer->sum(s));
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(ls_sync_update(s, b));
     return LS_OK;

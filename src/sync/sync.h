@@ -66,9 +66,10 @@ struct ls_sync {
     /* Where a bucket's values are copies: make that part of them what the updates left. */
     enum ls_status (*look)(void *context, int bucket, enum ls_sync_part part);
     void *context;
-    const struct ls_codec *codec;    /* NULL: none */
-    float **feedback;                /* owned; of the codec, one a bucket, NULL where it keeps none */
-    struct ls_sync_lowrank *lowrank; /* owned; --compress powersgd, instead of a codec */
+    const struct ls_codec *codec;     /* NULL: none */
+    float **feedback;                 /* owned; of the codec, one a bucket, NULL where it keeps none */
+    const struct ls_reducer *reducer; /* instead of a codec; NULL: none */
+    void *reducer_state;              /* owned by the reducer */
     /* the step under way */
     uint64_t step;
     double waited; /* seconds the compute waited for communication, since the last step */
@@ -129,10 +130,14 @@ enum ls_status ls_sync_finish(struct ls_sync *s);
 enum ls_status ls_sync_collect(struct ls_sync *s);
 enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t *step);
 
-/* lowrank.c: PowerSGD for all buckets of a step at once, in place of the strategy's sums. */
-enum ls_status ls_sync_lowrank_open(struct ls_sync *s);
-enum ls_status ls_sync_lowrank_sum(struct ls_sync *s);
-void ls_sync_lowrank_close(struct ls_sync *s);
+/* A compressor that sums all buckets of a step at once, in place of the strategy: one folder, one line in
+ * config/lists/compressors.def. close is called after every open, also one that failed. */
+struct ls_reducer {
+    const char *name; /* --compress NAME[:...] */
+    enum ls_status (*open)(struct ls_sync *s);
+    enum ls_status (*sum)(struct ls_sync *s);
+    void (*close)(struct ls_sync *s);
+};
 
 /* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);

@@ -21,5 +21,10 @@ INLINE vf widen(vh v)
 #include "sync/compress/halves.h"
 
 extern const struct ls_codec LS_HERE(ls_codec_bf16);
-const struct ls_codec LS_HERE(ls_codec_bf16) = {
-    .name = "bf16", .limit = 0x1.ffp127f, .bytes = bytes, .encode = encode, .decode = decode, .decode_add = decode_add};
+const struct ls_codec LS_HERE(ls_codec_bf16) = {.name = "bf16",
+                                                .shows_overflow = true,
+                                                .limit = 0x1.ffp127f,
+                                                .bytes = bytes,
+                                                .encode = encode,
+                                                .decode = decode,
+                                                .decode_add = decode_add};

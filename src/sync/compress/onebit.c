@@ -135,5 +135,10 @@ static void decode_add(const void *wire, size_t count, float *values)
 }
 
 extern const struct ls_codec LS_HERE(ls_codec_1bit);
-const struct ls_codec LS_HERE(ls_codec_1bit) = {
-    .name = "1bit", .feedback = true, .bytes = bytes, .encode = encode, .decode = decode, .decode_add = decode_add};
+const struct ls_codec LS_HERE(ls_codec_1bit) = {.name = "1bit",
+                                                .feedback = true,
+                                                .fills_padding = true,
+                                                .bytes = bytes,
+                                                .encode = encode,
+                                                .decode = decode,
+                                                .decode_add = decode_add};

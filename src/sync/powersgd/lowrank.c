@@ -13,7 +13,7 @@ struct matrix {
     size_t first; /* of its gradient */
 };
 
-struct ls_sync_lowrank {
+struct lowrank {
     struct matrix *matrices; /* owned */
     int n_matrices;
     struct ls_sync_values *rest; /* owned; ranges of grads that go as they are */
@@ -34,7 +34,7 @@ static size_t padded(size_t floats)
 }
 
 /* Count everything (l->matrices NULL) or set it up. */
-static enum ls_status each(struct ls_sync *s, struct ls_sync_lowrank *l, int rank)
+static enum ls_status each(struct ls_sync *s, struct lowrank *l, int rank)
 {
     bool made = l->matrices != NULL;
     l->n_matrices = l->n_rest = 0;
@@ -70,11 +70,11 @@ static enum ls_status take(struct ls_sync *s, size_t floats, float **memory)
     return LS_OK;
 }
 
-enum ls_status ls_sync_lowrank_open(struct ls_sync *s)
+static enum ls_status lowrank_open(struct ls_sync *s)
 {
     const char *colon = strchr(s->o->compress, ':');
     int rank = colon ? (int)strtol(colon + 1, NULL, 10) : 4;
-    struct ls_sync_lowrank *l = s->lowrank = ls_alloc(1, sizeof *l);
+    struct lowrank *l = s->reducer_state = ls_alloc(1, sizeof *l);
     if (!l)
         return LS_FAILED;
     if (rank < 1 || rank > LS_POWERSGD_MAX_RANK)
@@ -90,9 +90,9 @@ enum ls_status ls_sync_lowrank_open(struct ls_sync *s)
     return l->matrices && l->rest ? each(s, l, rank) : LS_FAILED;
 }
 
-void ls_sync_lowrank_close(struct ls_sync *s)
+static void lowrank_close(struct ls_sync *s)
 {
-    struct ls_sync_lowrank *l = s->lowrank;
+    struct lowrank *l = s->reducer_state;
     if (!l)
         return;
     ls_comm_give_up(s->comm, l->sums, 3);
@@ -101,21 +101,22 @@ void ls_sync_lowrank_close(struct ls_sync *s)
     ls_free(l->matrices);
     ls_free(l->rest);
     ls_free(l);
-    s->lowrank = NULL;
+    s->reducer_state = NULL;
 }
 
 static struct ls_work *post(struct ls_sync *s, int number, float *data, size_t count)
 {
-    struct ls_work *sum = &s->lowrank->sums[number];
+    struct lowrank *l = s->reducer_state;
+    struct ls_work *sum = &l->sums[number];
     *sum = (struct ls_work){
         .kind = LS_WORK_ALLREDUCE, .data = data, .bytes = count * sizeof(float), .step = s->step, .bucket = number};
     ls_comm_post(s->comm, sum);
     return sum;
 }
 
-enum ls_status ls_sync_lowrank_sum(struct ls_sync *s)
+static enum ls_status lowrank_sum(struct ls_sync *s)
 {
-    struct ls_sync_lowrank *l = s->lowrank;
+    struct lowrank *l = s->reducer_state;
     for (int i = 0; i < l->n_matrices; i++)
         ls_powersgd_begin(&l->matrices[i].power, s->grads + l->matrices[i].first);
     struct ls_work *p = post(s, 0, l->p, l->n_p);
@@ -136,3 +137,6 @@ enum ls_status ls_sync_lowrank_sum(struct ls_sync *s)
         ls_powersgd_end(&l->matrices[i].power, s->grads + l->matrices[i].first);
     return LS_OK;
 }
+
+const struct ls_reducer ls_reducer_powersgd = {
+    .name = "powersgd", .open = lowrank_open, .sum = lowrank_sum, .close = lowrank_close};
