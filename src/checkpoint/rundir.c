@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 #include "base/checksum.h"
 #include "checkpoint/run_lock.h"
+#include "optim/schedule.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -291,8 +292,8 @@ static char *model_meaning(const struct ls_options *o)
                      ls_checksum_of(o->model_yaml, strlen(o->model_yaml)));
 }
 
-/* Options that may differ without a difference made equal. Strings are borrowed. Only the cosine looks at the end of the
- * run; any other may be made longer. */
+/* Options that may differ without a difference made equal. Strings are borrowed. A run may be made longer unless
+ * its schedule depends on the length. */
 static struct ls_options settled(const struct ls_options *o, bool any_length)
 {
     static char overlap[] = "overlap";
@@ -307,14 +308,9 @@ static struct ls_options settled(const struct ls_options *o, bool any_length)
     return plain;
 }
 
-static bool has_end(const struct ls_options *o)
-{
-    return strncmp(o->schedule, "cosine", 6) == 0;
-}
-
 enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
 {
-    struct ls_options plain = settled(o, !has_end(o));
+    struct ls_options plain = settled(o, !ls_schedule_whole_run(o->schedule));
     char *model = o->model_yaml ? model_meaning(o) : NULL;
     if (o->model_yaml && !model)
         return LS_FAILED;
@@ -333,7 +329,7 @@ enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t
 
 void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room)
 {
-    bool any_length = !has_end(was) && !has_end(is);
+    bool any_length = !ls_schedule_whole_run(was->schedule) && !ls_schedule_whole_run(is->schedule);
     struct ls_options a = settled(was, any_length), b = settled(is, any_length);
     ls_options_differ(&a, &b, LS_CMD_TRAIN, text, room);
 }
