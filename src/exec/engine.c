@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "exec/engine.h"
-#include "backend/store.h"
+#include "backend/core/store.h"
 #include "base/cgroup.h"
 #include "base/file.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
 #include "exec/identity.h"
-#include "backend/answers.h"
+#include "backend/core/tune_cache.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/checksum.h"

@@ -1,6 +1,6 @@
 /* Any bytes as a plan file, that of a run or the cache: lines that make no sense are passed over, and what is kept can be
  * written and read again. */
-#include "backend/answers.h"
+#include "backend/core/tune_cache.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/identity.h"

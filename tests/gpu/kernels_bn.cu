@@ -1,7 +1,7 @@
 /* Checks and times batch normalisation's and the poolings' device kernels; needs a GPU. Build at the repository's root:
  *
  *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -o kernels_bn tests/gpu/kernels_bn.cu
- *        src/backend/cuda/kernels/bn*.cu src/backend/cuda/kernels/maxpool.cu src/backend/cuda/kernels/avgpool.cu
+ *        src/backend/cuda/kernels/bn/*.cu src/backend/cuda/kernels/pool/maxpool.cu src/backend/cuda/kernels/pool/avgpool.cu
  *
  *   kernels_bn         one line a case: ok|FAIL name error, the error relative to the value (or to a twentieth of the
  *                      largest value); exit 1 after a failure

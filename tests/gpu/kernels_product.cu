@@ -2,7 +2,7 @@
  * root:
  *
  *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -o kernels_product tests/gpu/kernels_product.cu
- *        src/backend/cuda/kernels/{bn,product,run}*.cu
+ *        src/backend/cuda/kernels/{bn/*,conv/product,run}.cu
  *
  *   kernels_product         as kernels_bn: ok|FAIL name error; exit 1 after a failure
  *   kernels_product bench   times at ResNet-50's shapes, bf16

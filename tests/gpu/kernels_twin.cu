@@ -2,7 +2,7 @@
  * root:
  *
  *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -o kernels_twin tests/gpu/kernels_twin.cu
- *        src/backend/cuda/kernels/bn*.cu
+ *        src/backend/cuda/kernels/bn/*.cu
  *
  *   kernels_twin         as kernels_bn: ok|FAIL name error; exit 1 after a failure
  *   kernels_twin bench   times at ResNet-50's shapes, bf16: together, and one after the other

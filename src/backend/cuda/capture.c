@@ -1,5 +1,5 @@
 /* Running a range of nodes: as CUDA graphs (C4), and with a clock. */
-#include "backend/cuda/tune.h"
+#include "backend/cuda/conv/tune.h"
 #include "base/log.h"
 
 static enum ls_status run_node(struct ls_program *p, int node)

@@ -1,5 +1,5 @@
 #include "backend/cuda/program.h"
-#include "backend/cuda/tune.h"
+#include "backend/cuda/conv/tune.h"
 #include "base/log.h"
 #include "graph/ops.h"
 

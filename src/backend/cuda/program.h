@@ -19,7 +19,7 @@
 
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernels.h"
-#include "backend/store.h"
+#include "backend/core/store.h"
 #include "graph/plan.h"
 
 /* Element (i, j, k, l) of `dim` lies at the sum of index times stride. With a block, `block` rows of dim 2 lie together
@@ -64,10 +64,10 @@ struct step {
     int keep_until;
     int keep_span;
     char *keep; /* NULL: none */
-    int twin;   /* norms.c: the node that it computes together with; LS_NONE: none */
+    int twin;   /* ops/bn.c: the node that it computes together with; LS_NONE: none */
     int early;  /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
     int early_from;
-    int sparse;    /* bn_bwd: its dy2 has every sparse-th pixel of every sparse-th row alone (linear.c); 0: all */
+    int sparse;    /* bn_bwd: its dy2 has every sparse-th pixel of every sparse-th row alone (ops/linear.c); 0: all */
     bool aside;    /* C5: nobody reads its outputs before the updates, and it leaves the card half idle */
     int join;      /* the first node that waits for it; LS_NONE: it does not run aside */
     char note[96]; /* implementation, for people */
@@ -184,7 +184,7 @@ static inline void want_sums(struct ls_program *p, size_t bytes)
 /* A 4-d tensor, or a matrix as a map of 1x1. */
 struct ls_cuda_map map_of(const struct ls_program *p, int tensor);
 
-/* stem.c: the node that makes a map of the images, or unfolds them, at the graph's beginning. */
+/* ops/stem.c: the node that makes a map of the images, or unfolds them, at the graph's beginning. */
 enum ls_status stem_insert(struct ls_program *p);
 static inline bool is_unfolded(const struct ls_program *p, int tensor)
 {
@@ -220,7 +220,7 @@ enum ls_status program_input_planes(struct ls_program *p, const void *planes);
 /* program.c: forget what was captured, as kernels' arguments change. */
 void program_forget(struct ls_program *p);
 
-/* peers.c: until the event has come to pass; with peers only as long as they may still come. */
+/* collective/collective.c: until the event has come to pass; with peers only as long as they may still come. */
 enum ls_status program_await(const struct ls_program *p, cudaEvent_t event);
 /* All nodes, with sums over processes between them. */
 enum ls_status program_enqueue_shared(struct ls_program *p);
@@ -230,7 +230,7 @@ static inline bool is_small_scratch(size_t bytes)
 {
     return bytes <= (size_t)64 << 10;
 }
-/* clears.c: what a stream that is being captured stands at, where a node of the program is about to begin. */
+/* memset_elision.c: what a stream that is being captured stands at, where a node of the program is about to begin. */
 enum ls_status fronts_add(struct fronts *f, cudaStream_t stream);
 /* Of a graph that begins by clearing those bytes, drop later nodes that clear some of them: each but once, and before
  * anything else of their node (fronts NULL: anywhere). */

@@ -1,5 +1,5 @@
 /* Parameter updates and BN's running statistics: neighbouring ones run as one kernel over a list in device memory. */
-#include "backend/cuda/tune.h"
+#include "backend/cuda/conv/tune.h"
 #include "base/log.h"
 #include "graph/ops.h"
 

@@ -11,7 +11,7 @@
 #include "backend/backend.h"
 #include "backend/onednn/dnn.h"
 #include "backend/onednn/kernels/kernels.h"
-#include "backend/store.h"
+#include "backend/core/store.h"
 
 struct place {
     struct dnn_md md;

@@ -1,9 +1,9 @@
 /* Choosing among oneDNN's implementations, and our own. Direct and Winograd convolutions differ by a factor of two either
  * way, but a rule on the shape says nearly always which is faster, and chooses the same on an idle and on a busy machine.
- * With --tune they are measured as well, for processors that nobody tried: backend/contest.h then leaves the rule for a
- * kernel that is half again as fast. backend/answers.h remembers. */
-#include "backend/answers.h"
-#include "backend/contest.h"
+ * With --tune they are measured as well, for processors that nobody tried: backend/core/kernel_selection.h then leaves the rule for a
+ * kernel that is half again as fast. backend/core/tune_cache.h remembers. */
+#include "backend/core/tune_cache.h"
+#include "backend/core/kernel_selection.h"
 #include "backend/onednn/program.h"
 #include "base/clock.h"
 #include "base/log.h"

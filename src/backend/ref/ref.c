@@ -1,5 +1,5 @@
 #include "backend/ref/ref.h"
-#include "backend/store.h"
+#include "backend/core/store.h"
 #include "base/log.h"
 #include "base/memory.h"
 

@@ -3,7 +3,7 @@
  * Built where the backend cuda is. */
 #include "comm_ranks.h"
 
-#include "backend/cuda/peers.h"
+#include "backend/cuda/collective/collective.h"
 
 #include <pthread.h>
 #include <sched.h>

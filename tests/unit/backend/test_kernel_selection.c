@@ -1,5 +1,5 @@
 /* Choosing kernels by measuring: the choice must not depend on the noise of measuring. */
-#include "backend/contest.h"
+#include "backend/core/kernel_selection.h"
 #include "base/random.h"
 
 #include <math.h>

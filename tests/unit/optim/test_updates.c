@@ -1,6 +1,6 @@
 /* What is kept from step to step: the optimizers' rules, BN's running statistics, and their store. */
 #include "ops_session.h"
-#include "backend/store.h"
+#include "backend/core/store.h"
 
 static const char *const update_cases[] = {"sgd plain",
                                            "sgd decay",

@@ -1,0 +1,29 @@
+/* Choosing one of several kernels that compute the same thing, so that the next start chooses the same.
+ *
+ * Kernels add in different orders, so the choice decides the bits of a run, while measured times vary from start to start.
+ *
+ *   C1  Candidates come in a fixed order, the one that is likely to be fastest first.
+ *   C2  Candidates with equal results, bit for bit, form a group. Within a group the fastest wins, which changes no bit.
+ *   C3  A group gives way to a later one only if that is faster by a margin, and by more than the noise of measuring. Times
+ *       are compared in pairs taken one after the other, as often as it takes to be sure. In doubt the earlier group stays. */
+#ifndef LS_BACKEND_CORE_KERNEL_SELECTION_H
+#define LS_BACKEND_CORE_KERNEL_SELECTION_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+struct ls_contest {
+    int n;                  /* candidates */
+    const uint64_t *groups; /* equal numbers: equal results; NULL: each candidate is a group of its own */
+    double margin;          /* 1.5: one and a half times as fast */
+    double noise;           /* the expected error of a ratio of two times; 0.1: 10 % */
+    /* One measurement, in milliseconds; HUGE_VAL: the candidate cannot run after all. */
+    enum ls_status (*time)(void *context, int candidate, double *ms);
+    void *context;
+};
+
+/* *winner: -1 if no candidate can run. *ms: its time. */
+enum ls_status ls_contest_run(const struct ls_contest *c, int *winner, double *ms);
+
+#endif

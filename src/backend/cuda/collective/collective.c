@@ -1,0 +1,240 @@
+#include "backend/cuda/collective/collective.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum ls_status peers_agree(struct peers *s, const char *mine, char *why, size_t room)
+{
+    char word[PEERS_WHY], *all = ls_alloc((size_t)s->g.size, PEERS_WHY);
+    snprintf(word, sizeof word, "%s", mine);
+    enum ls_status st = all ? s->g.gather(s->g.context, word, sizeof word, all) : LS_FAILED;
+    *why = 0;
+    for (int rank = 0; st == LS_OK && rank < s->g.size && !*why; rank++) {
+        const char *said = all + (size_t)rank * PEERS_WHY;
+        if (*said && rank > 0)
+            snprintf(why, room, "rank %d: %s", rank, said);
+        else
+            snprintf(why, room, "%s", said);
+    }
+    ls_free(all);
+    return st;
+}
+
+/* --- waiting ---------------------------------------------------------------------------------------------------- */
+
+static void nap(double seconds)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * seconds)}, NULL);
+}
+
+/* Errors are often the first word of a process that is gone, whom comm names a moment later. */
+static enum ls_status look_around(const struct peers *s, cudaError_t state, double seconds, double *trouble_since)
+{
+    const double hearing = 5;
+    const char *trouble = s->nccl ? nccl_trouble(s) : NULL;
+    bool failed = state != cudaErrorNotReady;
+    if ((failed || trouble) && *trouble_since < 0)
+        *trouble_since = seconds;
+    LS_TRY(s->g.patience(s->g.context, seconds));
+    if ((!failed && !trouble) || seconds < *trouble_since + hearing)
+        return LS_OK;
+    return failed ? cuda_check(state, "waiting for a step") : ls_fail(LS_PEER_LOST, "NCCL: %s", trouble);
+}
+
+enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
+{
+    const double brisk = 200e-6, look = 10e-3, stopped = 0.5;
+    double start = ls_now(), looked = start, trouble_since = -1;
+    if (p->device->lost)
+        return LS_PEER_LOST;
+    if (!p->peers) {
+        CUDA_TRY(cudaEventSynchronize(event));
+        return LS_OK;
+    }
+    for (cudaError_t state; (state = cudaEventQuery(event)) != cudaSuccess;) {
+        double now = ls_now();
+        if (now - looked > look + stopped)
+            start += now - looked; /* this process did not run: nobody else's fault */
+        if (now - looked > look) {
+            enum ls_status st = look_around(p->peers, state, now - start, &trouble_since);
+            p->device->lost = p->device->lost || st != LS_OK;
+            LS_TRY(st);
+            looked = now;
+        }
+        if (now - start > brisk)
+            nap(50e-6);
+    }
+    return LS_OK;
+}
+
+static bool idle(const struct peers *s)
+{
+    cudaStream_t streams[] = {s->device->compute, s->sums, s->device->copies};
+    for (int i = 0; i < 3; i++)
+        if (cudaStreamQuery(streams[i]) == cudaErrorNotReady)
+            return false;
+    return true;
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
+
+/* What follows on the second stream sees what was enqueued so far, and the other way round. */
+static enum ls_status follow(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
+{
+    CUDA_TRY(cudaEventRecord(event, from));
+    CUDA_TRY(cudaStreamWaitEvent(to, event, 0));
+    return LS_OK;
+}
+
+enum ls_status peers_skip_pass(struct ls_program *p)
+{
+    const struct ls_peers_group *g = &p->peers->g;
+    CUDA_TRY(cudaMemsetAsync(g->grads, 0, g->count * sizeof *g->grads, p->device->compute));
+    return LS_OK;
+}
+
+/* `at`: the node that the pass is at; its end where there is no pass. */
+static enum ls_status enqueue_step(struct ls_program *p, int at)
+{
+    struct peers *s = p->peers;
+    for (int cut = 0; cut < s->n_cuts; cut++) {
+        int end = s->cuts[cut].ready + 1 > at ? s->cuts[cut].ready + 1 : at;
+        LS_TRY(program_enqueue(p, at, end));
+        LS_TRY(s->g.settle(s->g.context, cut));
+        LS_TRY(follow(p->device->compute, s->fork, s->sums));
+        LS_TRY(nccl_sum(s, cut));
+        at = end;
+    }
+    LS_TRY(program_enqueue(p, at, s->end));
+    LS_TRY(follow(s->sums, s->join, p->device->compute));
+    return program_enqueue(p, s->end, p->g->n_nodes);
+}
+
+enum ls_status program_enqueue_shared(struct ls_program *p)
+{
+    return enqueue_step(p, 0);
+}
+
+/* Graphs are launched by all ranks or by none, so that NCCL sees the same calls everywhere. */
+static enum ls_status step_directly(struct ls_program *p, const struct ls_run *run)
+{
+    bool pass = run->valid > 0;
+    LS_TRY(program_feed(p, run, pass));
+    if (!pass)
+        LS_TRY(peers_skip_pass(p));
+    LS_TRY(enqueue_step(p, pass ? 0 : p->peers->end));
+    program_fed(p);
+    return LS_OK;
+}
+
+static enum ls_status step(struct ls_program *p, const struct ls_run *run, bool scarce)
+{
+    if (p->device->lost)
+        return LS_PEER_LOST;
+    if (p->peers->kind == LS_PEERS_MEMORY)
+        return reach_step(p, run);
+    return scarce ? step_directly(p, run) : program_run(p, 0, p->g->n_nodes, run);
+}
+
+/* --- opened and closed ---------------------------------------------------------------------------------------------- */
+
+/* When the card is lost, a thread may still be at work with it. */
+static void peers_free(struct peers *s)
+{
+    if (s->device->lost)
+        return;
+    if (s->sums)
+        cudaStreamDestroy(s->sums);
+    if (s->fork)
+        cudaEventDestroy(s->fork);
+    if (s->join)
+        cudaEventDestroy(s->join);
+    ls_free(s->cuts);
+    ls_free(s);
+}
+
+static enum ls_status make_streams(struct peers *s)
+{
+    int least, greatest;
+    CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    CUDA_TRY(cudaStreamCreateWithPriority(&s->sums, cudaStreamNonBlocking, greatest));
+    CUDA_TRY(cudaEventCreateWithFlags(&s->fork, cudaEventDisableTiming));
+    CUDA_TRY(cudaEventCreateWithFlags(&s->join, cudaEventDisableTiming));
+    return LS_OK;
+}
+
+static enum ls_status open_peers(struct ls_program *p, enum ls_peers_kind kind, const struct ls_peers_group *group,
+                                 char *why, size_t room)
+{
+    enum ls_status st = LS_OK;
+    *why = 0;
+    struct peers *s = ls_alloc(1, sizeof *s);
+    if (!s)
+        return LS_FAILED;
+    s->kind = kind;
+    s->g = *group;
+    s->device = p->device;
+    LS_TRY_GOTO(failed, make_streams(s));
+    LS_TRY_GOTO(failed, kind == LS_PEERS_NCCL ? nccl_open(s, why, room) : reach_open(s, why, room));
+    if (*why)
+        goto failed;
+    p->peers = s;
+    return LS_OK;
+failed:
+    peers_free(s);
+    return st;
+}
+
+static enum ls_status share(struct ls_program *p, const struct ls_peers_cut *cuts, int n, int end)
+{
+    struct peers *s = p->peers;
+    s->cuts = ls_alloc((size_t)n, sizeof *s->cuts);
+    if (!s->cuts)
+        return LS_FAILED;
+    memcpy(s->cuts, cuts, (size_t)n * sizeof *cuts);
+    s->n_cuts = n;
+    s->end = end;
+    return s->kind == LS_PEERS_NCCL ? nccl_share(s) : reach_share(s);
+}
+
+/* Nobody may take down what others still use: all are idle, and all know it. */
+static bool part(const struct ls_program *p)
+{
+    struct peers *s = p->peers;
+    char nothing[1] = "", *all = ls_alloc((size_t)s->g.size, 1);
+    bool parted = all && cudaEventRecord(s->join, p->device->compute) == cudaSuccess &&
+                  program_await(p, s->join) == LS_OK && s->g.gather(s->g.context, nothing, 1, all) == LS_OK;
+    ls_free(all);
+    return parted;
+}
+
+static void close_peers(struct ls_program *p, bool together)
+{
+    const double moment = 1;
+    struct peers *s = p->peers;
+    if (!s)
+        return;
+    together = together && part(p);
+    for (double start = ls_now(); !s->device->lost && !idle(s); nap(1e-3))
+        s->device->lost = ls_now() - start > moment;
+    together = together && !s->device->lost;
+    if (!s->device->lost)
+        program_forget(p); /* graphs hold on to NCCL */
+    if (s->nccl && together)
+        nccl_close(s);
+    if (s->reach)
+        reach_close(s, together);
+    peers_free(s);
+    p->peers = NULL;
+}
+
+const struct ls_backend_peers ls_cuda_peers = {
+    .open = open_peers,
+    .share = share,
+    .step = step,
+    .close = close_peers,
+    .nccl = nccl_there,
+};

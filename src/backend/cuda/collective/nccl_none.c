@@ -1,0 +1,42 @@
+/* In place of nccl.c where there is no nccl.h. */
+#include "backend/cuda/collective/collective.h"
+
+#include <stdio.h>
+
+static const char why_not[] = "Lockstep was built without NCCL; install libnccl-dev and build it again, or leave "
+                              "--collective out";
+
+bool nccl_there(char *text, size_t room)
+{
+    snprintf(text, room, "%s", why_not);
+    return false;
+}
+
+enum ls_status nccl_open(struct peers *s, char *why, size_t room)
+{
+    return peers_agree(s, why_not, why, room);
+}
+
+enum ls_status nccl_share(struct peers *s)
+{
+    (void)s;
+    return LS_FAILED;
+}
+
+enum ls_status nccl_sum(struct peers *s, int cut)
+{
+    (void)s;
+    (void)cut;
+    return LS_FAILED;
+}
+
+const char *nccl_trouble(const struct peers *s)
+{
+    (void)s;
+    return NULL;
+}
+
+void nccl_close(struct peers *s)
+{
+    (void)s;
+}

@@ -1,0 +1,81 @@
+/* Convolutions and dense layers, in one of their three directions, and the ways to compute them: cuDNN's engines,
+ * cuBLASLt's products, own kernels. tune.c chooses among them. */
+#ifndef LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
+#define LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
+
+#include "backend/cuda/program.h"
+
+enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
+
+/* A dense layer is a convolution of maps of 1x1. */
+struct linear {
+    enum pass pass;
+    struct ls_cuda_conv conv; /* its act is FORWARD's */
+    int pad_b, pad_r;
+    bool bias; /* FORWARD */
+    bool tf32, fast;
+};
+
+/* BWD_DATA writes x, BWD_WEIGHTS writes w (f32). bias: f32, and as the products want it. */
+struct operands {
+    void *x, *w, *y;
+    const void *bias, *half_bias;
+    char *workspace;
+};
+
+struct way;
+struct way_kind {
+    /* Ways that may do, likely best first, with their names; at most `room`. */
+    int (*list)(struct device *d, const struct linear *l, struct way *ways, int room);
+    /* Make it ready to run; false: it will not do after all. */
+    bool (*build)(struct device *d, const struct linear *l, struct way *way);
+    enum ls_status (*run)(struct device *d, const struct linear *l, const struct way *way, const struct operands *o);
+    void (*release)(struct way *way); /* NULL: nothing to do */
+};
+
+struct way {
+    const struct way_kind *kind;
+    char name[96];
+    size_t workspace;
+    bool last_resort;
+    bool after;   /* bias and act follow as a kernel of their own; or a 16-bit gradient is converted */
+    void *state;  /* the kind's */
+    void *shared; /* the kind's */
+    double ms;
+    uint64_t digest; /* of its result for a fixed input */
+};
+
+extern const struct way_kind ls_cuda_dnn, ls_cuda_blas, ls_cuda_own;
+
+static inline void way_release(struct way *w)
+{
+    if (w->kind && w->kind->release)
+        w->kind->release(w);
+    *w = (struct way){0};
+}
+
+/* Is it a product of matrices (rows of pixels by channels)? */
+static inline bool linear_is_product(const struct linear *l)
+{
+    const struct ls_cuda_conv *c = &l->conv;
+    return c->kernel_h == 1 && c->kernel_w == 1 && c->stride_h == 1 && c->stride_w == 1 && c->groups == 1 &&
+           !c->pad_t && !c->pad_l && !l->pad_b && !l->pad_r;
+}
+static inline bool linear_is_depthwise(const struct linear *l)
+{
+    const struct ls_cuda_conv *c = &l->conv;
+    return c->groups > 1 && c->groups == c->channels && c->groups == c->out;
+}
+static inline int64_t map_count(const struct ls_cuda_map *m)
+{
+    return m->n * m->h * m->w * m->c;
+}
+/* Stored elements of the weights. */
+static inline int64_t weights_count(const struct linear *l)
+{
+    const struct ls_cuda_conv *c = &l->conv;
+    int64_t area = (int64_t)c->kernel_h * c->kernel_w;
+    return linear_is_depthwise(l) ? area * c->x.c : c->y.c * area * padded(c->channels / c->groups);
+}
+
+#endif

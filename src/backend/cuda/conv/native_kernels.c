@@ -1,0 +1,40 @@
+/* Own kernels as ways: depthwise convolutions, and one that does everything, slowly. */
+#include "backend/cuda/conv/conv_algorithm.h"
+
+#include <stdio.h>
+
+static int list(struct device *d, const struct linear *l, struct way *ways, int room)
+{
+    (void)d;
+    const struct ls_cuda_conv *c = &l->conv;
+    bool grouped = c->groups > 1 && (c->channels / c->groups % LS_CUDA_LANE || c->out / c->groups % LS_CUDA_LANE);
+    if (room < 1 || (!linear_is_depthwise(l) && !grouped))
+        return 0;
+    snprintf(ways->name, sizeof ways->name, linear_is_depthwise(l) ? "own depthwise" : "own direct");
+    return 1;
+}
+
+static bool build(struct device *d, const struct linear *l, struct way *way)
+{
+    (void)d;
+    way->workspace = linear_is_depthwise(l) && l->pass == BWD_WEIGHTS ? ls_cuda_depthwise_scratch(&l->conv) : 0;
+    return true;
+}
+
+static enum ls_status run(struct device *d, const struct linear *l, const struct way *way, const struct operands *o)
+{
+    const struct ls_cuda_conv *c = &l->conv;
+    (void)way;
+    bool depthwise = linear_is_depthwise(l);
+    if (l->pass == FORWARD)
+        (depthwise ? ls_cuda_depthwise : ls_cuda_direct)(d->compute, c, o->x, o->w, o->bias, o->y);
+    else if (l->pass == BWD_DATA)
+        (depthwise ? ls_cuda_depthwise_bwd_data : ls_cuda_direct_bwd_data)(d->compute, c, o->y, o->w, o->x);
+    else if (depthwise)
+        ls_cuda_depthwise_bwd_weights(d->compute, c, o->y, o->x, o->w, (float *)(void *)o->workspace);
+    else
+        ls_cuda_direct_bwd_weights(d->compute, c, o->y, o->x, o->w);
+    return LS_OK;
+}
+
+const struct way_kind ls_cuda_own = {.list = list, .build = build, .run = run};

@@ -1,0 +1,35 @@
+/* Which way to compute a linear layer: decided by backend/core/kernel_selection.h, remembered by backend/core/tune_cache.h. */
+#ifndef LS_BACKEND_CUDA_CONV_TUNE_H
+#define LS_BACKEND_CUDA_CONV_TUNE_H
+
+#include "backend/cuda/conv/conv_algorithm.h"
+
+enum ls_status tune_open(struct ls_program *p);
+/* The way is ready to run; release it by way_release. */
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way);
+/* Two that do the same, beside the layer's own question: `best` is 1 where the second is clearly faster, else 0. */
+struct tune_rivals {
+    void *context;
+    /* Lay out what both compute with in `memory`, NULL at first; *bytes: how much that is. */
+    enum ls_status (*place)(void *context, char *memory, size_t *bytes);
+    enum ls_status (*run[2])(void *context, char *workspace);
+    size_t workspace; /* bytes */
+    const char *names[2];
+};
+enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
+                            const struct tune_rivals *rivals, int *best);
+enum ls_status tune_close(struct ls_program *p);
+/* Where an operand of so many bytes lies while something is measured: behind the `used` ones. */
+static inline size_t tune_lay_out(size_t *used, size_t bytes)
+{
+    size_t offset = *used;
+    *used += (bytes + 1023) / 1024 * 1024;
+    return offset;
+}
+
+/* updates.c: how many nodes from `node` on (before `last`) are updates that run as one; run them. */
+int updates_run_length(const struct ls_program *p, int node, int last);
+enum ls_status updates_run(struct ls_program *p, int first, int last);
+enum ls_status updates_bind(struct ls_program *p);
+
+#endif

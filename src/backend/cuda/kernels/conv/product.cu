@@ -1,0 +1,324 @@
+/* Products of matrices that make a normalisation's sums on their way, so that no kernel has to read the result again for
+ * them: y (rows x n) = x (rows x k) * w.
+ *
+ * A block computes tiles of 64 rows by WIDE columns, always the same columns, from the last rows to the first, as bn.cuh
+ * has it for summing kernels. Its columns of w stay in shared memory, so k is small; slices of x, DEEP columns each, come
+ * through a ring there, on across tiles, and are multiplied by the tensor cores. A finished tile is rounded and laid out
+ * in shared memory, and from there handled like any map. Sums stay in registers to the end. */
+#include "backend/cuda/kernels/bn/bn.cuh"
+#include "backend/cuda/kernels/conv/product.cuh"
+
+using namespace ls_bn;
+using namespace ls_product;
+
+namespace
+{
+
+/* --- what becomes of a tile ------------------------------------------------------------------------------------ */
+
+constexpr int BATCH = 4; /* rows of a thread whose reads are under way at once */
+
+/* Forward: it is stored as it is. Sums of the values, unrounded, and of their squares, made of a warp's registers: a
+ * lane has 8 columns of its warp's 32. Values are of 16 bits afterwards, so that a mean far from 0 does more harm by
+ * their rounding than by these sums'. */
+template <typename T> struct statistics {
+    static constexpr bool BY_COLUMN = true;
+    static constexpr int WIDEST = 128;
+    void *y;
+    float eps;
+    float *mean, *rstd, *stat;
+
+    struct row {
+    };
+    __device__ __forceinline__ void begin(parameters<P_FIRST> &, int, int) const
+    {
+    }
+    /* `left`: rows that count, from the lane's first on. */
+    template <int ROWS>
+    __device__ __forceinline__ void add_columns(const float (&sum)[ROWS][4][4], int left, float (&first)[8],
+                                                float (&second)[8]) const
+    {
+#pragma unroll
+        for (int i = 0; i < ROWS * 2; i++)
+            if (i * 8 < left)
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    const float v = sum[i / 2][c / 2][i % 2 * 2 + c % 2];
+                    first[c] += v;
+                    second[c] = fmaf(v, v, second[c]);
+                }
+    }
+    __device__ __forceinline__ void read(row &, int64_t, int, int) const
+    {
+    }
+    __device__ __forceinline__ void add(row (&)[BATCH], octet<T> (&)[BATCH], const bool (&)[BATCH],
+                                        const parameters<P_FIRST> &, int, float (&)[8], float (&)[8]) const
+    {
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return y;
+    }
+    __device__ __forceinline__ void finish(int channel, int channels, double sum, double squares, int rows,
+                                           float weight) const
+    {
+        const double count = rows > 0 ? (double)rows : 1, centre = sum / count;
+        double variance = squares / count - centre * centre;
+        variance = variance > 0 || variance != variance ? variance : 0;
+        mean[channel] = (float)centre;
+        rstd[channel] = (float)(1 / sqrt(variance + (double)eps));
+        stat[channel] = (float)((double)weight * centre);
+        stat[channels + channel] = (float)((double)weight * variance * (rows > 1 ? count / (count - 1) : 1));
+    }
+};
+
+/* Backward: it is dy; dz is stored, and summed as in bn_bwd.cu. */
+template <typename T, mask MASK, extra DY2> struct gradient_sums {
+    static constexpr bool BY_COLUMN = false;
+    static constexpr int WIDEST = 64; /* what is read for a tile needs the registers */
+    struct ls_cuda_bn_grad g;
+    float top;
+    picks sparse;
+
+    using row = terms<T, MASK, DY2>;
+    template <int ROWS>
+    __device__ __forceinline__ void add_columns(const float (&)[ROWS][4][4], int, float (&)[8], float (&)[8]) const
+    {
+    }
+    __device__ __forceinline__ void begin(parameters<P_FIRST> &params, int x, int octet) const
+    {
+        put_backward<false>(params, x, octet, g, 0);
+    }
+    /* Row `number` of the map, whose octet is `at`. */
+    __device__ __forceinline__ void read(row &r, int64_t at, int number, int octets) const
+    {
+        r.template read_rest<true, false>(g, at);
+        if (DY2 == EXTRA_SPARSE)
+            r.read_sparse(g, sparse, number, at, octets);
+    }
+    __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
+                                        const parameters<P_FIRST> &params, int x, float (&first)[8],
+                                        float (&second)[8]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (counts[u])
+                in[u].dy = value[u];
+            else
+                in[u].clear();
+        add_rows<T, MASK, DY2, true>(in, params, x, top, first, second);
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            value[u] = in[u].dy;
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return g.dresidual;
+    }
+    __device__ __forceinline__ void finish(int channel, int, double sum, double products, int, float) const
+    {
+        g.dbeta[channel] = (float)sum;
+        g.dgamma[channel] = (float)(products * (double)g.rstd[channel]);
+    }
+};
+
+/* --- the whole ------------------------------------------------------------------------------------------------- */
+
+/* Sums by column become sums by octet, as sum_rows wants them: those of the first WARPS_HIGH rows of threads. */
+template <int WIDE>
+__device__ __forceinline__ void hand_over(float (&sums)[2][8], float *room, int lane, int warp, int x, int y)
+{
+    using size = sizes<WIDE>;
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+#pragma unroll
+        for (int other = 4; other < 32; other *= 2)
+            sums[i / 8][i % 8] += __shfl_xor_sync(0xffffffffu, sums[i / 8][i % 8], other);
+    float *const of_warp = room + warp / size::WARPS_ACROSS * 2 * WIDE + warp % size::WARPS_ACROSS * 32;
+    if (lane < 4)
+#pragma unroll
+        for (int i = 0; i < 16; i++)
+            of_warp[i / 8 * WIDE + i % 8 / 2 * 8 + lane * 2 + i % 2] = sums[i / 8][i % 8];
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        sums[i / 8][i % 8] = y < size::WARPS_HIGH ? room[(y * 2 + i / 8) * WIDE + x * 8 + i % 8] : 0;
+    __syncthreads();
+}
+
+template <typename T, int WIDE, bool TURNED, typename E>
+__global__ void __launch_bounds__(THREADS, 4)
+    product(matrices m, E end, const struct ls_cuda_run *run, int64_t area, float *scratch)
+{
+    using size = sizes<WIDE>;
+    extern __shared__ double room[];
+    __shared__ parameters<P_FIRST> params;
+    constexpr int ROWS = size::WARP_ROWS / 16, RING = size::RING;
+    const int x = threadIdx.x, t = threadIdx.y * size::OCTETS + x, warp = t / 32;
+    const int octets = m.n / 8, octet = blockIdx.x * size::OCTETS + x, valid = (int)(run->valid * area);
+    const int high = warp / size::WARPS_ACROSS * size::WARP_ROWS, across = warp % size::WARPS_ACROSS * 32;
+    const int slices = (m.k + DEEP - 1) / DEEP;
+    const uint32_t ring = (uint32_t)__cvta_generic_to_shared(room), tile = ring + RING * size::SLICE,
+                   w = tile + size::TILE;
+    const char *const laid_out = (const char *)room + RING * size::SLICE;
+    if (threadIdx.y == 0 && octet < octets)
+        end.begin(params, x, octet);
+
+    /* Tiles from the last on, each in slices: `left` slices are still to be fetched, the next of rows `next`. */
+    const int tiles = (m.rows + HIGH - 1) / HIGH, back = (int)gridDim.y * HIGH;
+    const int mine = (int)blockIdx.y < tiles ? (tiles - 1 - (int)blockIdx.y) / (int)gridDim.y + 1 : 0;
+    int first = (tiles - 1 - (int)blockIdx.y) * HIGH, next = first, deep = 0, left = mine * slices;
+    auto fetch_next = [&](int place) {
+        if (left > 0) {
+            fetch_slice(m, ring + place * size::SLICE, anew(t), next, deep * DEEP);
+            left--;
+            if (++deep == slices) {
+                deep = 0;
+                next -= back;
+            }
+        }
+        end_slice();
+    };
+    fetch_weights<WIDE, TURNED>(m, w, t, slices * DEEP);
+    for (int s = 0; s < RING - 1; s++)
+        fetch_next(s);
+
+    float sums[2][8] = {};
+    int place = 0;
+#pragma unroll 1
+    for (int done = 0; done < mine; done++, first -= back) {
+        float sum[ROWS][4][4] = {};
+#pragma unroll 1
+        for (int s = 0; s < slices; s++) {
+            wait_slices<RING - 2>();
+            __syncthreads(); /* the slice is there for all, and all are through with the one before */
+            fetch_next(place == 0 ? RING - 1 : place - 1);
+            add_products<T, WIDE, TURNED>(sum, ring + place * size::SLICE, w, slices * DEEP, s * DEEP, anew(t) % 32,
+                                          high, across);
+            place = place == RING - 1 ? 0 : place + 1;
+        }
+        lay_out<T, WIDE>(sum, tile, anew(t) % 32, high, across);
+        if (E::BY_COLUMN)
+            end.add_columns(sum, valid - first - high - anew(t) % 32 / 4, sums[0], sums[1]);
+        __syncthreads();
+        if (octet < octets) {
+            constexpr int ty = THREADS / size::OCTETS;
+#pragma unroll 1
+            for (int r = 0; r < HIGH / ty; r += BATCH) {
+                typename E::row in[BATCH];
+                ls_device::octet<T> value[BATCH];
+                bool counts[BATCH];
+                const int row = anew(threadIdx.y) + r * ty;
+                const int64_t at = (int64_t)(first + row) * octets + octet;
+#pragma unroll
+                for (int u = 0; u < BATCH; u++) {
+                    counts[u] = first + row + u * ty < valid;
+                    if (counts[u])
+                        end.read(in[u], at + (int64_t)(u * ty) * octets, first + row + u * ty, octets);
+                }
+#pragma unroll
+                for (int u = 0; u < BATCH; u++)
+                    value[u].word[0] = *(const uint4 *)(laid_out + place_of(row + u * ty, x, WIDE / 8));
+                end.add(in, value, counts, params, x, sums[0], sums[1]);
+#pragma unroll
+                for (int u = 0; u < BATCH; u++)
+                    if (first + row + u * ty < m.rows)
+                        store<T>(end.result(), at + (int64_t)(u * ty) * octets, value[u]);
+            }
+        }
+    }
+    wait_slices<0>();
+    __syncthreads();
+    if (E::BY_COLUMN)
+        hand_over<WIDE>(sums, (float *)room, t % 32, warp, x, (int)threadIdx.y);
+    sum_rows(sums[0], sums[1], octets, scratch, (float *)room,
+             [&](int channel, double a, double b) { end.finish(channel, octets * 8, a, b, valid, run->stat_weight); });
+}
+
+template <typename T, int WIDE, bool TURNED, typename E>
+void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+            const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
+{
+    using size = sizes<WIDE>;
+    auto kernel = product<T, WIDE, TURNED, E>;
+    const matrices m = {(const char *)x, (const char *)w, (int)p->rows, (int)p->k, (int)p->n};
+    const size_t room = size::RING * size::SLICE + size::TILE + (size_t)ceil_div(p->k, DEEP) * DEEP * WIDE * 2;
+    static_assert(size::RING * size::SLICE >= THREADS * SUMS_ROOM, "room for the sums");
+    want_shared(kernel, room);
+    int per_sm = 1;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, THREADS, room);
+    per_sm = per_sm < 1 ? 1 : per_sm > BLOCKS_PER_SM ? BLOCKS_PER_SM : per_sm; /* what the scratch has room for */
+    const int64_t across = ceil_div(p->n, WIDE), tiles = ceil_div(p->rows, HIGH);
+    const int64_t most = (int64_t)per_sm * multiprocessors() / across;
+    const dim3 block(size::OCTETS, THREADS / size::OCTETS);
+    const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
+    kernel<<<grid, block, room, s>>>(m, end, run, b->x.h * b->x.w, b->scratch);
+}
+
+template <typename T, typename E>
+void choose(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+            const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
+{
+    if (p->turned)
+        (p->n > 64 ? launch<T, E::WIDEST, true, E> : launch<T, 64, true, E>)(s, p, b, run, x, w, end);
+    else
+        (p->n > 64 ? launch<T, E::WIDEST, false, E> : launch<T, 64, false, E>)(s, p, b, run, x, w, end);
+}
+
+template <typename T, mask MASK>
+void choose_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                 const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g)
+{
+    const float top = act_top(b->act);
+    if constexpr (MASK != MASK_X)
+        if (g->dy2 && g->sparse > 1) {
+            const picks sparse = picks_of(b->x, g->sparse);
+            choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_SPARSE>{*g, top, sparse});
+            return;
+        }
+    if (g->dy2)
+        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_DENSE>{*g, top, {}});
+    else
+        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_NONE>{*g, top, {}});
+}
+
+} // namespace
+
+bool ls_cuda_product_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
+{
+    /* w must fit. The scratch is sized by bn.cuh's segments, which may be narrower than these. */
+    layout l = {};
+    lay_segments(&l, p->n);
+    const bool wide = p->n > 64 && !p->turned;
+    return b->t != LS_F32 && p->k <= (wide ? 128 : 256) && l.block.x >= (wide ? 16 : 8) && p->rows < INT32_MAX &&
+           !small_enough(b, residual);
+}
+
+void ls_cuda_product_stats(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                           const struct ls_cuda_run *run, const void *x, const void *w, void *y, float *mean,
+                           float *rstd, float *stat)
+{
+    if (b->t == LS_BF16)
+        choose<__nv_bfloat16>(s, p, b, run, x, w, statistics<__nv_bfloat16>{y, b->eps, mean, rstd, stat});
+    else
+        choose<__half>(s, p, b, run, x, w, statistics<__half>{y, b->eps, mean, rstd, stat});
+}
+
+void ls_cuda_product_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                          const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g)
+{
+#define SUMS(T)                                               \
+    do {                                                      \
+        if (b->act == LS_ACT_NONE)                            \
+            choose_sums<T, MASK_NONE>(s, p, b, run, x, w, g); \
+        else if (g->kept)                                     \
+            choose_sums<T, MASK_BITS>(s, p, b, run, x, w, g); \
+        else                                                  \
+            choose_sums<T, MASK_X>(s, p, b, run, x, w, g);    \
+    } while (0)
+    if (b->t == LS_BF16)
+        SUMS(__nv_bfloat16);
+    else
+        SUMS(__half);
+#undef SUMS
+}

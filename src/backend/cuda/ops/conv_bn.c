@@ -1,0 +1,214 @@
+/* A 1x1 convolution is a product of matrices, and one whose result a normalisation reads next can make that one's sums on
+ * its way, which saves a pass over the map:
+ *
+ *   F1  Forward, a bn that trains: the product's node makes mean, rstd and stat as well; the bn's only normalises.
+ *   F2  Backward, a bn_bwd that reads the gradient, alone or as the later of its two: the product's node makes dz, dgamma
+ *       and dbeta; the bn_bwd's makes dx of them. dz is dresidual where there is one, and the gradient itself is never
+ *       stored then; else it takes the gradient's place.
+ *   F3  Whether it is worth it is measured against the product and the pass apart. */
+#include "backend/cuda/ops/conv_bn.h"
+#include "backend/cuda/ops/bn.h"
+#include "backend/cuda/conv/tune.h"
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static struct ls_cuda_product product_of(const struct linear *l)
+{
+    const struct ls_cuda_map *x = &l->conv.x, *y = &l->conv.y;
+    bool back = l->pass == BWD_DATA;
+    return (struct ls_cuda_product){x->n * x->h * x->w, back ? y->c : x->c, back ? x->c : y->c, back};
+}
+
+/* --- which ------------------------------------------------------------------------------------------------------ */
+
+/* F1. The bn that reads a tensor. */
+static int reader_forward(const struct ls_program *p, int node, int tensor)
+{
+    for (int i = node + 1; i < p->g->n_nodes; i++) {
+        const struct ls_node *n = &p->g->nodes[i];
+        if (strcmp(n->op->name, "bn") == 0 && n->attr.training && n->in[BN_X] == tensor)
+            return i;
+    }
+    return LS_NONE;
+}
+
+/* F2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. That one may be
+ * sparse (linear.c), the tensor itself not. */
+static int reader_backward(const struct ls_program *p, int node, int tensor)
+{
+    if (ls_graph_readers(p->g, tensor) != 1)
+        return LS_NONE;
+    for (int i = node + 1; i < p->g->n_nodes; i++) {
+        const struct ls_node *n = &p->g->nodes[i];
+        if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || (n->in[DY] != tensor && n->in[DY2] != tensor))
+            continue;
+        int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
+        bool sparse = p->steps[i].sparse && n->in[DY2] == tensor,
+             there = other == LS_NONE || ls_graph_producer(p->g, other) < node;
+        return !sparse && p->steps[i].twin == LS_NONE && there ? i : LS_NONE;
+    }
+    return LS_NONE;
+}
+
+/* What the product's kernel takes of a bn_bwd: `tensor` is the product. */
+static struct ls_cuda_bn_grad grad_of(const struct ls_program *p, int bn, int tensor)
+{
+    const struct ls_node *n = &p->g->nodes[bn];
+    struct ls_cuda_bn_grad g = bn_grad_of(p, bn);
+    g.dy2 = data_of(p, n->in[DY] == tensor ? n->in[DY2] : n->in[DY]);
+    g.dy = NULL;
+    if (n->out[DRESIDUAL] == LS_NONE)
+        g.dresidual = data_of(p, tensor);
+    return g;
+}
+
+/* --- is it worth it --------------------------------------------------------------------------------------------- */
+
+struct rivals {
+    struct ls_program *p;
+    const struct linear *l;
+    const struct way *way;
+    struct ls_cuda_product product;
+    struct ls_cuda_bn bn;
+    bool dy2, kept, residual;
+    int sparse;
+    /* while measuring */
+    struct operands o;
+    struct ls_cuda_run *run;
+    struct ls_cuda_bn_grad g;
+    float *stat;
+};
+
+static enum ls_status run_apart(void *context, char *workspace)
+{
+    struct rivals *r = context;
+    r->o.workspace = workspace;
+    LS_TRY(r->way->kind->run(r->p->device, r->l, r->way, &r->o));
+    if (r->l->pass == FORWARD)
+        ls_cuda_bn_stats(stream_of(r->p), &r->bn, r->run, r->o.y, r->g.dgamma, r->g.dbeta, r->stat);
+    else
+        ls_cuda_bn_bwd_sums(stream_of(r->p), &r->bn, r->run, &r->g);
+    return LS_OK;
+}
+
+static enum ls_status run_together(void *context, char *workspace)
+{
+    struct rivals *r = context;
+    (void)workspace;
+    if (r->l->pass == FORWARD) {
+        ls_cuda_product_stats(stream_of(r->p), &r->product, &r->bn, r->run, r->o.x, r->o.w, r->o.y, r->g.dgamma,
+                              r->g.dbeta, r->stat);
+        return LS_OK;
+    }
+    struct ls_cuda_bn_grad g = r->g;
+    g.dresidual = g.dresidual ? g.dresidual : r->o.x;
+    ls_cuda_product_sums(stream_of(r->p), &r->product, &r->bn, r->run, r->o.y, r->o.w, &g);
+    return LS_OK;
+}
+
+/* The next `bytes` of memory; NULL where there is none yet. */
+static void *next_place(char *memory, size_t *used, size_t bytes)
+{
+    size_t offset = tune_lay_out(used, bytes);
+    return memory ? memory + offset : NULL;
+}
+
+static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
+{
+    struct rivals *r = context;
+    const struct ls_cuda_map *m = &r->bn.x;
+    size_t used = 0, map = (size_t)map_count(m) * 2, c = (size_t)m->c * sizeof(float);
+    r->o = (struct operands){.x = next_place(memory, &used, (size_t)map_count(&r->l->conv.x) * 2)};
+    r->o.y = next_place(memory, &used, (size_t)map_count(&r->l->conv.y) * 2);
+    r->o.w = next_place(memory, &used, (size_t)weights_count(r->l) * 2);
+    r->run = next_place(memory, &used, sizeof *r->run);
+    r->bn.scratch = next_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
+    r->stat = next_place(memory, &used, 2 * c);
+    r->g = (struct ls_cuda_bn_grad){.dy = r->o.x, .x = next_place(memory, &used, map)};
+    r->g.dy2 = r->dy2 ? next_place(memory, &used, map) : NULL;
+    r->g.sparse = r->sparse;
+    r->g.kept = r->kept ? next_place(memory, &used, map / (2 * LS_CUDA_LANE)) : NULL;
+    r->g.dresidual = r->residual ? next_place(memory, &used, map) : NULL;
+    r->g.gamma = next_place(memory, &used, c);
+    r->g.beta = next_place(memory, &used, c);
+    r->g.mean = next_place(memory, &used, c);
+    r->g.rstd = next_place(memory, &used, c);
+    r->g.dgamma = next_place(memory, &used, c);
+    r->g.dbeta = next_place(memory, &used, c);
+    *bytes = used;
+    if (!memory)
+        return LS_OK;
+    const struct ls_cuda_run run = {.valid = m->n, .stat_weight = 1, .grad_scale = 1};
+    CUDA_TRY(cudaMemsetAsync(r->bn.scratch, 0, LS_CUDA_BN_ZEROS, stream_of(r->p)));
+    ls_cuda_set_run(stream_of(r->p), r->run, &run);
+    return LS_OK;
+}
+
+static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
+{
+    char with[80], dy2[32] = "";
+    const struct tune_rivals both = {
+        r, place_rivals, {run_apart, run_together}, r->way->workspace, {"apart", "together"}};
+    int best;
+    if (r->sparse)
+        snprintf(dy2, sizeof dy2, ", dy2 sparse %d", r->sparse);
+    else if (r->dy2)
+        snprintf(dy2, sizeof dy2, ", dy2");
+    if (r->l->pass == FORWARD)
+        snprintf(with, sizeof with, " with statistics");
+    else
+        snprintf(with, sizeof with, " with sums, act %s%s%s%s", ls_act_name(r->bn.act), dy2, r->kept ? ", kept" : "",
+                 r->residual ? ", residual" : "");
+    LS_TRY(tune_between(r->p, layer, r->l, with, &both, &best));
+    *worth = best == 1;
+    return LS_OK;
+}
+
+/* --- the node --------------------------------------------------------------------------------------------------- */
+
+enum ls_status fused_prepare(struct ls_program *p, int node, const struct linear *l, const struct way *way, int *bn)
+{
+    const struct ls_graph *g = p->g;
+    int result = g->nodes[node].out[0];
+    bool forward = l->pass == FORWARD, worth;
+    *bn = LS_NONE;
+    if (!linear_is_product(l) || l->bias || (forward && l->conv.act != LS_ACT_NONE) || result == g->logits)
+        return LS_OK;
+    int reader = forward ? reader_forward(p, node, result) : reader_backward(p, node, result);
+    if (reader == LS_NONE)
+        return LS_OK;
+    const struct ls_node *n = &g->nodes[reader];
+    struct rivals r = {.p = p, .l = l, .way = way, .product = product_of(l), .bn = bn_of(p, reader, result, result)};
+    r.residual = forward ? n->in[BN_RESIDUAL] != LS_NONE : n->out[DRESIDUAL] != LS_NONE;
+    r.dy2 = !forward && n->in[DY2] != LS_NONE;
+    r.sparse = forward ? 0 : p->steps[reader].sparse;
+    r.kept = !forward && r.residual && n->attr.act != LS_ACT_NONE;
+    if (!ls_cuda_product_can(&r.product, &r.bn, r.residual))
+        return LS_OK;
+    LS_TRY(compare(&r, g->nodes[node].name, &worth));
+    if (!worth)
+        return LS_OK;
+    *bn = reader;
+    p->steps[reader].early = node;
+    p->steps[reader].early_from = 1; /* all but y, or dx */
+    p->places[result].unmade = !forward && r.residual;
+    snprintf(p->steps[node].note, sizeof p->steps[node].note, forward ? "own, with statistics" : "own, with sums");
+    return LS_OK;
+}
+
+void fused_run(const struct ls_program *p, int node, const struct linear *l, int bn)
+{
+    const struct ls_node *n = &p->g->nodes[node], *of = &p->g->nodes[bn];
+    const struct ls_cuda_product product = product_of(l);
+    struct ls_cuda_bn b = bn_of(p, bn, n->out[0], n->out[0]);
+    if (l->pass == FORWARD) {
+        ls_cuda_product_stats(stream_of(p), &product, &b, p->run, data_of(p, n->in[0]), weights_of(p, n->in[1]),
+                              data_of(p, n->out[0]), floats(p, of->out[BN_MEAN]), floats(p, of->out[BN_RSTD]),
+                              floats(p, of->out[BN_STAT]));
+        return;
+    }
+    struct ls_cuda_bn_grad g = grad_of(p, bn, n->out[0]);
+    ls_cuda_product_sums(stream_of(p), &product, &b, p->run, data_of(p, n->in[0]), weights_of(p, n->in[1]), &g);
+}

@@ -1,0 +1,252 @@
+/* Convolutions and dense layers as nodes: their weights' layouts, and the way each direction is computed.
+ *
+ * A 1x1 convolution with a stride does not read most pixels, and by those its gradient is 0. Where a bn_bwd alone reads
+ * that gradient, beside another, only the pixels that the convolution read are stored:
+ *
+ *   S1  The gradient is a product of matrices over the output's map, and its tensor is placed with that map's size.
+ *   S2  It is the bn_bwd's dy2: where it was dy, the two change places, as what is added to what does not matter. So dx,
+ *       which may lie on dy, never lies on it.
+ *   S3  The bn_bwd has a dresidual, which is all that its second pass reads; only its first pass, or the product that is
+ *       computed together with it (F2), knows of the other pixels. */
+#include "backend/cuda/ops/conv_bn.h"
+#include "backend/cuda/ops/bn.h"
+#include "backend/cuda/conv/tune.h"
+#include "graph/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct node_state {
+    struct linear l;
+    struct way way;
+    int bn; /* conv_bn.c: the node that it computes part of; LS_NONE: none */
+};
+
+static bool is_dense(const struct ls_program *p, int node)
+{
+    return strncmp(p->g->nodes[node].op->name, "dense", 5) == 0;
+}
+
+/* A dense layer over a map of h x w reads it as one pixel of h*w*c channels. */
+static struct ls_cuda_map as_pixel(struct ls_cuda_map m)
+{
+    return (struct ls_cuda_map){m.n, 1, 1, m.h * m.w * m.c};
+}
+
+/* x, y: tensors on the input's and the output's side. */
+static void describe_linear(const struct ls_program *p, int node, enum pass pass, int x, int y, struct linear *l)
+{
+    const struct ls_attr *a = &p->g->nodes[node].attr;
+    *l = (struct linear){.pass = pass, .tf32 = p->options.tf32, .fast = p->options.fast};
+    l->conv.t = p->g->act_dtype;
+    l->conv.x = map_of(p, x);
+    l->conv.y = map_of(p, y);
+    l->conv.groups = 1;
+    l->conv.kernel_h = l->conv.kernel_w = l->conv.stride_h = l->conv.stride_w = 1;
+    l->conv.dilation_h = l->conv.dilation_w = 1;
+    if (is_dense(p, node)) {
+        l->conv.x = as_pixel(l->conv.x);
+        l->conv.channels = l->conv.x.c;
+        l->conv.out = p->g->tensors[y].shape.dim[1];
+    } else {
+        l->conv.channels = p->g->tensors[x].shape.dim[1];
+        l->conv.out = p->g->tensors[y].shape.dim[1];
+        l->conv.groups = a->groups;
+        l->conv.kernel_h = (int)a->kernel_h, l->conv.kernel_w = (int)a->kernel_w;
+        l->conv.stride_h = (int)a->stride_h, l->conv.stride_w = (int)a->stride_w;
+        l->conv.dilation_h = (int)a->dilation_h, l->conv.dilation_w = (int)a->dilation_w;
+        l->conv.pad_t = (int)a->pad_t, l->conv.pad_l = (int)a->pad_l;
+        l->pad_b = (int)a->pad_b, l->pad_r = (int)a->pad_r;
+    }
+    if (is_unfolded(p, x)) {
+        l->conv.kernel_h = (int)p->stem.kernel;
+        l->conv.kernel_w = l->conv.stride_h = l->conv.stride_w = 1;
+        l->conv.pad_t = l->conv.pad_l = l->pad_b = l->pad_r = 0;
+    }
+}
+
+/* C2. Weights of a dense layer over a map are (out, c, h, w) in the model's files, too. */
+static enum ls_status place_weights(struct ls_program *p, int node, const struct linear *l, int x, int w, int bias)
+{
+    const struct ls_shape *s = &p->g->tensors[x].shape;
+    const struct ls_cuda_conv *c = &l->conv;
+    struct layout layout;
+    if (is_dense(p, node))
+        layout = s->rank == 4 ? layout_weights(c->out, s->dim[1], s->dim[2], s->dim[3])
+                              : layout_weights(c->out, s->dim[1], 1, 1);
+    else if (is_unfolded(p, x))
+        layout = stem_weights_layout(p, &p->g->tensors[w].shape);
+    else if (linear_is_depthwise(l))
+        layout = layout_depthwise(c->channels, c->kernel_h, c->kernel_w);
+    else
+        layout = layout_weights(c->out, c->channels / c->groups, c->kernel_h, c->kernel_w);
+    LS_TRY(place_as(p, w, &layout, true));
+    if (bias == LS_NONE)
+        return LS_OK;
+    layout = layout_default(&p->g->tensors[bias].shape);
+    return place_as(p, bias, &layout, true);
+}
+
+static enum ls_status choose(struct ls_program *p, int node, const struct linear *l)
+{
+    struct step *step = &p->steps[node];
+    struct node_state *s = step->state = ls_alloc(1, sizeof *s);
+    if (!s)
+        return LS_FAILED;
+    s->l = *l;
+    LS_TRY(tune_pick(p, p->g->nodes[node].name, l, &s->way));
+    step->scratch_bytes = s->way.workspace;
+    snprintf(step->note, sizeof step->note, "%s", s->way.name);
+    s->bn = LS_NONE;
+    return l->pass == BWD_WEIGHTS ? LS_OK : fused_prepare(p, node, l, &s->way, &s->bn);
+}
+
+static void release_state(void *state)
+{
+    struct node_state *s = state;
+    way_release(&s->way);
+}
+
+static enum ls_status forward_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct linear l;
+    describe_linear(p, node, FORWARD, n->in[0], n->out[0], &l);
+    l.bias = n->in[2] != LS_NONE;
+    l.conv.act = n->attr.act;
+    LS_TRY(place_weights(p, node, &l, n->in[0], n->in[1], n->in[2]));
+    LS_TRY(place_outputs(p, node));
+    return choose(p, node, &l);
+}
+
+static enum ls_status forward_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct node_state *s = p->steps[node].state;
+    if (s->bn != LS_NONE) {
+        fused_run(p, node, &s->l, s->bn);
+        return LS_OK;
+    }
+    struct operands o = {.x = data_of(p, n->in[0]),
+                         .w = weights_of(p, n->in[1]),
+                         .y = data_of(p, n->out[0]),
+                         .bias = data_of(p, n->in[2]),
+                         .half_bias = weights_of(p, n->in[2]),
+                         .workspace = p->steps[node].scratch};
+    return s->way.kind->run(p->device, &s->l, &s->way, &o);
+}
+
+/* S1 to S3: the bn_bwd that reads this node's gradient; LS_NONE: it is not to be sparse. */
+static int sparse_reader(const struct ls_program *p, int node, const struct linear *l)
+{
+    const struct ls_cuda_conv *c = &l->conv;
+    int gradient = p->g->nodes[node].out[0];
+    if (c->kernel_h != 1 || c->kernel_w != 1 || c->stride_h < 2 || c->stride_w != c->stride_h || c->groups != 1 ||
+        c->pad_t || c->pad_l || l->pad_b || l->pad_r || ls_graph_readers(p->g, gradient) != 1)
+        return LS_NONE;
+    for (int i = node + 1; i < p->g->n_nodes; i++) {
+        const struct ls_node *n = &p->g->nodes[i];
+        if (strcmp(n->op->name, "bn_bwd") != 0 || (n->in[DY] != gradient && n->in[DY2] != gradient))
+            continue;
+        struct ls_cuda_bn b = bn_of(p, i, n->in[B_X], n->in[DY]);
+        bool can = n->in[DY2] != LS_NONE && n->out[DRESIDUAL] != LS_NONE && p->steps[i].twin == LS_NONE &&
+                   !p->steps[i].sparse && ls_cuda_bn_takes_sparse(&b);
+        return can ? i : LS_NONE;
+    }
+    return LS_NONE;
+}
+
+static enum ls_status make_sparse(struct ls_program *p, int gradient, int reader, struct linear *l)
+{
+    struct ls_node *n = &p->g->nodes[reader];
+    struct ls_cuda_conv *c = &l->conv;
+    struct ls_shape shape = p->g->tensors[gradient].shape;
+    p->steps[reader].sparse = c->stride_h;
+    snprintf(p->steps[reader].note, sizeof p->steps[reader].note, "second gradient sparse");
+    if (n->in[DY] == gradient) {
+        n->in[DY] = n->in[DY2];
+        n->in[DY2] = gradient;
+    }
+    c->stride_h = c->stride_w = c->dilation_h = c->dilation_w = 1;
+    shape.dim[2] = c->x.h = c->y.h;
+    shape.dim[3] = c->x.w = c->y.w;
+    struct layout layout = layout_default(&shape);
+    return place_as(p, gradient, &layout, false);
+}
+
+static enum ls_status data_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct linear l;
+    describe_linear(p, node, BWD_DATA, n->out[0], n->in[0], &l);
+    int reader = sparse_reader(p, node, &l);
+    if (reader != LS_NONE)
+        LS_TRY(make_sparse(p, n->out[0], reader, &l));
+    LS_TRY(place_outputs(p, node));
+    return choose(p, node, &l);
+}
+
+static enum ls_status data_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct node_state *s = p->steps[node].state;
+    if (s->bn != LS_NONE) {
+        fused_run(p, node, &s->l, s->bn);
+        return LS_OK;
+    }
+    struct operands o = {.x = data_of(p, n->out[0]),
+                         .w = weights_of(p, n->in[1]),
+                         .y = data_of(p, n->in[0]),
+                         .workspace = p->steps[node].scratch};
+    return s->way.kind->run(p->device, &s->l, &s->way, &o);
+}
+
+/* A gradient that takes less leaves much of a card idle (C5). */
+#define SHORT_MS 0.025
+
+static enum ls_status weights_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    struct linear l;
+    describe_linear(p, node, BWD_WEIGHTS, n->in[1], n->in[0], &l);
+    LS_TRY(place_outputs(p, node));
+    if (n->out[1] != LS_NONE) {
+        const struct ls_cuda_map *y = &l.conv.y;
+        want_sums(p, ls_cuda_bias_scratch(y->n * y->h * y->w, y->c));
+    }
+    LS_TRY(choose(p, node, &l));
+    const struct node_state *s = p->steps[node].state;
+    p->steps[node].aside = s->way.ms > 0 && s->way.ms < SHORT_MS;
+    return LS_OK;
+}
+
+static enum ls_status weights_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    const struct node_state *s = p->steps[node].state;
+    const struct ls_cuda_map *y = &s->l.conv.y;
+    struct operands o = {.x = data_of(p, n->in[1]),
+                         .w = data_of(p, n->out[0]),
+                         .y = data_of(p, n->in[0]),
+                         .workspace = p->steps[node].scratch};
+    LS_TRY(s->way.kind->run(p->device, &s->l, &s->way, &o));
+    if (is_unfolded(p, n->in[1])) /* the blocks reach beyond the window */
+        ls_cuda_cut_window(p->device->compute, o.w, y->c, (int)p->stem.kernel, s->l.conv.x.c,
+                           (int)(n->attr.kernel_w * p->g->tensors[p->g->input].shape.dim[1]), (int)p->stem.row,
+                           (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);
+    if (n->out[1] != LS_NONE)
+        ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
+                         y->n * y->h * y->w, y->c,
+                         (float *)(void *)(p->steps[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
+    return LS_OK;
+}
+
+const struct kernel ls_cuda_linear[] = {
+    {"conv", forward_prepare, forward_run, release_state},
+    {"conv_bwd_data", data_prepare, data_run, release_state},
+    {"conv_bwd_weights", weights_prepare, weights_run, release_state},
+    {"dense", forward_prepare, forward_run, release_state},
+    {"dense_bwd_data", data_prepare, data_run, release_state},
+    {"dense_bwd_weights", weights_prepare, weights_run, release_state},
+    {0},
+};
