@@ -12,17 +12,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static char *choices_of(const char *text)
 {
-    struct ls_answers a = {.machine = "fuzz", .plan = text, .quiet = true};
+    struct ls_tune_cache a = {.machine = "fuzz", .plan = text, .quiet = true};
     char *choices = NULL;
-    if (ls_answers_open(&a, NULL) != LS_OK)
+    if (ls_tune_cache_open(&a, NULL) != LS_OK)
         return NULL;
     for (int i = 0; i < a.n; i++) {
-        struct ls_answer *found = ls_answers_find(&a, a.list[i].question);
+        struct ls_tune_choice *found = ls_tune_cache_find(&a, a.list[i].question);
         if (!found)
             abort();
-        ls_answers_use(&a, found);
+        ls_tune_cache_use(&a, found);
     }
-    return ls_answers_close(&a, NULL, &choices) == LS_OK ? choices : NULL;
+    return ls_tune_cache_close(&a, NULL, &choices) == LS_OK ? choices : NULL;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     text[size] = 0;
     ls_identity_of_plan(text, identity);
     char *once = choices_of(text), *twice = once ? choices_of(once) : NULL;
-    if (once && twice && ls_answers_bits(once) != ls_answers_bits(twice))
+    if (once && twice && ls_tune_cache_identity(once) != ls_tune_cache_identity(twice))
         abort();
     ls_free(once);
     ls_free(twice);

@@ -6,13 +6,13 @@
 
 enum { MOST = 64, FEWEST_PAIRS = 12, MOST_PAIRS = 24 };
 
-static bool same_group(const struct ls_contest *c, int a, int b)
+static bool same_group(const struct ls_kernel_selection *c, int a, int b)
 {
     return a == b || (c->groups && c->groups[a] == c->groups[b]);
 }
 
 /* The fastest candidate of the group of `first`, which is its first member. */
-static int fastest_of_group(const struct ls_contest *c, const double *ms, int first)
+static int fastest_of_group(const struct ls_kernel_selection *c, const double *ms, int first)
 {
     int best = first;
     for (int i = first + 1; i < c->n; i++)
@@ -21,7 +21,7 @@ static int fastest_of_group(const struct ls_contest *c, const double *ms, int fi
     return best;
 }
 
-static bool begins_group(const struct ls_contest *c, int candidate)
+static bool begins_group(const struct ls_kernel_selection *c, int candidate)
 {
     for (int i = 0; i < candidate; i++)
         if (same_group(c, i, candidate))
@@ -33,7 +33,7 @@ static bool begins_group(const struct ls_contest *c, int candidate)
  * that is three errors below the margin settles the question. So does one that is three errors above it, after several
  * pairs, if the best times say the same: on a busy machine a few measurements may all be of moments when somebody else
  * computed. */
-static enum ls_status beats(const struct ls_contest *c, int holder, int rival, double *ms, bool *faster)
+static enum ls_status beats(const struct ls_kernel_selection *c, int holder, int rival, double *ms, bool *faster)
 {
     double mean = 0, squares = 0, a = ms[holder], b = ms[rival];
     *faster = false;
@@ -57,7 +57,7 @@ static enum ls_status beats(const struct ls_contest *c, int holder, int rival, d
     return LS_OK;
 }
 
-enum ls_status ls_contest_run(const struct ls_contest *c, int *winner, double *ms)
+enum ls_status ls_kernel_select(const struct ls_kernel_selection *c, int *winner, double *ms)
 {
     double times[MOST];
     assert(c->n <= MOST);

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-struct ls_contest {
+struct ls_kernel_selection {
     int n;                  /* candidates */
     const uint64_t *groups; /* equal numbers: equal results; NULL: each candidate is a group of its own */
     double margin;          /* 1.5: one and a half times as fast */
@@ -24,6 +24,6 @@ struct ls_contest {
 };
 
 /* *winner: -1 if no candidate can run. *ms: its time. */
-enum ls_status ls_contest_run(const struct ls_contest *c, int *winner, double *ms);
+enum ls_status ls_kernel_select(const struct ls_kernel_selection *c, int *winner, double *ms);
 
 #endif

@@ -11,21 +11,21 @@
 
 enum { MAX_LINE = 640 };
 
-static enum ls_status remember(struct ls_answers *a, const struct ls_answer *answer)
+static enum ls_status remember(struct ls_tune_cache *a, const struct ls_tune_choice *choice)
 {
     if (a->n == a->room) {
         int room = a->room ? a->room * 2 : 128;
-        struct ls_answer *more = ls_realloc(a->list, (size_t)a->n, (size_t)room, sizeof *more);
+        struct ls_tune_choice *more = ls_realloc(a->list, (size_t)a->n, (size_t)room, sizeof *more);
         if (!more)
             return LS_FAILED;
         a->list = more;
         a->room = room;
     }
-    a->list[a->n++] = *answer;
+    a->list[a->n++] = *choice;
     return LS_OK;
 }
 
-struct ls_answer *ls_answers_find(struct ls_answers *a, const char *question)
+struct ls_tune_choice *ls_tune_cache_find(struct ls_tune_cache *a, const char *question)
 {
     for (int i = a->n - 1; i >= 0; i--)
         if (strcmp(a->list[i].question, question) == 0)
@@ -33,14 +33,14 @@ struct ls_answer *ls_answers_find(struct ls_answers *a, const char *question)
     return NULL;
 }
 
-void ls_answers_use(struct ls_answers *a, struct ls_answer *answer)
+void ls_tune_cache_use(struct ls_tune_cache *a, struct ls_tune_choice *choice)
 {
-    if (!answer->used)
-        answer->used = ++a->used;
+    if (!choice->used)
+        choice->used = ++a->used;
 }
 
-enum ls_status ls_answers_miss(struct ls_answers *a, const char *layer, const char *question,
-                               const struct ls_answer *known)
+enum ls_status ls_tune_cache_miss(struct ls_tune_cache *a, const char *layer, const char *question,
+                                  const struct ls_tune_choice *known)
 {
     if (!a->plan || !a->plan_name || (known && !known->uncached))
         return LS_OK;
@@ -59,20 +59,20 @@ enum ls_status ls_answers_miss(struct ls_answers *a, const char *layer, const ch
                    layer, a->plan_name, question);
 }
 
-enum ls_status ls_answers_add(struct ls_answers *a, const char *question, const char *name, double ms, uint64_t digest,
-                              bool measured)
+enum ls_status ls_tune_cache_add(struct ls_tune_cache *a, const char *question, const char *name, double ms,
+                                 uint64_t digest, bool measured)
 {
-    struct ls_answer answer = {.ms = ms, .digest = digest};
-    snprintf(answer.question, sizeof answer.question, "%s", question);
-    snprintf(answer.name, sizeof answer.name, "%s", name);
-    LS_TRY(remember(a, &answer));
-    ls_answers_use(a, &a->list[a->n - 1]);
+    struct ls_tune_choice choice = {.ms = ms, .digest = digest};
+    snprintf(choice.question, sizeof choice.question, "%s", question);
+    snprintf(choice.name, sizeof choice.name, "%s", name);
+    LS_TRY(remember(a, &choice));
+    ls_tune_cache_use(a, &a->list[a->n - 1]);
     a->list[a->n - 1].uncached = !measured;
     a->learned = a->learned || measured;
     return LS_OK;
 }
 
-void ls_answers_progress(struct ls_answers *a, const char *layer, const char *where)
+void ls_tune_cache_progress(struct ls_tune_cache *a, const char *layer, const char *where)
 {
     const double pause = 5;
     double now = ls_now();
@@ -86,7 +86,7 @@ void ls_answers_progress(struct ls_answers *a, const char *layer, const char *wh
 }
 
 /* Splits machine|question|name|ms[|digest] in place; false: it is no such line. */
-static bool parse_line(char *line, char **machine, struct ls_answer *answer)
+static bool parse_line(char *line, char **machine, struct ls_tune_choice *choice)
 {
     char *field[5] = {line};
     int n = 1;
@@ -98,35 +98,35 @@ static bool parse_line(char *line, char **machine, struct ls_answer *answer)
         return false;
     char none[] = "", *ms_end, *digest_end = none;
     *machine = field[0];
-    *answer =
-        (struct ls_answer){.ms = strtod(field[3], &ms_end), .digest = n > 4 ? strtoull(field[4], &digest_end, 16) : 0};
+    *choice = (struct ls_tune_choice){.ms = strtod(field[3], &ms_end),
+                                      .digest = n > 4 ? strtoull(field[4], &digest_end, 16) : 0};
     if (!*field[1] || !*field[2] || ms_end == field[3] || *ms_end || *digest_end)
         return false;
-    snprintf(answer->question, sizeof answer->question, "%s", field[1]);
-    snprintf(answer->name, sizeof answer->name, "%s", field[2]);
+    snprintf(choice->question, sizeof choice->question, "%s", field[1]);
+    snprintf(choice->name, sizeof choice->name, "%s", field[2]);
     return true;
 }
 
 /* Lines that make no sense are passed over and counted. Of the cache, those of other machines are passed over, too. */
-static enum ls_status take_lines(struct ls_answers *a, char *text, bool planned, int *bad)
+static enum ls_status take_lines(struct ls_tune_cache *a, char *text, bool planned, int *bad)
 {
     *bad = 0;
     for (char *line = text, *next, *machine; line && *line; line = next) {
-        struct ls_answer answer;
+        struct ls_tune_choice choice;
         next = strchr(line, '\n');
         if (next)
             *next++ = 0;
-        bool good = parse_line(line, &machine, &answer);
+        bool good = parse_line(line, &machine, &choice);
         *bad += !good;
         if (!good || (!planned && strcmp(machine, a->machine) != 0))
             continue;
-        answer.uncached = planned;
-        LS_TRY(remember(a, &answer));
+        choice.uncached = planned;
+        LS_TRY(remember(a, &choice));
     }
     return LS_OK;
 }
 
-static enum ls_status load_cache(struct ls_answers *a, const char *path)
+static enum ls_status load_cache(struct ls_tune_cache *a, const char *path)
 {
     char *text = NULL, why[1024];
     size_t size;
@@ -155,7 +155,7 @@ static enum ls_status load_cache(struct ls_answers *a, const char *path)
     return LS_OK;
 }
 
-static enum ls_status load_plan(struct ls_answers *a)
+static enum ls_status load_plan(struct ls_tune_cache *a)
 {
     char *text = a->plan ? ls_strdup(a->plan) : NULL;
     if (a->plan && !text)
@@ -166,14 +166,14 @@ static enum ls_status load_plan(struct ls_answers *a)
     return st;
 }
 
-static size_t answer_line(const struct ls_answers *a, const struct ls_answer *answer, char line[MAX_LINE])
+static size_t choice_line(const struct ls_tune_cache *a, const struct ls_tune_choice *choice, char line[MAX_LINE])
 {
-    int n = snprintf(line, MAX_LINE, "%s|%s|%s|%.4f|%016" PRIx64 "\n", a->machine, answer->question, answer->name,
-                     answer->ms, answer->digest);
+    int n = snprintf(line, MAX_LINE, "%s|%s|%s|%.4f|%016" PRIx64 "\n", a->machine, choice->question, choice->name,
+                     choice->ms, choice->digest);
     return (size_t)n < MAX_LINE ? (size_t)n : MAX_LINE - 1;
 }
 
-static enum ls_status keep_choices(const struct ls_answers *a, char **choices)
+static enum ls_status keep_choices(const struct ls_tune_cache *a, char **choices)
 {
     size_t used = 0;
     *choices = ls_alloc((size_t)a->used + 1, MAX_LINE);
@@ -182,23 +182,23 @@ static enum ls_status keep_choices(const struct ls_answers *a, char **choices)
     for (int turn = 1; turn <= a->used; turn++)
         for (int i = 0; i < a->n; i++)
             if (a->list[i].used == turn)
-                used += answer_line(a, &a->list[i], *choices + used);
+                used += choice_line(a, &a->list[i], *choices + used);
     return LS_OK;
 }
 
 /* A line of the cache that is kept: of another machine, and whole. */
-static bool is_kept(const struct ls_answers *a, const char *line, size_t length)
+static bool is_kept(const struct ls_tune_cache *a, const char *line, size_t length)
 {
     char copy[MAX_LINE], *machine;
-    struct ls_answer answer;
+    struct ls_tune_choice choice;
     if (length == 0 || length >= sizeof copy || line[length - 1] != '\n')
         return false;
     snprintf(copy, sizeof copy, "%.*s", (int)length - 1, line);
-    return parse_line(copy, &machine, &answer) && strcmp(machine, a->machine) != 0;
+    return parse_line(copy, &machine, &choice) && strcmp(machine, a->machine) != 0;
 }
 
 /* The file as it is now, with this machine's lines replaced by what is known: written whole or not at all. */
-static enum ls_status save(const struct ls_answers *a, const char *path)
+static enum ls_status save(const struct ls_tune_cache *a, const char *path)
 {
     char *old = NULL, line[MAX_LINE];
     size_t size = 0;
@@ -225,7 +225,7 @@ static enum ls_status save(const struct ls_answers *a, const char *path)
     for (int i = 0; i < a->n && st == LS_OK; i++) {
         if (a->list[i].uncached)
             continue;
-        size_t length = answer_line(a, &a->list[i], line);
+        size_t length = choice_line(a, &a->list[i], line);
         st = ls_file_writer_put(&w, line, length);
     }
     if (st == LS_OK)
@@ -237,13 +237,13 @@ free_old:
     return st;
 }
 
-enum ls_status ls_answers_open(struct ls_answers *a, const char *cache)
+enum ls_status ls_tune_cache_open(struct ls_tune_cache *a, const char *cache)
 {
     LS_TRY(load_cache(a, cache));
     return load_plan(a); /* later answers are found first */
 }
 
-enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **choices)
+enum ls_status ls_tune_cache_close(struct ls_tune_cache *a, const char *cache, char **choices)
 {
     /* A cache that cannot be written costs time at the next start, nothing else. */
     if (a->learned && !a->unreadable && cache && ls_file_can_write(cache) && save(a, cache) != LS_OK)
@@ -254,7 +254,7 @@ enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **
                 a->plan_name, a->missing);
     enum ls_status st = keep_choices(a, choices);
     ls_free(a->list);
-    *a = (struct ls_answers){0};
+    *a = (struct ls_tune_cache){0};
     return st;
 }
 
@@ -268,20 +268,20 @@ static uint64_t mix(uint64_t sum, const void *data, size_t size)
     return sum;
 }
 
-uint64_t ls_answers_bits(const char *choices)
+uint64_t ls_tune_cache_identity(const char *choices)
 {
     uint64_t sum = 0xcbf29ce484222325u;
     char line[MAX_LINE], *machine;
     for (const char *at = choices; *at;) {
-        struct ls_answer answer;
+        struct ls_tune_choice choice;
         size_t length = strcspn(at, "\n");
         snprintf(line, sizeof line, "%.*s", (int)(length < MAX_LINE ? length : MAX_LINE - 1), at);
         at += length + (at[length] == '\n');
-        if (!parse_line(line, &machine, &answer))
+        if (!parse_line(line, &machine, &choice))
             continue;
-        sum = mix(sum, answer.question, strlen(answer.question));
+        sum = mix(sum, choice.question, strlen(choice.question));
         sum =
-            answer.digest ? mix(sum, &answer.digest, sizeof answer.digest) : mix(sum, answer.name, strlen(answer.name));
+            choice.digest ? mix(sum, &choice.digest, sizeof choice.digest) : mix(sum, choice.name, strlen(choice.name));
     }
     return sum;
 }

@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct ls_answer {
+struct ls_tune_choice {
     char question[320], name[96];
     double ms;
     uint64_t digest;
@@ -22,9 +22,9 @@ struct ls_answer {
     bool uncached; /* it is from a plan, or was not measured: not for the cache */
 };
 
-struct ls_answers {
-    char machine[160];      /* without '|' */
-    struct ls_answer *list; /* later ones count for more; owned */
+struct ls_tune_cache {
+    char machine[160];           /* without '|' */
+    struct ls_tune_choice *list; /* later ones count for more; owned */
     int n, room, used;
     bool learned;
     bool unreadable;       /* the cache is there, and is left as it is */
@@ -37,23 +37,23 @@ struct ls_answers {
 };
 
 /* machine, quiet and the plan are set; all else is zero. cache: a path, or NULL. */
-enum ls_status ls_answers_open(struct ls_answers *a, const char *cache);
+enum ls_status ls_tune_cache_open(struct ls_tune_cache *a, const char *cache);
 /* The kernel for a question; NULL: none is known. */
-struct ls_answer *ls_answers_find(struct ls_answers *a, const char *question);
+struct ls_tune_choice *ls_tune_cache_find(struct ls_tune_cache *a, const char *question);
 /* The program computes with this answer. */
-void ls_answers_use(struct ls_answers *a, struct ls_answer *answer);
+void ls_tune_cache_use(struct ls_tune_cache *a, struct ls_tune_choice *answer);
 /* Nothing is known, or what is known (NULL: nothing) cannot be had here. An error if the plan must be followed. */
-enum ls_status ls_answers_miss(struct ls_answers *a, const char *layer, const char *question,
-                               const struct ls_answer *known);
+enum ls_status ls_tune_cache_miss(struct ls_tune_cache *a, const char *layer, const char *question,
+                                  const struct ls_tune_choice *known);
 /* A new one, which the program computes with. measured: the cache gets it. */
-enum ls_status ls_answers_add(struct ls_answers *a, const char *question, const char *name, double ms, uint64_t digest,
-                              bool measured);
+enum ls_status ls_tune_cache_add(struct ls_tune_cache *a, const char *question, const char *name, double ms,
+                                 uint64_t digest, bool measured);
 /* Kernels are about to be measured for a layer: says so now and then. */
-void ls_answers_progress(struct ls_answers *a, const char *layer, const char *where);
+void ls_tune_cache_progress(struct ls_tune_cache *a, const char *layer, const char *where);
 /* Keep what was measured in the cache; *choices gets what the program computes with, as lines (ls_free); free all. */
-enum ls_status ls_answers_close(struct ls_answers *a, const char *cache, char **choices);
+enum ls_status ls_tune_cache_close(struct ls_tune_cache *a, const char *cache, char **choices);
 
 /* A number for the bits that a program with these choices computes. */
-uint64_t ls_answers_bits(const char *choices);
+uint64_t ls_tune_cache_identity(const char *choices);
 
 #endif

@@ -6,7 +6,7 @@ static enum ls_status run_node(struct ls_program *p, int node)
 {
     if (p->fronts)
         LS_TRY(fronts_add(p->fronts, p->device->compute));
-    return p->steps[node].kernel->run(p, node);
+    return p->execs[node].kernel->run(p, node);
 }
 
 /* C5. */
@@ -28,13 +28,13 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last)
     int aside = LS_NONE; /* the node that runs there */
     for (int n = first; n < last;) {
         int end = n + updates_run_length(p, n, last);
-        if (aside != LS_NONE && n >= p->steps[aside].join) {
+        if (aside != LS_NONE && n >= p->execs[aside].join) {
             CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->joined, 0));
             aside = LS_NONE;
         }
         if (end > n) {
             LS_TRY(updates_run(p, n, end));
-        } else if (p->steps[n].join != LS_NONE) {
+        } else if (p->execs[n].join != LS_NONE) {
             LS_TRY(run_aside(p, n));
             aside = n;
         } else {
@@ -50,7 +50,7 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last)
 /* All of the nodes are a step, which with peers has sums in it. */
 static enum ls_status enqueue(struct ls_program *p, int first, int last)
 {
-    bool shared = p->peers && first == 0 && last == p->g->n_nodes;
+    bool shared = p->collective && first == 0 && last == p->g->n_nodes;
     return shared ? program_enqueue_shared(p) : program_enqueue(p, first, last);
 }
 
@@ -134,7 +134,7 @@ enum ls_status program_profile(struct ls_program *p, int first, int last, const 
     cudaEventRecordWithFlags(events[0], stream, cudaEventRecordExternal);
     for (int i = 0; i < n && st == LS_OK;) {
         int at = first + i, end = at + updates_run_length(p, at, last);
-        st = end > at ? updates_run(p, at, end) : p->steps[at].kernel->run(p, at);
+        st = end > at ? updates_run(p, at, end) : p->execs[at].kernel->run(p, at);
         for (end = end > at ? end - first : i + 1; i < end;
              i++) /* of several that run as one, the first has the time */
             cudaEventRecordWithFlags(events[i + 1], stream, cudaEventRecordExternal);

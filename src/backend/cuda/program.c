@@ -106,10 +106,10 @@ static const struct kernel *kernel_find(const char *op)
 static enum ls_status prepare_node(struct ls_program *p, int n)
 {
     const struct ls_node *node = &p->g->nodes[n];
-    p->steps[n].kernel = kernel_find(node->op->name);
-    if (!p->steps[n].kernel)
+    p->execs[n].kernel = kernel_find(node->op->name);
+    if (!p->execs[n].kernel)
         return ls_fail(LS_FAILED, "layer %s: backend cuda has no kernel for op %s", node->name, node->op->name);
-    return p->steps[n].kernel->prepare(p, n);
+    return p->execs[n].kernel->prepare(p, n);
 }
 
 static bool kept(const struct ls_program *p, int tensor)
@@ -139,10 +139,10 @@ static void add_span(struct ls_program *p, int *span, size_t bytes, int first, i
 static void begin_early(const struct ls_program *p, int *first)
 {
     for (int n = 0; n < p->g->n_nodes; n++)
-        for (int o = p->steps[n].early_from; o < LS_MAX_OUT && p->steps[n].early != LS_NONE; o++) {
+        for (int o = p->execs[n].early_from; o < LS_MAX_OUT && p->execs[n].early != LS_NONE; o++) {
             int t = p->g->nodes[n].out[o];
-            if (t != LS_NONE && p->steps[n].early < first[t])
-                first[t] = p->steps[n].early;
+            if (t != LS_NONE && p->execs[n].early < first[t])
+                first[t] = p->execs[n].early;
         }
 }
 
@@ -151,8 +151,8 @@ static void set_aside(struct ls_program *p, int *last)
 {
     const struct ls_graph *g = p->g;
     for (int n = g->n_nodes - 1, join = g->n_nodes; n >= 0; n--) {
-        if (p->steps[n].aside) {
-            p->steps[n].join = join;
+        if (p->execs[n].aside) {
+            p->execs[n].join = join;
             for (int i = 0; i < LS_MAX_IN + LS_MAX_OUT; i++) {
                 int t = i < LS_MAX_IN ? g->nodes[n].in[i] : g->nodes[n].out[i - LS_MAX_IN];
                 if (t != LS_NONE && last[t] < join - 1)
@@ -191,15 +191,15 @@ static enum ls_status plan(struct ls_program *p)
         int in = may_lie_on_input(&g->nodes[n]) ? ls_plan_inplace(g, n, last) : LS_NONE;
         if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE)
             p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
-        if (is_small_scratch(p->steps[n].scratch_bytes)) {
-            p->steps[n].small_place = p->small_bytes;
-            p->small_bytes += aligned(p->steps[n].scratch_bytes);
+        if (is_small_scratch(p->execs[n].scratch_bytes)) {
+            p->execs[n].small_place = p->small_bytes;
+            p->small_bytes += aligned(p->execs[n].scratch_bytes);
         } else {
-            add_span(p, &p->steps[n].span, p->steps[n].scratch_bytes, n,
-                     p->steps[n].join == LS_NONE ? n : p->steps[n].join - 1);
+            add_span(p, &p->execs[n].span, p->execs[n].scratch_bytes, n,
+                     p->execs[n].join == LS_NONE ? n : p->execs[n].join - 1);
         }
-        if (p->steps[n].keep_bytes)
-            add_span(p, &p->steps[n].keep_span, p->steps[n].keep_bytes, n, p->steps[n].keep_until);
+        if (p->execs[n].keep_bytes)
+            add_span(p, &p->execs[n].keep_span, p->execs[n].keep_bytes, n, p->execs[n].keep_until);
     }
     st = ls_plan_place(p->spans, p->n_spans, p->options.reuse, &p->arena_bytes);
     place_grads(p);
@@ -223,14 +223,14 @@ static void release(struct ls_program *p)
 {
     if (!p)
         return;
-    if (p->peers)
+    if (p->collective)
         ls_cuda_peers.close(p, false);
     if (p->device)
         program_forget(p);
-    for (int n = 0; p->steps && n < p->g->n_nodes; n++) {
-        if (p->steps[n].state && p->steps[n].kernel->release && !p->device->lost)
-            p->steps[n].kernel->release(p->steps[n].state);
-        ls_free(p->steps[n].state);
+    for (int n = 0; p->execs && n < p->g->n_nodes; n++) {
+        if (p->execs[n].state && p->execs[n].kernel->release && !p->device->lost)
+            p->execs[n].kernel->release(p->execs[n].state);
+        ls_free(p->execs[n].state);
     }
     program_close_queue(p);
     device_give(p->small);
@@ -241,7 +241,7 @@ static void release(struct ls_program *p)
     ls_free(p->host_updates);
     ls_free(p->captured);
     ls_free(p->places);
-    ls_free(p->steps);
+    ls_free(p->execs);
     ls_free(p->spans);
     ls_free(p->choices);
     ls_free(p);
@@ -265,16 +265,16 @@ static enum ls_status prepare(const struct ls_backend_options *options, struct l
     LS_TRY_GOTO(release_program, device_open(&p->device));
     LS_TRY_GOTO(release_program, stem_insert(p));
     p->places = ls_alloc((size_t)g->n_tensors, sizeof *p->places);
-    p->steps = ls_alloc((size_t)g->n_nodes, sizeof *p->steps);
+    p->execs = ls_alloc((size_t)g->n_nodes, sizeof *p->execs);
     p->host_updates = ls_alloc((size_t)g->n_nodes, sizeof *p->host_updates);
-    if (!p->places || !p->steps || !p->host_updates) {
+    if (!p->places || !p->execs || !p->host_updates) {
         st = LS_FAILED;
         goto release_program;
     }
     for (int t = 0; t < g->n_tensors; t++)
         p->places[t].span = LS_NONE;
     for (int n = 0; n < g->n_nodes; n++)
-        p->steps[n].span = p->steps[n].keep_span = p->steps[n].twin = p->steps[n].early = p->steps[n].join = LS_NONE;
+        p->execs[n].span = p->execs[n].keep_span = p->execs[n].twin = p->execs[n].early = p->execs[n].join = LS_NONE;
     LS_TRY_GOTO(release_program, tune_open(p));
     for (int n = 0; n < g->n_nodes && st == LS_OK; n++)
         st = prepare_node(p, n);
@@ -313,12 +313,12 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
     if (p->small_bytes && !p->small)
         LS_TRY(device_take(p->small_bytes, "scratch", (void **)&p->small));
     for (int n = 0; n < p->g->n_nodes; n++) {
-        struct step *step = &p->steps[n];
-        step->scratch = p->small ? p->small + step->small_place : NULL;
-        if (step->span != LS_NONE)
-            step->scratch = (char *)arena + p->spans[step->span].offset;
-        if (step->keep_span != LS_NONE)
-            step->keep = p->steps[step->keep_until].keep = (char *)arena + p->spans[step->keep_span].offset;
+        struct node_exec *exec = &p->execs[n];
+        exec->scratch = p->small ? p->small + exec->small_place : NULL;
+        if (exec->span != LS_NONE)
+            exec->scratch = (char *)arena + p->spans[exec->span].offset;
+        if (exec->keep_span != LS_NONE)
+            exec->keep = p->execs[exec->keep_until].keep = (char *)arena + p->spans[exec->keep_span].offset;
     }
     p->sums_bytes = aligned(p->sums_bytes);
     if (p->sums_bytes && !p->sums)
@@ -406,7 +406,7 @@ static void describe(const struct ls_program *p, int node, char *text, size_t ro
         const struct ls_span *s = &p->spans[p->places[out].span];
         snprintf(where, sizeof where, "%zu+%zu%s", s->offset, s->bytes, s->over != LS_NONE ? " in place" : "");
     }
-    snprintf(text, room, "%-28s %-16s %s", p->steps[node].note[0] ? p->steps[node].note : "cuda",
+    snprintf(text, room, "%-28s %-16s %s", p->execs[node].note[0] ? p->execs[node].note : "cuda",
              out != LS_NONE ? ls_dtype_name(p->places[out].t) : "", where);
 }
 

@@ -53,7 +53,7 @@ struct kernel {
     void (*release)(void *state); /* NULL: ls_free will do */
 };
 
-struct step {
+struct node_exec {
     const struct kernel *kernel;
     void *state; /* owned; the kernel's */
     size_t scratch_bytes;
@@ -105,9 +105,9 @@ struct ls_program {
     struct ls_graph *g;     /* borrowed */
     struct ls_store *store; /* borrowed */
     struct device *device;
-    struct place *places;  /* one a tensor; owned */
-    struct step *steps;    /* one a node; owned */
-    struct ls_span *spans; /* owned */
+    struct place *places;    /* one a tensor; owned */
+    struct node_exec *execs; /* one a node; owned */
+    struct ls_span *spans;   /* owned */
     int n_spans;
     size_t arena_bytes, grad_bytes, sums_bytes; /* sums: for the compute stream; as many again for what runs aside */
     struct tuner *tuner;                        /* while preparing; owned */
@@ -145,7 +145,7 @@ struct ls_program {
     cudaEvent_t fork, joined; /* C5 */
     cudaEvent_t here, marks[LS_QUEUE_MARKS];
 
-    struct peers *peers; /* owned; NULL: none */
+    struct collective *collective; /* owned; NULL: none */
 
     struct captured *captured; /* owned */
     int n_captured, captured_room;

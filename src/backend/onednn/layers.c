@@ -28,7 +28,7 @@ static enum ls_status window_axes(struct ls_program *p, int node, int map, int p
 {
     const struct ls_attr *a = &p->g->nodes[node].attr;
     const struct ls_shape *in = tensor_shape(p, map), *out = tensor_shape(p, pooled);
-    struct step *s = &p->steps[node];
+    struct node_exec *s = &p->execs[node];
     LS_TRY(
         ls_axis_window(&s->y, in->dim[2], out->dim[2], a->kernel_h, a->stride_h, a->pad_t, a->pad_b, a->include_pad));
     return ls_axis_window(&s->x, in->dim[3], out->dim[3], a->kernel_w, a->stride_w, a->pad_l, a->pad_r, a->include_pad);
@@ -37,8 +37,8 @@ static enum ls_status window_axes(struct ls_program *p, int node, int map, int p
 static struct ls_map map_with_axes(struct ls_program *p, int node, int tensor, const struct ls_run *run)
 {
     struct ls_map m = tensor_map(p, tensor, run);
-    m.y = &p->steps[node].y;
-    m.x = &p->steps[node].x;
+    m.y = &p->execs[node].y;
+    m.x = &p->execs[node].x;
     return m;
 }
 
@@ -46,7 +46,7 @@ static enum ls_status prepare_bn(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
     LS_TRY(prepare_plain(p, node));
-    p->steps[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[0], NULL).blocks);
+    p->execs[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[0], NULL).blocks);
     return n->attr.pool ? window_axes(p, node, n->in[0], n->out[0]) : LS_OK;
 }
 
@@ -68,7 +68,7 @@ static enum ls_status run_bn(struct ls_program *p, int node, const struct ls_run
                       .stat_weight = run->stat_weight,
                       .y = OUT(0),
                       .index = (uint8_t *)OUT(4),
-                      .partial = (double *)p->steps[node].scratch};
+                      .partial = (double *)p->execs[node].scratch};
     (training ? p->k.bn_train : p->k.bn_infer)(&a);
     return LS_OK;
 }
@@ -77,7 +77,7 @@ static enum ls_status prepare_bn_bwd(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
     LS_TRY(prepare_plain(p, node));
-    p->steps[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[2], NULL).blocks);
+    p->execs[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[2], NULL).blocks);
     return n->attr.pool ? window_axes(p, node, n->in[2], n->in[0]) : LS_OK;
 }
 
@@ -100,7 +100,7 @@ static enum ls_status run_bn_bwd(struct ls_program *p, int node, const struct ls
                           .dgamma = (float *)OUT(1),
                           .dbeta = (float *)OUT(2),
                           .dresidual = OUT(3),
-                          .partial = (double *)p->steps[node].scratch};
+                          .partial = (double *)p->execs[node].scratch};
     p->k.bn_bwd(&a);
     return LS_OK;
 }
@@ -136,8 +136,8 @@ static enum ls_status adaptive_axes(struct ls_program *p, int node, int map, int
 {
     const struct ls_shape *in = tensor_shape(p, map), *out = tensor_shape(p, pooled);
     LS_TRY(prepare_plain(p, node));
-    LS_TRY(ls_axis_adaptive(&p->steps[node].y, in->dim[2], out->dim[2]));
-    return ls_axis_adaptive(&p->steps[node].x, in->dim[3], out->dim[3]);
+    LS_TRY(ls_axis_adaptive(&p->execs[node].y, in->dim[2], out->dim[2]));
+    return ls_axis_adaptive(&p->execs[node].x, in->dim[3], out->dim[3]);
 }
 
 static enum ls_status prepare_adaptive(struct ls_program *p, int node)

@@ -133,18 +133,18 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
         [DNN_BWD_WEIGHTS] = {DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST,
                              DNNL_ARG_SCRATCHPAD},
     };
-    struct step *step = &p->steps[node];
+    struct node_exec *exec = &p->execs[node];
     struct dnn_md scratch;
     enum dnn_pass pass = spec->pass;
-    snprintf(step->note, sizeof step->note, "%s", c->pd.name);
+    snprintf(exec->note, sizeof exec->note, "%s", c->pd.name);
     if (!c->pd.pd) {
-        winograd_shape(p, spec, &step->winograd);
-        step->scratch_bytes = p->k.winograd_scratch(&step->winograd);
+        winograd_shape(p, spec, &exec->winograd);
+        exec->scratch_bytes = p->k.winograd_scratch(&exec->winograd);
         return LS_OK;
     }
-    LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &step->prim));
+    LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &exec->prim));
     LS_TRY(dnn_pd_md(&c->pd, DNNL_ARG_SCRATCHPAD, &scratch));
-    step->scratch_bytes = dnn_md_bytes(&scratch);
+    exec->scratch_bytes = dnn_md_bytes(&scratch);
     dnn_md_release(&scratch);
     return LS_OK;
 }
@@ -218,7 +218,7 @@ static bool own_depthwise(const struct ls_program *p, const struct ls_node *n, c
 
 static enum ls_status run_linear(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct step *s = &p->steps[node];
+    const struct node_exec *s = &p->execs[node];
     (void)run;
     if (!s->winograd.threads)
         return dnn_prim_run(&p->dnn, &s->prim);
@@ -230,7 +230,7 @@ static enum ls_status run_bwd_weights(struct ls_program *p, int node, const stru
 {
     const struct ls_node *n = &p->g->nodes[node];
     const struct ls_attr *a = &n->attr;
-    if (p->steps[node].prim.p || p->steps[node].winograd.threads)
+    if (p->execs[node].prim.p || p->execs[node].winograd.threads)
         return run_linear(p, node, run);
     struct operands o = operands_of(n, DNN_BWD_WEIGHTS);
     const struct ls_shape *wei = tensor_shape(p, o.wei);
@@ -267,7 +267,7 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
     spec_of(p, &n, &o, DNN_BWD_WEIGHTS, &spec);
     LS_TRY(tune_pick(p, n.name, &spec, &p->places[o.wei].md, &c));
     if (own_depthwise(p, &n, &o, &c)) {
-        snprintf(p->steps[node].note, sizeof p->steps[node].note, "depthwise:%s", p->k.isa);
+        snprintf(p->execs[node].note, sizeof p->execs[node].note, "depthwise:%s", p->k.isa);
         choice_release(&c);
         return LS_OK;
     }
@@ -281,7 +281,7 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
 static void bind_linear(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
-    struct step *s = &p->steps[node];
+    struct node_exec *s = &p->execs[node];
     enum dnn_pass pass = pass_of(n->op);
     struct operands o = operands_of(n, pass);
     if (s->winograd.threads) {
@@ -302,27 +302,27 @@ static void bind_linear(struct ls_program *p, int node)
 static enum ls_status prepare_reorder(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
-    struct step *step = &p->steps[node];
+    struct node_exec *exec = &p->execs[node];
     struct dnn_pd pd;
     struct dnn_md scratch;
     static const int args[] = {DNNL_ARG_FROM, DNNL_ARG_TO, DNNL_ARG_SCRATCHPAD};
     LS_TRY(place_default(p, n->out[0]));
     LS_TRY(dnn_reorder_pd(&p->dnn, &p->places[n->in[0]].md, &p->places[n->out[0]].md, &pd));
-    enum ls_status st = dnn_prim_init(&p->dnn, &pd, args, 3, &step->prim);
+    enum ls_status st = dnn_prim_init(&p->dnn, &pd, args, 3, &exec->prim);
     if (st == LS_OK)
         st = dnn_pd_md(&pd, DNNL_ARG_SCRATCHPAD, &scratch);
     if (st == LS_OK) {
-        step->scratch_bytes = dnn_md_bytes(&scratch);
+        exec->scratch_bytes = dnn_md_bytes(&scratch);
         dnn_md_release(&scratch);
     }
-    snprintf(step->note, sizeof step->note, "reorder");
+    snprintf(exec->note, sizeof exec->note, "reorder");
     dnn_pd_release(&pd);
     return st;
 }
 
 static void bind_reorder(struct ls_program *p, int node)
 {
-    struct step *s = &p->steps[node];
+    struct node_exec *s = &p->execs[node];
     dnn_prim_point(&s->prim, DNNL_ARG_FROM, tensor_data(p, p->g->nodes[node].in[0]));
     dnn_prim_point(&s->prim, DNNL_ARG_TO, tensor_data(p, p->g->nodes[node].out[0]));
     dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, s->scratch);

@@ -100,16 +100,16 @@ enum ls_status place_default(struct ls_program *p, int tensor)
 
 /* --- nodes --------------------------------------------------------------------------------------------------- */
 
-static enum ls_status ensure_steps(struct ls_program *p, int n)
+static enum ls_status ensure_execs(struct ls_program *p, int n)
 {
-    if (n <= p->step_room)
+    if (n <= p->exec_room)
         return LS_OK;
     int room = n * 2;
-    struct step *steps = ls_realloc(p->steps, (size_t)p->step_room, (size_t)room, sizeof *steps);
-    if (!steps)
+    struct node_exec *execs = ls_realloc(p->execs, (size_t)p->exec_room, (size_t)room, sizeof *execs);
+    if (!execs)
         return LS_FAILED;
-    p->steps = steps;
-    p->step_room = room;
+    p->execs = execs;
+    p->exec_room = room;
     return LS_OK;
 }
 
@@ -126,9 +126,9 @@ static enum ls_status insert_reorder(struct ls_program *p, int at, int like, int
     fresh.phase = g->nodes[like].phase;
     memmove(g->nodes + at + 1, g->nodes + at, (size_t)(node - at) * sizeof *g->nodes);
     g->nodes[at] = fresh;
-    LS_TRY(ensure_steps(p, g->n_nodes));
-    memmove(p->steps + at + 1, p->steps + at, (size_t)(node - at) * sizeof *p->steps);
-    p->steps[at] = (struct step){.span = LS_NONE};
+    LS_TRY(ensure_execs(p, g->n_nodes));
+    memmove(p->execs + at + 1, p->execs + at, (size_t)(node - at) * sizeof *p->execs);
+    p->execs[at] = (struct node_exec){.span = LS_NONE};
     return LS_OK;
 }
 
@@ -148,8 +148,8 @@ enum ls_status insert_reorder_before(struct ls_program *p, int *node, int tensor
     p->g->tensors[*copy].dtype = p->g->act_dtype; /* the only reason for a copy besides its layout */
     LS_TRY(place_as(p, *copy, md));
     LS_TRY(insert_reorder(p, *node, *node, tensor, *copy));
-    p->steps[*node].kernel = kernel_find(&ls_op_reorder);
-    LS_TRY(p->steps[*node].kernel->prepare(p, *node));
+    p->execs[*node].kernel = kernel_find(&ls_op_reorder);
+    LS_TRY(p->execs[*node].kernel->prepare(p, *node));
     ++*node;
     return LS_OK;
 }
@@ -200,13 +200,13 @@ static enum ls_status block_images(struct ls_program *p, int *n)
 static enum ls_status prepare_node(struct ls_program *p, int n)
 {
     const struct ls_node *node = &p->g->nodes[n];
-    LS_TRY(ensure_steps(p, p->g->n_nodes));
-    if (p->steps[n].kernel)
+    LS_TRY(ensure_execs(p, p->g->n_nodes));
+    if (p->execs[n].kernel)
         return LS_OK;
     const struct kernel *kernel = kernel_find(node->op);
     if (!kernel)
         return ls_fail(LS_FAILED, "layer %s: backend onednn has no kernel for op %s", node->name, node->op->name);
-    p->steps[n] = (struct step){.kernel = kernel, .span = LS_NONE};
+    p->execs[n] = (struct node_exec){.kernel = kernel, .span = LS_NONE};
     for (int i = 0; i < LS_MAX_IN; i++)
         if (node->in[i] != LS_NONE && p->g->tensors[node->in[i]].role == LS_ROLE_INPUT)
             LS_TRY(place_default(p, node->in[i]));
@@ -257,10 +257,10 @@ static enum ls_status plan(struct ls_program *p)
         if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE &&
             p->places[in].bytes == p->places[g->nodes[n].out[0]].bytes)
             p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
-        if (p->steps[n].scratch_bytes) {
-            p->steps[n].span = p->n_spans;
+        if (p->execs[n].scratch_bytes) {
+            p->execs[n].span = p->n_spans;
             p->spans[p->n_spans++] =
-                (struct ls_span){.bytes = p->steps[n].scratch_bytes, .first = n, .last = n, .over = LS_NONE};
+                (struct ls_span){.bytes = p->execs[n].scratch_bytes, .first = n, .last = n, .over = LS_NONE};
         }
     }
     place_grads(p);
@@ -275,15 +275,15 @@ static void release(struct ls_program *p)
 {
     if (!p)
         return;
-    for (int n = 0; n < p->g->n_nodes && n < p->step_room; n++) {
-        dnn_prim_release(&p->steps[n].prim);
-        ls_axis_release(&p->steps[n].y);
-        ls_axis_release(&p->steps[n].x);
+    for (int n = 0; n < p->g->n_nodes && n < p->exec_room; n++) {
+        dnn_prim_release(&p->execs[n].prim);
+        ls_axis_release(&p->execs[n].y);
+        ls_axis_release(&p->execs[n].x);
     }
     for (int t = 0; t < p->place_room; t++)
         dnn_md_release(&p->places[t].md);
     ls_free(p->places);
-    ls_free(p->steps);
+    ls_free(p->execs);
     ls_free(p->spans);
     ls_free(p->choices);
     dnn_close(&p->dnn);
@@ -365,10 +365,10 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
         else if (p->places[t].span != LS_NONE)
             p->places[t].data = (char *)arena + p->spans[p->places[t].span].offset;
     for (int n = 0; n < p->g->n_nodes; n++) {
-        if (p->steps[n].span != LS_NONE)
-            p->steps[n].scratch = (char *)arena + p->spans[p->steps[n].span].offset;
-        if (p->steps[n].kernel->bind)
-            p->steps[n].kernel->bind(p, n);
+        if (p->execs[n].span != LS_NONE)
+            p->execs[n].scratch = (char *)arena + p->spans[p->execs[n].span].offset;
+        if (p->execs[n].kernel->bind)
+            p->execs[n].kernel->bind(p, n);
     }
     return LS_OK;
 }
@@ -378,7 +378,7 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 static enum ls_status run_nodes(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     for (int n = first; n < last; n++)
-        LS_TRY(p->steps[n].kernel->run(p, n, run));
+        LS_TRY(p->execs[n].kernel->run(p, n, run));
     return LS_OK;
 }
 
@@ -389,8 +389,8 @@ static enum ls_status input(struct ls_program *p, int tensor, const void *values
     p->places[tensor].data = (char *)(uintptr_t)values;
     for (int n = 0; n < p->g->n_nodes; n++)
         for (int i = 0; i < LS_MAX_IN; i++)
-            if (p->g->nodes[n].in[i] == tensor && p->steps[n].kernel->bind)
-                p->steps[n].kernel->bind(p, n);
+            if (p->g->nodes[n].in[i] == tensor && p->execs[n].kernel->bind)
+                p->execs[n].kernel->bind(p, n);
     return LS_OK;
 }
 
@@ -504,7 +504,7 @@ static void describe(const struct ls_program *p, int node, char *text, size_t ro
             snprintf(where, sizeof where, "%zu+%zu%s", s->offset, s->bytes, s->over != LS_NONE ? " in place" : "");
         }
     }
-    snprintf(text, room, "%-28s %-16s %s", p->steps[node].note[0] ? p->steps[node].note : p->k.isa, layout, where);
+    snprintf(text, room, "%-28s %-16s %s", p->execs[node].note[0] ? p->execs[node].note : p->k.isa, layout, where);
 }
 
 static void about(struct ls_backend_about *a)

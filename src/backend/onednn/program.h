@@ -23,7 +23,7 @@ struct place {
     size_t offset; /* kept gradients: in their memory */
 };
 
-struct step;
+struct node_exec;
 
 struct kernel {
     const struct ls_op *op;
@@ -34,7 +34,7 @@ struct kernel {
     enum ls_status (*run)(struct ls_program *p, int node, const struct ls_run *run);
 };
 
-struct step {
+struct node_exec {
     const struct kernel *kernel;
     struct dnn_prim prim;        /* or: */
     struct ls_winograd winograd; /* when threads is set */
@@ -53,8 +53,8 @@ struct ls_program {
     struct ls_kernels k;
     struct place *places; /* one a tensor; owned */
     int place_room;
-    struct step *steps; /* one a node; owned */
-    int step_room;
+    struct node_exec *execs; /* one a node; owned */
+    int exec_room;
     struct ls_span *spans; /* owned */
     int n_spans;
     size_t arena_bytes, grad_bytes;

@@ -16,7 +16,7 @@
 enum { MAX_CANDIDATES = 10 };
 
 struct tuner {
-    struct ls_answers answers;
+    struct ls_tune_cache cache;
     char *region; /* for operands while measuring; owned */
     size_t region_bytes;
 };
@@ -44,19 +44,19 @@ enum ls_status tune_open(struct ls_program *p)
     p->tuner = ls_alloc(1, sizeof *p->tuner);
     if (!p->tuner)
         return LS_FAILED;
-    machine_name(p, p->tuner->answers.machine, sizeof p->tuner->answers.machine);
-    struct ls_answers *a = &p->tuner->answers;
+    machine_name(p, p->tuner->cache.machine, sizeof p->tuner->cache.machine);
+    struct ls_tune_cache *a = &p->tuner->cache;
     a->plan = p->options.plan;
     a->plan_name = p->options.plan_name;
     a->binding = p->options.plan_binding;
     a->quiet = p->options.quiet;
-    return ls_answers_open(a, p->options.cache);
+    return ls_tune_cache_open(a, p->options.cache);
 }
 
 enum ls_status tune_close(struct ls_program *p)
 {
     struct tuner *t = p->tuner;
-    enum ls_status st = ls_answers_close(&t->answers, p->options.cache, &p->choices);
+    enum ls_status st = ls_tune_cache_close(&t->cache, p->options.cache, &p->choices);
     ls_region_unmap(t->region, t->region_bytes);
     ls_free(t);
     p->tuner = NULL;
@@ -168,7 +168,7 @@ static int drop_namesakes(const struct dnn_md *fixed, struct choice *list, int c
     return kept;
 }
 
-/* --- the rule: C1 of contest.h ------------------------------------------------------------------------------------ */
+/* --- the rule: C1 of selection.h ------------------------------------------------------------------------------------ */
 
 enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD };
 
@@ -384,26 +384,27 @@ static enum ls_status time_candidate(void *context, int candidate, double *ms)
 static enum ls_status recall(struct ls_program *p, const char *layer, const char *question, const struct dnn_md *fixed,
                              const struct choice *list, int count, int *best)
 {
-    struct ls_answer *known = ls_answers_find(&p->tuner->answers, question);
+    struct ls_tune_choice *known = ls_tune_cache_find(&p->tuner->cache, question);
     char name[64];
     for (int i = 0; known && i < count; i++) {
         choice_name(&list[i], fixed, name);
         if (strcmp(known->name, name) == 0) {
-            ls_answers_use(&p->tuner->answers, known);
+            ls_tune_cache_use(&p->tuner->cache, known);
             *best = i;
             return LS_OK;
         }
     }
     *best = -1;
-    return ls_answers_miss(&p->tuner->answers, layer, question, known);
+    return ls_tune_cache_miss(&p->tuner->cache, layer, question, known);
 }
 
 static enum ls_status choose(struct ls_program *p, const char *layer, const struct dnn_spec *spec,
                              const struct dnn_md *fixed, struct choice *list, int count, int *best)
 {
     struct field field = {p, spec, fixed, list};
-    struct ls_contest contest = {.n = count, .margin = 1.5, .noise = 0.15, .time = time_candidate, .context = &field};
-    struct ls_answers *answers = &p->tuner->answers;
+    struct ls_kernel_selection selection = {
+        .n = count, .margin = 1.5, .noise = 0.15, .time = time_candidate, .context = &field};
+    struct ls_tune_cache *cache = &p->tuner->cache;
     char question[320], name[64];
     double ms = 0;
     question_text(spec, fixed, question, sizeof question);
@@ -413,11 +414,11 @@ static enum ls_status choose(struct ls_program *p, const char *layer, const stru
     bool measured = count > 1 && p->options.tune;
     *best = 0;
     if (measured) {
-        ls_answers_progress(answers, layer, "this processor");
-        LS_TRY(ls_contest_run(&contest, best, &ms));
+        ls_tune_cache_progress(cache, layer, "this processor");
+        LS_TRY(ls_kernel_select(&selection, best, &ms));
     }
     choice_name(&list[*best], fixed, name);
-    return ls_answers_add(answers, question, name, ms, 0, measured);
+    return ls_tune_cache_add(cache, question, name, ms, 0, measured);
 }
 
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct dnn_spec *spec,

@@ -397,31 +397,31 @@ bool nccl_there(char *text, size_t room)
     return true;
 }
 
-enum ls_status nccl_open(struct peers *s, char *why, size_t room)
+enum ls_status nccl_open(struct collective *s, char *why, size_t room)
 {
     s->nccl = (struct nccl *)&card;
-    return peers_agree(s, "", why, room);
+    return collective_agree(s, "", why, room);
 }
 
-enum ls_status nccl_share(struct peers *s)
+enum ls_status nccl_share(struct collective *s)
 {
     return s->n_cuts == CUTS ? LS_OK : LS_FAILED;
 }
 
-enum ls_status nccl_sum(struct peers *s, int cut)
+enum ls_status nccl_sum(struct collective *s, int cut)
 {
     uint64_t times = ++card.times[cut];
     enqueue(s->sums, (struct op){.kind = STAGE, .cut = cut, .generation = times});
     return cuda_check(enqueue(s->sums, (struct op){.kind = UNSTAGE, .cut = cut, .generation = times}), "sum");
 }
 
-const char *nccl_trouble(const struct peers *s)
+const char *nccl_trouble(const struct collective *s)
 {
     NEED(s->nccl);
     return NULL;
 }
 
-void nccl_close(struct peers *s)
+void nccl_close(struct collective *s)
 {
     s->nccl = NULL;
 }
@@ -523,7 +523,7 @@ static void sum_steps(struct ls_comm *c, const struct ranks *r)
     for (uint64_t s = 0; s < STEPS; s++)
         NEED(step(&k, s, over) == LS_OK);
     ls_cuda_peers.close(&k.p, true);
-    NEED(!k.p.peers && !k.device.lost);
+    NEED(!k.p.collective && !k.device.lost);
     NEED(card.checked == STEPS && card.mapped == 0 && card.left == 0);
     NEED(card.events == 2); /* the test's own */
     rank_close(&k);
@@ -549,7 +549,7 @@ static void reach_nobody(struct ls_comm *c, const struct ranks *r)
     card.unreachable = ls_comm_rank(c) == 1;
     rank_open(&k, c, LS_PEERS_MEMORY, why, sizeof why);
     NEED(strcmp(why, "rank 1: rank 0's memory cannot be reached (no peer access)") == 0);
-    NEED(!k.p.peers && card.mapped == 0 && card.events == 0 && card.left == 0);
+    NEED(!k.p.collective && card.mapped == 0 && card.events == 0 && card.left == 0);
     rank_close(&k);
     ls_comm_close(c, LS_OK);
 }
@@ -586,7 +586,7 @@ static void lose_one(struct ls_comm *c, const struct ranks *r)
     NEED(st == LS_PEER_LOST);
     double start = ls_now();
     ls_cuda_peers.close(&k.p, false);
-    NEED(ls_now() - start < 5 && !k.p.peers && card.left == (*kind == LS_PEERS_MEMORY));
+    NEED(ls_now() - start < 5 && !k.p.collective && card.left == (*kind == LS_PEERS_MEMORY));
     NEED(strstr(ls_log_last(), "rank 1 "));
     rank_close(&k);
     ls_comm_close(c, LS_PEER_LOST);
@@ -618,7 +618,7 @@ static void fail_alone(struct ls_comm *c, const struct ranks *r)
     NEED(program_await(&k.p, (cudaEvent_t)&never) == LS_FAILED);
     NEED(strstr(ls_log_last(), "waiting for a step") && k.device.lost);
     ls_cuda_peers.close(&k.p, false);
-    NEED(!k.p.peers && program_await(&k.p, (cudaEvent_t)&never) == LS_PEER_LOST);
+    NEED(!k.p.collective && program_await(&k.p, (cudaEvent_t)&never) == LS_PEER_LOST);
     rank_close(&k);
     ls_comm_close(c, LS_OK);
 }

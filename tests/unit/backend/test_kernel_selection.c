@@ -31,10 +31,11 @@ static enum ls_status take_time(void *context, int candidate, double *ms)
 static int choose(const double *ms, int n, const uint64_t *groups, double busy, uint64_t seed)
 {
     struct machine m = {.ms = ms, .busy = busy, .seed = seed};
-    struct ls_contest c = {.n = n, .groups = groups, .margin = 1.5, .noise = 0.15, .time = take_time, .context = &m};
+    struct ls_kernel_selection c = {
+        .n = n, .groups = groups, .margin = 1.5, .noise = 0.15, .time = take_time, .context = &m};
     int winner;
     double best;
-    assert_int_equal(ls_contest_run(&c, &winner, &best), LS_OK);
+    assert_int_equal(ls_kernel_select(&c, &winner, &best), LS_OK);
     return winner;
 }
 

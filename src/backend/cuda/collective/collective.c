@@ -6,14 +6,14 @@
 #include <string.h>
 #include <time.h>
 
-enum ls_status peers_agree(struct peers *s, const char *mine, char *why, size_t room)
+enum ls_status collective_agree(struct collective *s, const char *mine, char *why, size_t room)
 {
-    char word[PEERS_WHY], *all = ls_alloc((size_t)s->g.size, PEERS_WHY);
+    char word[COLLECTIVE_WHY], *all = ls_alloc((size_t)s->g.size, COLLECTIVE_WHY);
     snprintf(word, sizeof word, "%s", mine);
     enum ls_status st = all ? s->g.gather(s->g.context, word, sizeof word, all) : LS_FAILED;
     *why = 0;
     for (int rank = 0; st == LS_OK && rank < s->g.size && !*why; rank++) {
-        const char *said = all + (size_t)rank * PEERS_WHY;
+        const char *said = all + (size_t)rank * COLLECTIVE_WHY;
         if (*said && rank > 0)
             snprintf(why, room, "rank %d: %s", rank, said);
         else
@@ -31,7 +31,7 @@ static void nap(double seconds)
 }
 
 /* Errors are often the first word of a process that is gone, whom comm names a moment later. */
-static enum ls_status look_around(const struct peers *s, cudaError_t state, double seconds, double *trouble_since)
+static enum ls_status look_around(const struct collective *s, cudaError_t state, double seconds, double *trouble_since)
 {
     const double hearing = 5;
     const char *trouble = s->nccl ? nccl_trouble(s) : NULL;
@@ -50,7 +50,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
     double start = ls_now(), looked = start, trouble_since = -1;
     if (p->device->lost)
         return LS_PEER_LOST;
-    if (!p->peers) {
+    if (!p->collective) {
         CUDA_TRY(cudaEventSynchronize(event));
         return LS_OK;
     }
@@ -59,7 +59,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
         if (now - looked > look + stopped)
             start += now - looked; /* this process did not run: nobody else's fault */
         if (now - looked > look) {
-            enum ls_status st = look_around(p->peers, state, now - start, &trouble_since);
+            enum ls_status st = look_around(p->collective, state, now - start, &trouble_since);
             p->device->lost = p->device->lost || st != LS_OK;
             LS_TRY(st);
             looked = now;
@@ -70,7 +70,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
     return LS_OK;
 }
 
-static bool idle(const struct peers *s)
+static bool idle(const struct collective *s)
 {
     cudaStream_t streams[] = {s->device->compute, s->sums, s->device->copies};
     for (int i = 0; i < 3; i++)
@@ -89,9 +89,9 @@ static enum ls_status follow(cudaStream_t from, cudaEvent_t event, cudaStream_t 
     return LS_OK;
 }
 
-enum ls_status peers_skip_pass(struct ls_program *p)
+enum ls_status collective_skip_pass(struct ls_program *p)
 {
-    const struct ls_peers_group *g = &p->peers->g;
+    const struct ls_peers_group *g = &p->collective->g;
     CUDA_TRY(cudaMemsetAsync(g->grads, 0, g->count * sizeof *g->grads, p->device->compute));
     return LS_OK;
 }
@@ -99,7 +99,7 @@ enum ls_status peers_skip_pass(struct ls_program *p)
 /* `at`: the node that the pass is at; its end where there is no pass. */
 static enum ls_status enqueue_step(struct ls_program *p, int at)
 {
-    struct peers *s = p->peers;
+    struct collective *s = p->collective;
     for (int cut = 0; cut < s->n_cuts; cut++) {
         int end = s->cuts[cut].ready + 1 > at ? s->cuts[cut].ready + 1 : at;
         LS_TRY(program_enqueue(p, at, end));
@@ -124,8 +124,8 @@ static enum ls_status step_directly(struct ls_program *p, const struct ls_run *r
     bool pass = run->valid > 0;
     LS_TRY(program_feed(p, run, pass));
     if (!pass)
-        LS_TRY(peers_skip_pass(p));
-    LS_TRY(enqueue_step(p, pass ? 0 : p->peers->end));
+        LS_TRY(collective_skip_pass(p));
+    LS_TRY(enqueue_step(p, pass ? 0 : p->collective->end));
     program_fed(p);
     return LS_OK;
 }
@@ -134,15 +134,15 @@ static enum ls_status step(struct ls_program *p, const struct ls_run *run, bool 
 {
     if (p->device->lost)
         return LS_PEER_LOST;
-    if (p->peers->kind == LS_PEERS_MEMORY)
-        return reach_step(p, run);
+    if (p->collective->kind == LS_PEERS_MEMORY)
+        return ipc_step(p, run);
     return scarce ? step_directly(p, run) : program_run(p, 0, p->g->n_nodes, run);
 }
 
 /* --- opened and closed ---------------------------------------------------------------------------------------------- */
 
 /* When the card is lost, a thread may still be at work with it. */
-static void peers_free(struct peers *s)
+static void collective_free(struct collective *s)
 {
     if (s->device->lost)
         return;
@@ -156,7 +156,7 @@ static void peers_free(struct peers *s)
     ls_free(s);
 }
 
-static enum ls_status make_streams(struct peers *s)
+static enum ls_status make_streams(struct collective *s)
 {
     int least, greatest;
     CUDA_TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
@@ -166,44 +166,44 @@ static enum ls_status make_streams(struct peers *s)
     return LS_OK;
 }
 
-static enum ls_status open_peers(struct ls_program *p, enum ls_peers_kind kind, const struct ls_peers_group *group,
-                                 char *why, size_t room)
+static enum ls_status open_collective(struct ls_program *p, enum ls_peers_kind kind, const struct ls_peers_group *group,
+                                      char *why, size_t room)
 {
     enum ls_status st = LS_OK;
     *why = 0;
-    struct peers *s = ls_alloc(1, sizeof *s);
+    struct collective *s = ls_alloc(1, sizeof *s);
     if (!s)
         return LS_FAILED;
     s->kind = kind;
     s->g = *group;
     s->device = p->device;
     LS_TRY_GOTO(failed, make_streams(s));
-    LS_TRY_GOTO(failed, kind == LS_PEERS_NCCL ? nccl_open(s, why, room) : reach_open(s, why, room));
+    LS_TRY_GOTO(failed, kind == LS_PEERS_NCCL ? nccl_open(s, why, room) : ipc_open(s, why, room));
     if (*why)
         goto failed;
-    p->peers = s;
+    p->collective = s;
     return LS_OK;
 failed:
-    peers_free(s);
+    collective_free(s);
     return st;
 }
 
 static enum ls_status share(struct ls_program *p, const struct ls_peers_cut *cuts, int n, int end)
 {
-    struct peers *s = p->peers;
+    struct collective *s = p->collective;
     s->cuts = ls_alloc((size_t)n, sizeof *s->cuts);
     if (!s->cuts)
         return LS_FAILED;
     memcpy(s->cuts, cuts, (size_t)n * sizeof *cuts);
     s->n_cuts = n;
     s->end = end;
-    return s->kind == LS_PEERS_NCCL ? nccl_share(s) : reach_share(s);
+    return s->kind == LS_PEERS_NCCL ? nccl_share(s) : ipc_share(s);
 }
 
 /* Nobody may take down what others still use: all are idle, and all know it. */
 static bool part(const struct ls_program *p)
 {
-    struct peers *s = p->peers;
+    struct collective *s = p->collective;
     char nothing[1] = "", *all = ls_alloc((size_t)s->g.size, 1);
     bool parted = all && cudaEventRecord(s->join, p->device->compute) == cudaSuccess &&
                   program_await(p, s->join) == LS_OK && s->g.gather(s->g.context, nothing, 1, all) == LS_OK;
@@ -211,10 +211,10 @@ static bool part(const struct ls_program *p)
     return parted;
 }
 
-static void close_peers(struct ls_program *p, bool together)
+static void close_collective(struct ls_program *p, bool together)
 {
     const double moment = 1;
-    struct peers *s = p->peers;
+    struct collective *s = p->collective;
     if (!s)
         return;
     together = together && part(p);
@@ -225,16 +225,16 @@ static void close_peers(struct ls_program *p, bool together)
         program_forget(p); /* graphs hold on to NCCL */
     if (s->nccl && together)
         nccl_close(s);
-    if (s->reach)
-        reach_close(s, together);
-    peers_free(s);
-    p->peers = NULL;
+    if (s->ipc)
+        ipc_close(s, together);
+    collective_free(s);
+    p->collective = NULL;
 }
 
 const struct ls_backend_peers ls_cuda_peers = {
-    .open = open_peers,
+    .open = open_collective,
     .share = share,
     .step = step,
-    .close = close_peers,
+    .close = close_collective,
     .nccl = nccl_there,
 };

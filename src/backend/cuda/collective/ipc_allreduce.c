@@ -16,7 +16,7 @@
 
 enum { LEAST = 64 /* floats that a range is made of: gradients lie at multiples of 256 bytes */ };
 
-struct reach {
+struct ipc_allreduce {
     struct ls_cuda_parts parts; /* of all ranks; all but mine are mapped */
     cudaEvent_t *ready;         /* owned; rank * n_cuts + cut */
     cudaEvent_t *done;          /* owned; one a rank */
@@ -26,7 +26,7 @@ struct reach {
 /* --- opening ------------------------------------------------------------------------------------------------------- */
 
 struct word {
-    char why[PEERS_WHY];
+    char why[COLLECTIVE_WHY];
     cudaIpcMemHandle_t memory;
     cudaIpcEventHandle_t done;
 };
@@ -43,7 +43,7 @@ static float mark_of(int rank)
     return (float)(rank + 1);
 }
 
-static enum ls_status prepare_word(struct peers *s, struct word *w)
+static enum ls_status prepare_word(struct collective *s, struct word *w)
 {
     int able = 0;
     float mark = mark_of(s->g.rank);
@@ -56,16 +56,16 @@ static enum ls_status prepare_word(struct peers *s, struct word *w)
     else if (error == cudaSuccess)
         error = cudaIpcGetMemHandle(&w->memory, s->g.grads);
     if (error == cudaSuccess && !*w->why)
-        error = make_event(&s->reach->done[s->g.rank], &w->done);
+        error = make_event(&s->ipc->done[s->g.rank], &w->done);
     if (error != cudaSuccess)
         snprintf(w->why, sizeof w->why, "the card's memory cannot be shared (%s)", cudaGetErrorString(error));
     cudaGetLastError();
     return LS_OK;
 }
 
-static void reach_other(struct peers *s, int rank, const struct word *w, char why[PEERS_WHY])
+static void reach_other(struct collective *s, int rank, const struct word *w, char why[COLLECTIVE_WHY])
 {
-    struct reach *r = s->reach;
+    struct ipc_allreduce *r = s->ipc;
     void *memory = NULL;
     float mark = 0;
     cudaError_t error = cudaIpcOpenMemHandle(&memory, w->memory, cudaIpcMemLazyEnablePeerAccess);
@@ -75,14 +75,14 @@ static void reach_other(struct peers *s, int rank, const struct word *w, char wh
     if (error == cudaSuccess)
         error = cudaMemcpy(&mark, memory, sizeof mark, cudaMemcpyDeviceToHost);
     if (error != cudaSuccess)
-        snprintf(why, PEERS_WHY, "rank %d's memory cannot be reached (%s)", rank, cudaGetErrorString(error));
+        snprintf(why, COLLECTIVE_WHY, "rank %d's memory cannot be reached (%s)", rank, cudaGetErrorString(error));
     else if (mark != mark_of(rank))
-        snprintf(why, PEERS_WHY, "rank %d's memory is not what it seems", rank);
+        snprintf(why, COLLECTIVE_WHY, "rank %d's memory is not what it seems", rank);
     cudaGetLastError();
 }
 
 /* Everybody's memory; why[]: "", or why not. */
-static enum ls_status meet(struct peers *s, char why[PEERS_WHY])
+static enum ls_status meet(struct collective *s, char why[COLLECTIVE_WHY])
 {
     struct word mine = {.why = ""}, *all = ls_alloc((size_t)s->g.size, sizeof *all);
     if (!all)
@@ -91,7 +91,7 @@ static enum ls_status meet(struct peers *s, char why[PEERS_WHY])
     if (st == LS_OK)
         st = s->g.gather(s->g.context, &mine, sizeof mine, all);
     for (int rank = 0; st == LS_OK && rank < s->g.size && !*why; rank++)
-        snprintf(why, PEERS_WHY, "%s", all[rank].why);
+        snprintf(why, COLLECTIVE_WHY, "%s", all[rank].why);
     for (int rank = 0; st == LS_OK && rank < s->g.size && !*why; rank++)
         if (rank != s->g.rank)
             reach_other(s, rank, &all[rank], why);
@@ -107,9 +107,9 @@ static void drop_event(cudaEvent_t *event)
 }
 
 /* What a rank has, or what was opened of it. */
-static void let_go(struct peers *s, int rank)
+static void let_go(struct collective *s, int rank)
 {
-    struct reach *r = s->reach;
+    struct ipc_allreduce *r = s->ipc;
     if (rank >= LS_CUDA_PARTS)
         return; /* nobody has shared anything */
     float **part = &r->parts.part[rank];
@@ -122,22 +122,22 @@ static void let_go(struct peers *s, int rank)
     cudaGetLastError();
 }
 
-static void reach_free(struct peers *s)
+static void reach_free(struct collective *s)
 {
-    struct reach *r = s->reach;
+    struct ipc_allreduce *r = s->ipc;
     ls_free(r->ready);
     ls_free(r->done);
     ls_free(r->words);
     ls_free(r);
-    s->reach = NULL;
+    s->ipc = NULL;
 }
 
-enum ls_status reach_open(struct peers *s, char *why, size_t room)
+enum ls_status ipc_open(struct collective *s, char *why, size_t room)
 {
     enum ls_status st = LS_FAILED;
     const float zero = 0;
-    char mine[PEERS_WHY] = "";
-    struct reach *r = s->reach = ls_alloc(1, sizeof *r);
+    char mine[COLLECTIVE_WHY] = "";
+    struct ipc_allreduce *r = s->ipc = ls_alloc(1, sizeof *r);
     if (!r)
         return LS_FAILED;
     r->done = ls_alloc((size_t)s->g.size, sizeof *r->done);
@@ -145,7 +145,7 @@ enum ls_status reach_open(struct peers *s, char *why, size_t room)
     if (!r->done || !r->words)
         goto free_reach;
     LS_TRY_GOTO(failed, meet(s, mine));
-    LS_TRY_GOTO(failed, peers_agree(s, mine, why, room)); /* all have looked at the marks */
+    LS_TRY_GOTO(failed, collective_agree(s, mine, why, room)); /* all have looked at the marks */
     LS_TRY_GOTO(failed, device_put(s->g.grads, &zero, sizeof zero));
     if (*why)
         goto failed;
@@ -157,47 +157,47 @@ enum ls_status reach_open(struct peers *s, char *why, size_t room)
     }
     return LS_OK;
 failed:
-    reach_close(s, st == LS_OK);
+    ipc_close(s, st == LS_OK);
     return st;
 free_reach:
     reach_free(s);
     return st;
 }
 
-static void open_ready(struct peers *s, const cudaIpcEventHandle_t *all, char why[PEERS_WHY])
+static void open_ready(struct collective *s, const cudaIpcEventHandle_t *all, char why[COLLECTIVE_WHY])
 {
     cudaError_t error = cudaSuccess;
     for (int rank = 0; rank < s->g.size; rank++)
         for (int cut = 0; rank != s->g.rank && cut < s->n_cuts && error == cudaSuccess; cut++) {
             int at = rank * s->n_cuts + cut;
-            error = cudaIpcOpenEventHandle(&s->reach->ready[at], all[at]);
+            error = cudaIpcOpenEventHandle(&s->ipc->ready[at], all[at]);
         }
     if (error != cudaSuccess)
-        snprintf(why, PEERS_WHY, "CUDA: events of other processes: %s", cudaGetErrorString(error));
+        snprintf(why, COLLECTIVE_WHY, "CUDA: events of other processes: %s", cudaGetErrorString(error));
 }
 
-enum ls_status reach_share(struct peers *s)
+enum ls_status ipc_share(struct collective *s)
 {
     enum ls_status st = LS_OK;
     size_t n = (size_t)s->n_cuts, size = (size_t)s->g.size;
-    char mine[PEERS_WHY] = "", why[PEERS_WHY] = "";
+    char mine[COLLECTIVE_WHY] = "", why[COLLECTIVE_WHY] = "";
     cudaIpcEventHandle_t *own = ls_alloc(n, sizeof *own), *all = ls_alloc(size * n, sizeof *all);
     cudaError_t error = cudaSuccess;
-    s->reach->ready = ls_alloc(size * n, sizeof *s->reach->ready);
-    if (!own || !all || !s->reach->ready) {
+    s->ipc->ready = ls_alloc(size * n, sizeof *s->ipc->ready);
+    if (!own || !all || !s->ipc->ready) {
         st = LS_FAILED;
         goto free_handles;
     }
     for (size_t cut = 0; cut < n && error == cudaSuccess; cut++)
-        error = make_event(&s->reach->ready[(size_t)s->g.rank * n + cut], &own[cut]);
+        error = make_event(&s->ipc->ready[(size_t)s->g.rank * n + cut], &own[cut]);
     if (error != cudaSuccess)
         snprintf(mine, sizeof mine, "CUDA: events for other processes: %s", cudaGetErrorString(error));
-    LS_TRY_GOTO(free_handles, peers_agree(s, mine, why, sizeof why));
+    LS_TRY_GOTO(free_handles, collective_agree(s, mine, why, sizeof why));
     LS_TRY_GOTO(free_handles, s->g.gather(s->g.context, own, n * sizeof *own, all));
     if (!*why)
         open_ready(s, all, mine);
     if (!*why)
-        LS_TRY_GOTO(free_handles, peers_agree(s, mine, why, sizeof why));
+        LS_TRY_GOTO(free_handles, collective_agree(s, mine, why, sizeof why));
     if (*why)
         st = ls_fail(LS_FAILED, "%s", why);
 free_handles:
@@ -208,19 +208,19 @@ free_handles:
 
 /* --- a step ---------------------------------------------------------------------------------------------------------- */
 
-static enum ls_status all_are_here(struct peers *s)
+static enum ls_status all_are_here(struct collective *s)
 {
     char nothing = 0;
-    return s->g.gather(s->g.context, &nothing, 1, s->reach->words);
+    return s->g.gather(s->g.context, &nothing, 1, s->ipc->words);
 }
 
 static enum ls_status run_pass(struct ls_program *p, const struct ls_run *run)
 {
-    struct peers *s = p->peers;
-    const cudaEvent_t *ready = s->reach->ready + s->g.rank * s->n_cuts;
+    struct collective *s = p->collective;
+    const cudaEvent_t *ready = s->ipc->ready + s->g.rank * s->n_cuts;
     int at = run->valid > 0 ? 0 : s->end;
     if (run->valid == 0)
-        LS_TRY(peers_skip_pass(p));
+        LS_TRY(collective_skip_pass(p));
     for (int cut = 0; cut < s->n_cuts; cut++) {
         int end = s->cuts[cut].ready + 1 > at ? s->cuts[cut].ready + 1 : at;
         LS_TRY(program_run(p, at, end, run));
@@ -232,33 +232,33 @@ static enum ls_status run_pass(struct ls_program *p, const struct ls_run *run)
 }
 
 /* My range of a cut. */
-static enum ls_status sum(struct peers *s, int cut)
+static enum ls_status sum(struct collective *s, int cut)
 {
     const struct ls_peers_cut *c = &s->cuts[cut];
     size_t pieces = c->count / LEAST, size = (size_t)s->g.size, rank = (size_t)s->g.rank;
     size_t first = pieces * rank / size * LEAST, last = rank + 1 < size ? pieces * (rank + 1) / size * LEAST : c->count;
     for (int r = 0; r < s->g.size; r++)
-        CUDA_TRY(cudaStreamWaitEvent(s->sums, s->reach->ready[r * s->n_cuts + cut], 0));
-    ls_cuda_sum_parts(s->sums, &s->reach->parts, (int64_t)(c->first + first), (int64_t)(last - first));
+        CUDA_TRY(cudaStreamWaitEvent(s->sums, s->ipc->ready[r * s->n_cuts + cut], 0));
+    ls_cuda_sum_parts(s->sums, &s->ipc->parts, (int64_t)(c->first + first), (int64_t)(last - first));
     return cuda_check(cudaGetLastError(), "summing gradients");
 }
 
-enum ls_status reach_step(struct ls_program *p, const struct ls_run *run)
+enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
 {
-    struct peers *s = p->peers;
+    struct collective *s = p->collective;
     LS_TRY(run_pass(p, run));
     LS_TRY(all_are_here(s));
     for (int cut = 0; cut < s->n_cuts; cut++)
         LS_TRY(sum(s, cut));
-    CUDA_TRY(cudaEventRecord(s->reach->done[s->g.rank], s->sums));
+    CUDA_TRY(cudaEventRecord(s->ipc->done[s->g.rank], s->sums));
     LS_TRY(all_are_here(s));
     for (int rank = 0; rank < s->g.size; rank++)
-        CUDA_TRY(cudaStreamWaitEvent(p->device->compute, s->reach->done[rank], 0));
+        CUDA_TRY(cudaStreamWaitEvent(p->device->compute, s->ipc->done[rank], 0));
     return program_run(p, s->end, p->g->n_nodes, run);
 }
 
 /* What others have opened goes when they no longer have it, or not at all. */
-void reach_close(struct peers *s, bool together)
+void ipc_close(struct collective *s, bool together)
 {
     for (int rank = 0; rank < s->g.size && !s->device->lost; rank++)
         if (rank != s->g.rank)

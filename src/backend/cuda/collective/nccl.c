@@ -25,7 +25,7 @@ struct library {
 
 struct nccl {
     struct library lib;
-    struct peers *peers; /* borrowed */
+    struct collective *collective; /* borrowed */
     ncclUniqueId id;
     ncclComm_t comm; /* owned */
     /* an errand under way */
@@ -80,25 +80,25 @@ bool nccl_there(char *text, size_t room)
 }
 
 /* "": all went well. */
-static void say_error(const struct nccl *n, char why[PEERS_WHY])
+static void say_error(const struct nccl *n, char why[COLLECTIVE_WHY])
 {
     const char *more = n->result == ncclSuccess ? "" : n->lib.last(n->comm);
     *why = 0;
     if (n->error != cudaSuccess)
-        snprintf(why, PEERS_WHY, "CUDA: %s", cudaGetErrorString(n->error));
+        snprintf(why, COLLECTIVE_WHY, "CUDA: %s", cudaGetErrorString(n->error));
     else if (n->result != ncclSuccess)
-        snprintf(why, PEERS_WHY, "NCCL: %s%s%.120s", n->lib.text(n->result), more && *more ? ": " : "",
+        snprintf(why, COLLECTIVE_WHY, "NCCL: %s%s%.120s", n->lib.text(n->result), more && *more ? ": " : "",
                  more ? more : "");
 }
 
 /* Said here too: the others may still be in a call that waits for this rank, and then never hear it. */
 static enum ls_status agree(struct nccl *n, char *why, size_t room)
 {
-    char mine[PEERS_WHY];
+    char mine[COLLECTIVE_WHY];
     say_error(n, mine);
     if (*mine)
-        ls_warn("rank %d: %s", n->peers->g.rank, mine);
-    return peers_agree(n->peers, mine, why, room);
+        ls_warn("rank %d: %s", n->collective->g.rank, mine);
+    return collective_agree(n->collective, mine, why, room);
 }
 
 /* --- errands ---------------------------------------------------------------------------------------------------------- */
@@ -106,7 +106,7 @@ static enum ls_status agree(struct nccl *n, char *why, size_t room)
 static void *run_errand(void *argument)
 {
     struct nccl *n = argument;
-    n->error = cudaSetDevice(n->peers->device->number);
+    n->error = cudaSetDevice(n->collective->device->number);
     if (n->error == cudaSuccess)
         n->errand(n);
     atomic_store(&n->over, true);
@@ -116,7 +116,7 @@ static void *run_errand(void *argument)
 /* An errand that is given up keeps what it holds, for the end of the process. */
 static enum ls_status send(struct nccl *n, void (*errand)(struct nccl *n))
 {
-    struct peers *s = n->peers;
+    struct collective *s = n->collective;
     pthread_t thread;
     n->errand = errand;
     n->result = ncclSuccess;
@@ -139,12 +139,12 @@ static enum ls_status send(struct nccl *n, void (*errand)(struct nccl *n))
 
 static void connect(struct nccl *n)
 {
-    n->result = n->lib.init(&n->comm, n->peers->g.size, n->id, n->peers->g.rank);
+    n->result = n->lib.init(&n->comm, n->collective->g.size, n->id, n->collective->g.rank);
 }
 
 static ncclResult_t sum(struct nccl *n, int cut)
 {
-    const struct peers *s = n->peers;
+    const struct collective *s = n->collective;
     float *grads = s->g.grads + s->cuts[cut].first;
     return n->lib.all_reduce(grads, grads, s->cuts[cut].count, ncclFloat32, ncclSum, n->comm, s->sums);
 }
@@ -152,15 +152,15 @@ static ncclResult_t sum(struct nccl *n, int cut)
 /* Connections are made when a sum first needs them. */
 static void sum_zeros(struct nccl *n)
 {
-    for (int cut = 0; cut < n->peers->n_cuts && n->result == ncclSuccess; cut++)
+    for (int cut = 0; cut < n->collective->n_cuts && n->result == ncclSuccess; cut++)
         n->result = sum(n, cut);
-    n->error = cudaStreamSynchronize(n->peers->sums);
+    n->error = cudaStreamSynchronize(n->collective->sums);
 }
 
 /* --- meeting ---------------------------------------------------------------------------------------------------------- */
 
 struct word {
-    char why[PEERS_WHY];
+    char why[COLLECTIVE_WHY];
     char bus[24];
     ncclUniqueId id; /* rank 0's */
 };
@@ -169,14 +169,14 @@ static void prepare_word(struct nccl *n, struct word *w)
 {
     if (!load(&n->lib, w->why, sizeof w->why))
         return;
-    n->error = cudaDeviceGetPCIBusId(w->bus, sizeof w->bus, n->peers->device->number);
-    if (n->error == cudaSuccess && n->peers->g.rank == 0)
+    n->error = cudaDeviceGetPCIBusId(w->bus, sizeof w->bus, n->collective->device->number);
+    if (n->error == cudaSuccess && n->collective->g.rank == 0)
         n->result = n->lib.unique_id(&w->id);
     say_error(n, w->why);
 }
 
 /* NCCL finds these itself, but says little. */
-static void find_shared_card(const struct peers *s, const struct word *all, char *why, size_t room)
+static void find_shared_card(const struct collective *s, const struct word *all, char *why, size_t room)
 {
     for (int b = 1; b < s->g.size; b++)
         for (int a = 0; a < b; a++)
@@ -191,7 +191,7 @@ static void find_shared_card(const struct peers *s, const struct word *all, char
 
 static enum ls_status meet(struct nccl *n, char *why, size_t room)
 {
-    struct peers *s = n->peers;
+    struct collective *s = n->collective;
     struct word mine = {.why = ""}, *all = ls_alloc((size_t)s->g.size, sizeof *all);
     if (!all)
         return LS_FAILED;
@@ -206,13 +206,13 @@ static enum ls_status meet(struct nccl *n, char *why, size_t room)
     return st;
 }
 
-enum ls_status nccl_open(struct peers *s, char *why, size_t room)
+enum ls_status nccl_open(struct collective *s, char *why, size_t room)
 {
     enum ls_status st = LS_OK;
     struct nccl *n = ls_alloc(1, sizeof *n);
     if (!n)
         return LS_FAILED;
-    n->peers = s;
+    n->collective = s;
     *why = 0;
     LS_TRY_GOTO(failed, meet(n, why, room));
     if (*why)
@@ -228,9 +228,9 @@ failed:
     return st;
 }
 
-enum ls_status nccl_share(struct peers *s)
+enum ls_status nccl_share(struct collective *s)
 {
-    char why[PEERS_WHY];
+    char why[COLLECTIVE_WHY];
     LS_TRY(send(s->nccl, sum_zeros));
     LS_TRY(agree(s->nccl, why, sizeof why));
     return *why ? ls_fail(LS_FAILED, "%s", why) : LS_OK;
@@ -238,15 +238,15 @@ enum ls_status nccl_share(struct peers *s)
 
 /* --- steps ------------------------------------------------------------------------------------------------------------ */
 
-enum ls_status nccl_sum(struct peers *s, int cut)
+enum ls_status nccl_sum(struct collective *s, int cut)
 {
-    char why[PEERS_WHY];
+    char why[COLLECTIVE_WHY];
     s->nccl->result = sum(s->nccl, cut);
     say_error(s->nccl, why);
     return *why ? ls_fail(LS_FAILED, "%s", why) : LS_OK;
 }
 
-const char *nccl_trouble(const struct peers *s)
+const char *nccl_trouble(const struct collective *s)
 {
     ncclResult_t state = ncclSuccess;
     ncclResult_t asked = s->nccl->lib.async_error(s->nccl->comm, &state);
@@ -255,7 +255,7 @@ const char *nccl_trouble(const struct peers *s)
     return NULL;
 }
 
-void nccl_close(struct peers *s)
+void nccl_close(struct collective *s)
 {
     if (!s->nccl)
         return;

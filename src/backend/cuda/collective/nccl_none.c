@@ -12,31 +12,31 @@ bool nccl_there(char *text, size_t room)
     return false;
 }
 
-enum ls_status nccl_open(struct peers *s, char *why, size_t room)
+enum ls_status nccl_open(struct collective *s, char *why, size_t room)
 {
-    return peers_agree(s, why_not, why, room);
+    return collective_agree(s, why_not, why, room);
 }
 
-enum ls_status nccl_share(struct peers *s)
+enum ls_status nccl_share(struct collective *s)
 {
     (void)s;
     return LS_FAILED;
 }
 
-enum ls_status nccl_sum(struct peers *s, int cut)
+enum ls_status nccl_sum(struct collective *s, int cut)
 {
     (void)s;
     (void)cut;
     return LS_FAILED;
 }
 
-const char *nccl_trouble(const struct peers *s)
+const char *nccl_trouble(const struct collective *s)
 {
     (void)s;
     return NULL;
 }
 
-void nccl_close(struct peers *s)
+void nccl_close(struct collective *s)
 {
     (void)s;
 }

@@ -1,4 +1,4 @@
-/* Convolutions and dense layers, in one of their three directions, and the ways to compute them: cuDNN's engines,
+/* Convolutions and dense layers, in one of their three directions, and the algorithms to compute them: cuDNN's engines,
  * cuBLASLt's products, own kernels. tune.c chooses among them. */
 #ifndef LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
 #define LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
@@ -23,35 +23,36 @@ struct operands {
     char *workspace;
 };
 
-struct way;
-struct way_kind {
+struct conv_algorithm;
+struct conv_library {
     /* Ways that may do, likely best first, with their names; at most `room`. */
-    int (*list)(struct device *d, const struct linear *l, struct way *ways, int room);
+    int (*list)(struct device *d, const struct linear *l, struct conv_algorithm *algorithms, int room);
     /* Make it ready to run; false: it will not do after all. */
-    bool (*build)(struct device *d, const struct linear *l, struct way *way);
-    enum ls_status (*run)(struct device *d, const struct linear *l, const struct way *way, const struct operands *o);
-    void (*release)(struct way *way); /* NULL: nothing to do */
+    bool (*build)(struct device *d, const struct linear *l, struct conv_algorithm *algorithm);
+    enum ls_status (*run)(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
+                          const struct operands *o);
+    void (*release)(struct conv_algorithm *algorithm); /* NULL: nothing to do */
 };
 
-struct way {
-    const struct way_kind *kind;
+struct conv_algorithm {
+    const struct conv_library *library;
     char name[96];
     size_t workspace;
     bool last_resort;
     bool after;   /* bias and act follow as a kernel of their own; or a 16-bit gradient is converted */
-    void *state;  /* the kind's */
-    void *shared; /* the kind's */
+    void *state;  /* the library's */
+    void *shared; /* the library's */
     double ms;
     uint64_t digest; /* of its result for a fixed input */
 };
 
-extern const struct way_kind ls_cuda_dnn, ls_cuda_blas, ls_cuda_own;
+extern const struct conv_library ls_cuda_cudnn, ls_cuda_cublas, ls_cuda_native;
 
-static inline void way_release(struct way *w)
+static inline void conv_algorithm_release(struct conv_algorithm *w)
 {
-    if (w->kind && w->kind->release)
-        w->kind->release(w);
-    *w = (struct way){0};
+    if (w->library && w->library->release)
+        w->library->release(w);
+    *w = (struct conv_algorithm){0};
 }
 
 /* Is it a product of matrices (rows of pixels by channels)? */

@@ -121,7 +121,7 @@ static void algo_name(const cublasLtMatmulAlgo_t *a, char *name, size_t room)
         algo_value(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2), algo_value(a, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4));
 }
 
-static int list(struct device *d, const struct linear *l, struct way *ways, int room)
+static int list(struct device *d, const struct linear *l, struct conv_algorithm *list, int room)
 {
     enum { MOST = 6 };
     cublasLtMatmulHeuristicResult_t results[MOST];
@@ -134,26 +134,27 @@ static int list(struct device *d, const struct linear *l, struct way *ways, int 
         if (!own)
             continue;
         own->algo = results[i].algo;
-        algo_name(&own->algo, ways[found].name, sizeof ways[found].name);
-        ways[found].state = own;
-        ways[found].workspace = results[i].workspaceSize;
-        ways[found++].after = l->pass == FORWARD && !fuses(l);
+        algo_name(&own->algo, list[found].name, sizeof list[found].name);
+        list[found].state = own;
+        list[found].workspace = results[i].workspaceSize;
+        list[found++].after = l->pass == FORWARD && !fuses(l);
     }
     if (m)
         product_release(m);
     return found;
 }
 
-static bool build(struct device *d, const struct linear *l, struct way *way)
+static bool build(struct device *d, const struct linear *l, struct conv_algorithm *algorithm)
 {
     (void)d, (void)l;
-    return way->state != NULL;
+    return algorithm->state != NULL;
 }
 
-static enum ls_status run(struct device *d, const struct linear *l, const struct way *way, const struct operands *o)
+static enum ls_status run(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
+                          const struct operands *o)
 {
     static const float one = 1, zero = 0;
-    const struct product *m = way->state;
+    const struct product *m = algorithm->state;
     const struct ls_cuda_conv *c = &l->conv;
     void *a = l->pass == BWD_WEIGHTS ? o->x : o->w, *b = l->pass == FORWARD ? o->x : o->y;
     void *to = l->pass == FORWARD ? o->y : l->pass == BWD_DATA ? o->x : o->w;
@@ -162,17 +163,17 @@ static enum ls_status run(struct device *d, const struct linear *l, const struct
                                                          sizeof o->half_bias),
                           "bias"));
     LS_TRY(blas_check(cublasLtMatmul(d->blas, m->what, &one, a, m->a, b, m->b, &zero, to, m->d, to, m->d, &m->algo,
-                                     o->workspace, way->workspace, d->compute),
+                                     o->workspace, algorithm->workspace, d->compute),
                       "cublasLtMatmul"));
-    if (way->after)
+    if (algorithm->after)
         ls_cuda_bias(d->compute, c->t, c->act, o->y, o->bias, o->y, c->y.n * c->y.h * c->y.w, c->y.c);
     return LS_OK;
 }
 
-static void release(struct way *way)
+static void release(struct conv_algorithm *algorithm)
 {
-    if (way->state)
-        product_release(way->state);
+    if (algorithm->state)
+        product_release(algorithm->state);
 }
 
-const struct way_kind ls_cuda_blas = {.list = list, .build = build, .run = run, .release = release};
+const struct conv_library ls_cuda_cublas = {.list = list, .build = build, .run = run, .release = release};

@@ -1,5 +1,5 @@
 /* Convolutions by cuDNN's graph API: a small graph of operations is described, cuDNN names engines for it with their
- * settings, and each becomes a way. Two graphs are tried for a layer:
+ * settings, and each becomes a algorithm. Two graphs are tried for a layer:
  *     FORWARD      the convolution with bias and activation, or without, and those follow as a kernel
  *     BWD_WEIGHTS  with an f32 gradient, or a 16-bit one, which is then converted */
 #include "backend/cuda/conv/conv_algorithm.h"
@@ -12,7 +12,7 @@ enum { X = 1, W, Y, BIAS, CONV_OUT, BIAS_OUT }; /* tensors by number */
 enum { MOST_DESCRIPTORS = 16, MOST_CONFIGS = 12 };
 static const size_t most_workspace = (size_t)1 << 30;
 
-/* The descriptors of a graph, shared by the ways that came out of it. */
+/* The descriptors of a graph, shared by the algorithms that came out of it. */
 struct dnn_graph {
     cudnnBackendDescriptor_t made[MOST_DESCRIPTORS];
     int n, users;
@@ -246,9 +246,9 @@ struct chosen {
     cudnnBackendDescriptor_t config, plan;
 };
 
-/* Is this configuration to be tried? Then `way` has it. */
+/* Is this configuration to be tried? Then `algorithm` has it. */
 static bool take_config(const struct linear *l, struct dnn_graph *g, bool after, cudnnBackendDescriptor_t config,
-                        struct way *way)
+                        struct conv_algorithm *algorithm)
 {
     cudnnBackendDescriptor_t engine = NULL;
     int64_t got = 0, number = -1;
@@ -261,12 +261,12 @@ static bool take_config(const struct linear *l, struct dnn_graph *g, bool after,
     struct chosen *c = good ? ls_alloc(1, sizeof *c) : NULL;
     if (c) {
         c->config = config;
-        config_name(config, number, way->name, sizeof way->name - 1);
+        config_name(config, number, algorithm->name, sizeof algorithm->name - 1);
         if (after)
-            strcat(way->name, "+");
-        way->state = c;
-        way->shared = g;
-        way->after = after;
+            strcat(algorithm->name, "+");
+        algorithm->state = c;
+        algorithm->shared = g;
+        algorithm->after = after;
         g->users++;
     }
     if (engine)
@@ -275,7 +275,7 @@ static bool take_config(const struct linear *l, struct dnn_graph *g, bool after,
 }
 
 static int list_graph(struct device *d, const struct linear *l, bool after, cudnnBackendHeurMode_t mode,
-                      struct way *ways, int room)
+                      struct conv_algorithm *list, int room)
 {
     enum { ASKED = 48 };
     cudnnBackendDescriptor_t heuristic = NULL, configs[ASKED] = {0};
@@ -296,7 +296,7 @@ static int list_graph(struct device *d, const struct linear *l, bool after, cudn
                                  configs) != CUDNN_STATUS_SUCCESS)
         n = 0;
     for (int i = 0; i < ASKED; i++) {
-        if (i < n && found < room && found < MOST_CONFIGS && take_config(l, g, after, configs[i], &ways[found]))
+        if (i < n && found < room && found < MOST_CONFIGS && take_config(l, g, after, configs[i], &list[found]))
             found++;
         else if (configs[i])
             cudnnBackendDestroyDescriptor(configs[i]);
@@ -307,7 +307,7 @@ static int list_graph(struct device *d, const struct linear *l, bool after, cudn
     return found;
 }
 
-static int list(struct device *d, const struct linear *l, struct way *ways, int room)
+static int list(struct device *d, const struct linear *l, struct conv_algorithm *list, int room)
 {
     const struct ls_cuda_conv *c = &l->conv;
     int n = 0;
@@ -315,11 +315,11 @@ static int list(struct device *d, const struct linear *l, struct way *ways, int 
         return 0;
     bool choice =
         (l->pass == FORWARD && (l->bias || c->act != LS_ACT_NONE)) || (l->pass == BWD_WEIGHTS && c->t != LS_F32);
-    n += list_graph(d, l, false, CUDNN_HEUR_MODE_A, ways, room);
+    n += list_graph(d, l, false, CUDNN_HEUR_MODE_A, list, room);
     if (choice)
-        n += list_graph(d, l, true, CUDNN_HEUR_MODE_A, ways + n, room - n);
+        n += list_graph(d, l, true, CUDNN_HEUR_MODE_A, list + n, room - n);
     if (n == 0)
-        n += list_graph(d, l, choice, CUDNN_HEUR_MODE_FALLBACK, ways, room);
+        n += list_graph(d, l, choice, CUDNN_HEUR_MODE_FALLBACK, list, room);
     return n;
 }
 
@@ -329,9 +329,9 @@ static size_t narrow_bytes(const struct linear *l)
     return ((size_t)weights_count(l) * ls_dtype_size(l->conv.t) + 255) / 256 * 256;
 }
 
-static bool build(struct device *d, const struct linear *l, struct way *way)
+static bool build(struct device *d, const struct linear *l, struct conv_algorithm *algorithm)
 {
-    struct chosen *c = way->state;
+    struct chosen *c = algorithm->state;
     int64_t workspace = 0, got;
     if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &c->plan) != CUDNN_STATUS_SUCCESS ||
         cudnnBackendSetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &d->cudnn) !=
@@ -342,17 +342,18 @@ static bool build(struct device *d, const struct linear *l, struct way *way)
         cudnnBackendGetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &got,
                                  &workspace) != CUDNN_STATUS_SUCCESS)
         return false;
-    way->workspace = ((size_t)workspace + 255) / 256 * 256;
-    if (l->pass == BWD_WEIGHTS && way->after)
-        way->workspace += narrow_bytes(l);
-    return way->workspace <= most_workspace;
+    algorithm->workspace = ((size_t)workspace + 255) / 256 * 256;
+    if (l->pass == BWD_WEIGHTS && algorithm->after)
+        algorithm->workspace += narrow_bytes(l);
+    return algorithm->workspace <= most_workspace;
 }
 
-static enum ls_status run(struct device *d, const struct linear *l, const struct way *way, const struct operands *o)
+static enum ls_status run(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
+                          const struct operands *o)
 {
     const struct ls_cuda_conv *c = &l->conv;
-    const struct chosen *chosen = way->state;
-    bool narrow = l->pass == BWD_WEIGHTS && way->after, bias = l->pass == FORWARD && l->bias && !way->after;
+    const struct chosen *chosen = algorithm->state;
+    bool narrow = l->pass == BWD_WEIGHTS && algorithm->after, bias = l->pass == FORWARD && l->bias && !algorithm->after;
     size_t gradient = narrow ? narrow_bytes(l) : 0;
     int64_t ids[] = {X, W, Y, BIAS}, n = bias ? 4 : 3;
     void *workspace = o->workspace + gradient; /* the 16-bit gradient lies before it */
@@ -366,23 +367,23 @@ static enum ls_status run(struct device *d, const struct linear *l, const struct
     if (st == CUDNN_STATUS_SUCCESS)
         st = cudnnBackendExecute(d->cudnn, chosen->plan, pack);
     cudnnBackendDestroyDescriptor(pack);
-    LS_TRY(cudnn_check(st, way->name));
+    LS_TRY(cudnn_check(st, algorithm->name));
     if (narrow)
         ls_cuda_convert(d->compute, c->t, o->workspace, LS_F32, o->w, weights_count(l));
-    if (l->pass == FORWARD && way->after)
+    if (l->pass == FORWARD && algorithm->after)
         ls_cuda_bias(d->compute, c->t, c->act, o->y, o->bias, o->y, c->y.n * c->y.h * c->y.w, c->y.c);
     return LS_OK;
 }
 
-static void release(struct way *way)
+static void release(struct conv_algorithm *algorithm)
 {
-    struct chosen *c = way->state;
+    struct chosen *c = algorithm->state;
     if (c && c->plan)
         cudnnBackendDestroyDescriptor(c->plan);
     if (c && c->config)
         cudnnBackendDestroyDescriptor(c->config);
     ls_free(c);
-    graph_leave(way->shared);
+    graph_leave(algorithm->shared);
 }
 
-const struct way_kind ls_cuda_dnn = {.list = list, .build = build, .run = run, .release = release};
+const struct conv_library ls_cuda_cudnn = {.list = list, .build = build, .run = run, .release = release};

@@ -1,30 +1,31 @@
-/* Own kernels as ways: depthwise convolutions, and one that does everything, slowly. */
+/* Own kernels as algorithms: depthwise convolutions, and one that does everything, slowly. */
 #include "backend/cuda/conv/conv_algorithm.h"
 
 #include <stdio.h>
 
-static int list(struct device *d, const struct linear *l, struct way *ways, int room)
+static int list(struct device *d, const struct linear *l, struct conv_algorithm *list, int room)
 {
     (void)d;
     const struct ls_cuda_conv *c = &l->conv;
     bool grouped = c->groups > 1 && (c->channels / c->groups % LS_CUDA_LANE || c->out / c->groups % LS_CUDA_LANE);
     if (room < 1 || (!linear_is_depthwise(l) && !grouped))
         return 0;
-    snprintf(ways->name, sizeof ways->name, linear_is_depthwise(l) ? "own depthwise" : "own direct");
+    snprintf(list->name, sizeof list->name, linear_is_depthwise(l) ? "own depthwise" : "own direct");
     return 1;
 }
 
-static bool build(struct device *d, const struct linear *l, struct way *way)
+static bool build(struct device *d, const struct linear *l, struct conv_algorithm *algorithm)
 {
     (void)d;
-    way->workspace = linear_is_depthwise(l) && l->pass == BWD_WEIGHTS ? ls_cuda_depthwise_scratch(&l->conv) : 0;
+    algorithm->workspace = linear_is_depthwise(l) && l->pass == BWD_WEIGHTS ? ls_cuda_depthwise_scratch(&l->conv) : 0;
     return true;
 }
 
-static enum ls_status run(struct device *d, const struct linear *l, const struct way *way, const struct operands *o)
+static enum ls_status run(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
+                          const struct operands *o)
 {
     const struct ls_cuda_conv *c = &l->conv;
-    (void)way;
+    (void)algorithm;
     bool depthwise = linear_is_depthwise(l);
     if (l->pass == FORWARD)
         (depthwise ? ls_cuda_depthwise : ls_cuda_direct)(d->compute, c, o->x, o->w, o->bias, o->y);
@@ -37,4 +38,4 @@ static enum ls_status run(struct device *d, const struct linear *l, const struct
     return LS_OK;
 }
 
-const struct way_kind ls_cuda_own = {.list = list, .build = build, .run = run};
+const struct conv_library ls_cuda_native = {.list = list, .build = build, .run = run};

@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MOST_WAYS = 40, MOST_BUILT = 32 };
+enum { MOST_ALGORITHMS = 40, MOST_BUILT = 32 };
 
 struct tuner {
-    struct ls_answers answers;
+    struct ls_tune_cache cache;
     char *region; /* device; for operands while measuring; owned */
     size_t region_bytes;
     cudaEvent_t start, end;
@@ -26,22 +26,22 @@ enum ls_status tune_open(struct ls_program *p)
     struct tuner *t = p->tuner = ls_alloc(1, sizeof *p->tuner);
     if (!t)
         return LS_FAILED;
-    snprintf(t->answers.machine, sizeof t->answers.machine, "%s, cuDNN %d, cuBLASLt %d and own 3%s", p->device->name,
+    snprintf(t->cache.machine, sizeof t->cache.machine, "%s, cuDNN %d, cuBLASLt %d and own 3%s", p->device->name,
              (int)cudnnGetVersion(), (int)cublasLtGetVersion(), p->options.fast ? ", fast" : "");
     CUDA_TRY(cudaEventCreate(&t->start));
     CUDA_TRY(cudaEventCreate(&t->end));
     CUDA_TRY(cudaMalloc((void **)&t->sum, sizeof *t->sum));
-    t->answers.plan = p->options.plan;
-    t->answers.plan_name = p->options.plan_name;
-    t->answers.binding = p->options.plan_binding;
-    t->answers.quiet = p->options.quiet;
-    return ls_answers_open(&t->answers, p->options.cache);
+    t->cache.plan = p->options.plan;
+    t->cache.plan_name = p->options.plan_name;
+    t->cache.binding = p->options.plan_binding;
+    t->cache.quiet = p->options.quiet;
+    return ls_tune_cache_open(&t->cache, p->options.cache);
 }
 
 enum ls_status tune_close(struct ls_program *p)
 {
     struct tuner *t = p->tuner;
-    enum ls_status st = ls_answers_close(&t->answers, p->options.cache, &p->choices);
+    enum ls_status st = ls_tune_cache_close(&t->cache, p->options.cache, &p->choices);
     cudaFree(t->region);
     cudaFree(t->sum);
     cudaEventDestroy(t->start);
@@ -188,7 +188,7 @@ static enum ls_status time_of(struct ls_program *p, const struct work *w, double
 struct trial {
     struct ls_program *p;
     const struct linear *l;
-    const struct way *way;
+    const struct conv_algorithm *algorithm;
     struct operands o;
 };
 
@@ -196,37 +196,37 @@ static enum ls_status run_trial(void *context, char *workspace)
 {
     struct trial *t = context;
     t->o.workspace = workspace;
-    return t->way->kind->run(t->p->device, t->l, t->way, &t->o);
+    return t->algorithm->library->run(t->p->device, t->l, t->algorithm, &t->o);
 }
 
 /* Engines may find out late that they cannot do it; others are left then. What is wrong with the card is an error. */
-static enum ls_status run_once(struct ls_program *p, const struct linear *l, const struct way *way,
+static enum ls_status run_once(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                                const struct operands *o, bool *good)
 {
     ls_log_mute(1);
-    *good = way->kind->run(p->device, l, way, o) == LS_OK;
+    *good = algorithm->library->run(p->device, l, algorithm, o) == LS_OK;
     ls_log_mute(0);
     if (!*good)
         cudaGetLastError();
-    return cuda_check(cudaStreamSynchronize(p->device->compute), way->name);
+    return cuda_check(cudaStreamSynchronize(p->device->compute), algorithm->name);
 }
 
-/* way->ms HUGE_VAL: it cannot be run. */
-static enum ls_status measure(struct ls_program *p, const struct linear *l, struct way *way)
+/* algorithm->ms HUGE_VAL: it cannot be run. */
+static enum ls_status measure(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm)
 {
-    struct trial t = {.p = p, .l = l, .way = way};
+    struct trial t = {.p = p, .l = l, .algorithm = algorithm};
     bool good;
-    LS_TRY(point(p, l, way->workspace, &t.o));
-    LS_TRY(run_once(p, l, way, &t.o, &good));
-    way->ms = HUGE_VAL;
+    LS_TRY(point(p, l, algorithm->workspace, &t.o));
+    LS_TRY(run_once(p, l, algorithm, &t.o, &good));
+    algorithm->ms = HUGE_VAL;
     if (!good)
         return LS_OK;
-    return time_of(p, &(struct work){run_trial, &t, t.o.workspace, way->workspace}, &way->ms);
+    return time_of(p, &(struct work){run_trial, &t, t.o.workspace, algorithm->workspace}, &algorithm->ms);
 }
 
 /* --- results --------------------------------------------------------------------------------------------------- */
 
-/* What a way writes, as stored. */
+/* What a algorithm writes, as stored. */
 struct result {
     const void *data;
     int64_t count;
@@ -246,16 +246,16 @@ static struct result result_of(const struct linear *l, const struct operands *o)
 }
 
 /* Of the result for a fixed input. Ways that add in the same order have the same. */
-static enum ls_status digest(struct ls_program *p, const struct linear *l, const struct way *way, uint64_t *value,
-                             bool *good)
+static enum ls_status digest(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                             uint64_t *value, bool *good)
 {
     struct operands o;
     uint64_t *sum = p->tuner->sum;
-    LS_TRY(point(p, l, way->workspace, &o));
+    LS_TRY(point(p, l, algorithm->workspace, &o));
     struct result r = result_of(l, &o);
     fill(p);
     CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, p->device->compute));
-    LS_TRY(run_once(p, l, way, &o, good));
+    LS_TRY(run_once(p, l, algorithm, &o, good));
     ls_cuda_digest(p->device->compute, r.data, r.count * (int64_t)ls_dtype_size(r.t), sum);
     CUDA_TRY(cudaStreamSynchronize(p->device->compute));
     CUDA_TRY(cudaMemcpy(value, sum, sizeof *sum, cudaMemcpyDeviceToHost));
@@ -270,11 +270,12 @@ static bool doubtful(const struct linear *l)
     return l->conv.pad_t != l->pad_b || l->conv.pad_l != l->pad_r;
 }
 
-/* Does the way give what the plain kernel gives? */
-static enum ls_status agrees(struct ls_program *p, const struct linear *l, const struct way *way, bool *good)
+/* Does the algorithm give what the plain kernel gives? */
+static enum ls_status agrees(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                             bool *good)
 {
     struct operands o;
-    LS_TRY(point(p, l, way->workspace, &o));
+    LS_TRY(point(p, l, algorithm->workspace, &o));
     struct result r = result_of(l, &o);
     size_t bytes = (size_t)r.count * ls_dtype_size(r.t);
     struct linear plain = *l; /* of all channels as stored: there are numbers in the padding, too */
@@ -285,16 +286,16 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
     if (st == LS_OK) {
         fill(p); /* what was measured before left numbers of other types there */
         /* cuDNN has no depthwise ones, so this is the plain kernel. */
-        st = ls_cuda_own.run(p->device, &plain, NULL, &o);
+        st = ls_cuda_native.run(p->device, &plain, NULL, &o);
         if (st == LS_OK)
             st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
     }
     if (st == LS_OK)
         st = cuda_check(cudaMemcpy(ours, r.data, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
     if (st == LS_OK)
-        st = run_once(p, l, way, &o, good);
+        st = run_once(p, l, algorithm, &o, good);
     if (st == LS_OK && *good)
-        st = cuda_check(cudaMemcpy(theirs, r.data, bytes, cudaMemcpyDeviceToHost), way->name);
+        st = cuda_check(cudaMemcpy(theirs, r.data, bytes, cudaMemcpyDeviceToHost), algorithm->name);
     double off = 0, size = 0;
     for (int64_t i = 0; i < r.count && st == LS_OK && *good; i++) {
         double a = (double)layout_value(r.t, ours, i), b = (double)layout_value(r.t, theirs, i);
@@ -310,125 +311,130 @@ static enum ls_status agrees(struct ls_program *p, const struct linear *l, const
 
 /* --- choosing ------------------------------------------------------------------------------------------------- */
 
-/* A name must say which way it is, or a later start would take another of that name. */
-static bool is_listed(const struct way *ways, int n, const char *name)
+/* A name must say which algorithm it is, or a later start would take another of that name. */
+static bool is_listed(const struct conv_algorithm *algorithms, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
-        if (strcmp(ways[i].name, name) == 0)
+        if (strcmp(algorithms[i].name, name) == 0)
             return true;
     return false;
 }
 
-static int list_ways(struct ls_program *p, const struct linear *l, struct way *ways)
+static int list_algorithms(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithms)
 {
-    const struct way_kind *const kinds[] = {&ls_cuda_own, &ls_cuda_blas, &ls_cuda_dnn};
+    const struct conv_library *const libraries[] = {&ls_cuda_native, &ls_cuda_cublas, &ls_cuda_cudnn};
     int n = 0;
     for (int k = 0; k < 3; k++) {
-        int more = kinds[k]->list(p->device, l, ways + n, MOST_WAYS - 1 - n), from = n;
+        int more = libraries[k]->list(p->device, l, algorithms + n, MOST_ALGORITHMS - 1 - n), from = n;
         for (int i = from; i < from + more; i++) {
-            ways[i].kind = kinds[k];
-            if (is_listed(ways, n, ways[i].name)) {
-                way_release(&ways[i]);
+            algorithms[i].library = libraries[k];
+            if (is_listed(algorithms, n, algorithms[i].name)) {
+                conv_algorithm_release(&algorithms[i]);
             } else if (i > n) {
-                ways[n] = ways[i];
-                ways[i] = (struct way){0};
+                algorithms[n] = algorithms[i];
+                algorithms[i] = (struct conv_algorithm){0};
             }
-            n += ways[n].kind != NULL;
+            n += algorithms[n].library != NULL;
         }
     }
     if (!linear_is_depthwise(l)) { /* slow, but right */
-        ways[n] = (struct way){.kind = &ls_cuda_own, .last_resort = true};
-        snprintf(ways[n++].name, sizeof ways->name, "own direct");
+        algorithms[n] = (struct conv_algorithm){.library = &ls_cuda_native, .last_resort = true};
+        snprintf(algorithms[n++].name, sizeof algorithms->name, "own direct");
     }
     return n;
 }
 
 /* The remembered one, built; -1: none is, or it cannot be had. */
 static enum ls_status recall(struct ls_program *p, const char *layer, const struct linear *l, const char *question,
-                             struct way *ways, int n, int *best)
+                             struct conv_algorithm *algorithms, int n, int *best)
 {
-    struct ls_answers *answers = &p->tuner->answers;
-    struct ls_answer *known = ls_answers_find(answers, question);
+    struct ls_tune_cache *cache = &p->tuner->cache;
+    struct ls_tune_choice *known = ls_tune_cache_find(cache, question);
     for (int i = 0; known && i < n; i++)
-        if (strcmp(known->name, ways[i].name) == 0 && ways[i].kind->build(p->device, l, &ways[i])) {
-            ways[i].ms = known->ms;
-            ls_answers_use(answers, known);
+        if (strcmp(known->name, algorithms[i].name) == 0 &&
+            algorithms[i].library->build(p->device, l, &algorithms[i])) {
+            algorithms[i].ms = known->ms;
+            ls_tune_cache_use(cache, known);
             *best = i;
             return LS_OK;
         }
     *best = -1;
-    return ls_answers_miss(answers, layer, question, known);
+    return ls_tune_cache_miss(cache, layer, question, known);
 }
 
 /* Is it right, where that is in doubt, and can it run? */
-static enum ls_status try_one(struct ls_program *p, const struct linear *l, struct way *way, bool *good)
+static enum ls_status try_one(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm,
+                              bool *good)
 {
     *good = true;
-    if (doubtful(l) && way->kind == &ls_cuda_dnn)
-        LS_TRY(agrees(p, l, way, good));
-    return *good ? digest(p, l, way, &way->digest, good) : LS_OK;
+    if (doubtful(l) && algorithm->library == &ls_cuda_cudnn)
+        LS_TRY(agrees(p, l, algorithm, good));
+    return *good ? digest(p, l, algorithm, &algorithm->digest, good) : LS_OK;
 }
 
 struct field {
     struct ls_program *p;
     const struct linear *l;
-    struct way *ways;
-    int list[MOST_WAYS]; /* of those that can run */
+    struct conv_algorithm *algorithms;
+    int list[MOST_ALGORITHMS]; /* of those that can run */
 };
 
-static enum ls_status time_way(void *context, int candidate, double *ms)
+static enum ls_status time_algorithm(void *context, int candidate, double *ms)
 {
     struct field *f = context;
-    struct way *way = &f->ways[f->list[candidate]];
-    LS_TRY(measure(f->p, f->l, way));
-    *ms = way->ms;
+    struct conv_algorithm *algorithm = &f->algorithms[f->list[candidate]];
+    LS_TRY(measure(f->p, f->l, algorithm));
+    *ms = algorithm->ms;
     return LS_OK;
 }
 
-/* By contest, or where nothing is to be measured, the first. */
-static enum ls_status choose(struct ls_program *p, const struct linear *l, struct way *ways, int n, int *best)
+/* By selection, or where nothing is to be measured, the first. */
+static enum ls_status choose(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithms, int n,
+                             int *best)
 {
-    struct field f = {.p = p, .l = l, .ways = ways};
-    struct ls_contest contest = {.margin = margin, .noise = noise, .time = time_way, .context = &f};
-    uint64_t groups[MOST_WAYS];
+    struct field f = {.p = p, .l = l, .algorithms = algorithms};
+    struct ls_kernel_selection selection = {.margin = margin, .noise = noise, .time = time_algorithm, .context = &f};
+    uint64_t groups[MOST_ALGORITHMS];
     double ms = 0;
     int built = 0, winner = 0;
-    for (int i = 0; i < n && (contest.n == 0 || (p->options.tune && built < MOST_BUILT)); i++) {
+    for (int i = 0; i < n && (selection.n == 0 || (p->options.tune && built < MOST_BUILT)); i++) {
         bool good;
-        if ((ways[i].last_resort && contest.n > 0) || !ways[i].kind->build(p->device, l, &ways[i]))
+        if ((algorithms[i].last_resort && selection.n > 0) ||
+            !algorithms[i].library->build(p->device, l, &algorithms[i]))
             continue;
         built++;
-        LS_TRY(try_one(p, l, &ways[i], &good));
+        LS_TRY(try_one(p, l, &algorithms[i], &good));
         if (!good)
             continue;
-        groups[contest.n] = ways[i].digest;
-        f.list[contest.n++] = i;
+        groups[selection.n] = algorithms[i].digest;
+        f.list[selection.n++] = i;
     }
-    contest.groups = groups;
-    if (contest.n > 0 && p->options.tune)
-        LS_TRY(ls_contest_run(&contest, &winner, &ms));
-    *best = contest.n > 0 && winner >= 0 ? f.list[winner] : -1;
+    selection.groups = groups;
+    if (selection.n > 0 && p->options.tune)
+        LS_TRY(ls_kernel_select(&selection, &winner, &ms));
+    *best = selection.n > 0 && winner >= 0 ? f.list[winner] : -1;
     if (*best >= 0)
-        ways[*best].ms = round(ms * 1e4) / 1e4; /* as the plan has it: it decides what runs aside (C5) */
+        algorithms[*best].ms = round(ms * 1e4) / 1e4; /* as the plan has it: it decides what runs aside (C5) */
     return LS_OK;
 }
 
-enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way)
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l,
+                         struct conv_algorithm *algorithm)
 {
     enum ls_status st = LS_OK;
-    struct ls_answers *answers = &p->tuner->answers;
-    struct way ways[MOST_WAYS] = {0};
+    struct ls_tune_cache *cache = &p->tuner->cache;
+    struct conv_algorithm algorithms[MOST_ALGORITHMS] = {0};
     char question[320];
-    int n = list_ways(p, l, ways), best = -1;
+    int n = list_algorithms(p, l, algorithms), best = -1;
     question_text(l, question, sizeof question);
-    LS_TRY_GOTO(release_others, recall(p, layer, l, question, ways, n, &best));
+    LS_TRY_GOTO(release_others, recall(p, layer, l, question, algorithms, n, &best));
     if (best < 0) {
         if (p->options.tune)
-            ls_answers_progress(answers, layer, p->device->name);
-        LS_TRY_GOTO(release_others, choose(p, l, ways, n, &best));
+            ls_tune_cache_progress(cache, layer, p->device->name);
+        LS_TRY_GOTO(release_others, choose(p, l, algorithms, n, &best));
         if (best >= 0)
-            LS_TRY_GOTO(release_others, ls_answers_add(answers, question, ways[best].name, ways[best].ms,
-                                                       ways[best].digest, p->options.tune));
+            LS_TRY_GOTO(release_others, ls_tune_cache_add(cache, question, algorithms[best].name, algorithms[best].ms,
+                                                          algorithms[best].digest, p->options.tune));
     }
     if (best < 0)
         st = ls_fail(LS_FAILED, "layer %s: neither cuDNN nor cuBLASLt nor Lockstep has a kernel for this (%s)", layer,
@@ -436,9 +442,9 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct l
 release_others:
     for (int i = 0; i < n; i++)
         if (i != best || st != LS_OK)
-            way_release(&ways[i]);
+            conv_algorithm_release(&algorithms[i]);
     if (st == LS_OK)
-        *way = ways[best];
+        *algorithm = algorithms[best];
     return st;
 }
 
@@ -461,31 +467,32 @@ static enum ls_status time_rival(void *context, int candidate, double *ms)
 enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best)
 {
-    struct ls_answers *answers = &p->tuner->answers;
+    struct ls_tune_cache *cache = &p->tuner->cache;
     struct pair pair = {p, rivals, 0};
-    struct ls_contest contest = {.n = 2, .margin = margin, .noise = noise, .time = time_rival, .context = &pair};
+    struct ls_kernel_selection selection = {
+        .n = 2, .margin = margin, .noise = noise, .time = time_rival, .context = &pair};
     char question[320];
     double ms = 0;
     question_text(l, question, sizeof question);
     size_t length = strlen(question);
     snprintf(question + length, sizeof question - length, "%s", with);
-    struct ls_answer *known = ls_answers_find(answers, question);
+    struct ls_tune_choice *known = ls_tune_cache_find(cache, question);
     for (int i = 0; known && i < 2; i++)
         if (strcmp(known->name, rivals->names[i]) == 0) {
-            ls_answers_use(answers, known);
+            ls_tune_cache_use(cache, known);
             *best = i;
             return LS_OK;
         }
-    LS_TRY(ls_answers_miss(answers, layer, question, known));
+    LS_TRY(ls_tune_cache_miss(cache, layer, question, known));
     *best = 0;
     if (p->options.tune) {
-        ls_answers_progress(answers, layer, p->device->name);
+        ls_tune_cache_progress(cache, layer, p->device->name);
         LS_TRY(rivals->place(rivals->context, NULL, &pair.bytes));
         LS_TRY(make_room(p, pair.bytes + turns_of(rivals->workspace)));
         fill(p);
         LS_TRY(rivals->place(rivals->context, p->tuner->region, &pair.bytes));
-        LS_TRY(ls_contest_run(&contest, best, &ms));
+        LS_TRY(ls_kernel_select(&selection, best, &ms));
         *best = *best < 0 ? 0 : *best;
     }
-    return ls_answers_add(answers, question, rivals->names[*best], ms, 0, p->options.tune);
+    return ls_tune_cache_add(cache, question, rivals->names[*best], ms, 0, p->options.tune);
 }

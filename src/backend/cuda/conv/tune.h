@@ -1,12 +1,13 @@
-/* Which way to compute a linear layer: decided by backend/core/kernel_selection.h, remembered by backend/core/tune_cache.h. */
+/* Which algorithm to compute a linear layer: decided by backend/core/kernel_selection.h, remembered by backend/core/tune_cache.h. */
 #ifndef LS_BACKEND_CUDA_CONV_TUNE_H
 #define LS_BACKEND_CUDA_CONV_TUNE_H
 
 #include "backend/cuda/conv/conv_algorithm.h"
 
 enum ls_status tune_open(struct ls_program *p);
-/* The way is ready to run; release it by way_release. */
-enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l, struct way *way);
+/* The algorithm is ready to run; release it by conv_algorithm_release. */
+enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l,
+                         struct conv_algorithm *algorithm);
 /* Two that do the same, beside the layer's own question: `best` is 1 where the second is clearly faster, else 0. */
 struct tune_rivals {
     void *context;

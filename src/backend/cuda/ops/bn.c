@@ -81,16 +81,16 @@ static void find_twin(struct ls_program *p, int b, const struct ls_cuda_bn *shap
     if (back_a == LS_NONE || back_b == LS_NONE || back_a >= back_b || g->nodes[back_b].in[DY2] != LS_NONE ||
         g->nodes[back_a].out[DRESIDUAL] == LS_NONE || !sole_reader(g, g->nodes[back_a].out[DRESIDUAL], back_b, DY))
         return;
-    p->steps[a].twin = b;
-    p->steps[b].twin = a;
-    p->steps[back_a].twin = back_b;
-    p->steps[back_b].twin = back_a;
-    p->steps[back_b].early = back_a;
+    p->execs[a].twin = b;
+    p->execs[b].twin = a;
+    p->execs[back_a].twin = back_b;
+    p->execs[back_b].twin = back_a;
+    p->execs[back_b].early = back_a;
     p->places[n->out[BN_Y]].unmade = true;
-    snprintf(p->steps[b].note, sizeof p->steps[b].note, "statistics");
-    snprintf(p->steps[a].note, sizeof p->steps[a].note, "with its residual's");
-    snprintf(p->steps[back_a].note, sizeof p->steps[back_a].note, "with its residual's");
-    snprintf(p->steps[back_b].note, sizeof p->steps[back_b].note, "done already");
+    snprintf(p->execs[b].note, sizeof p->execs[b].note, "statistics");
+    snprintf(p->execs[a].note, sizeof p->execs[a].note, "with its residual's");
+    snprintf(p->execs[back_a].note, sizeof p->execs[back_a].note, "with its residual's");
+    snprintf(p->execs[back_b].note, sizeof p->execs[back_b].note, "done already");
 }
 
 /* --- forward --------------------------------------------------------------------------------------------------- */
@@ -105,8 +105,8 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
     int back = bn_backward(p, node);
     find_twin(p, node, &b);
     if (back != LS_NONE) {
-        p->steps[node].keep_bytes = ls_cuda_bn_kept(&b, n->in[BN_RESIDUAL] != LS_NONE);
-        p->steps[node].keep_until = back;
+        p->execs[node].keep_bytes = ls_cuda_bn_kept(&b, n->in[BN_RESIDUAL] != LS_NONE);
+        p->execs[node].keep_until = back;
     }
     want_sums(p, ls_cuda_bn_scratch(&b));
     return LS_OK;
@@ -136,20 +136,20 @@ static enum ls_status bn_run(struct ls_program *p, int node)
                              floats(p, n->in[BN_RUNNING_VAR]), y);
         return LS_OK;
     }
-    bool twin = p->steps[node].twin != LS_NONE, has_stats = p->steps[node].early != LS_NONE; /* F1 */
+    bool twin = p->execs[node].twin != LS_NONE, has_stats = p->execs[node].early != LS_NONE; /* F1 */
     float *mean = floats(p, n->out[BN_MEAN]), *rstd = floats(p, n->out[BN_RSTD]), *stat = floats(p, n->out[BN_STAT]);
     uint8_t *index = (uint8_t *)data_of(p, n->out[BN_INDEX]);
     if (twin && !has_stats)
         ls_cuda_bn_stats(stream_of(p), &b, p->run, x, mean, rstd, stat);
-    if (twin && p->steps[node].twin < node) {
-        const struct ls_cuda_bn_twin twins[2] = {twin_of(p, node), twin_of(p, p->steps[node].twin)};
-        ls_cuda_bn_twin_apply(stream_of(p), &b, twins, y, p->steps[node].keep);
+    if (twin && p->execs[node].twin < node) {
+        const struct ls_cuda_bn_twin twins[2] = {twin_of(p, node), twin_of(p, p->execs[node].twin)};
+        ls_cuda_bn_twin_apply(stream_of(p), &b, twins, y, p->execs[node].keep);
     }
     if (!twin && has_stats)
-        ls_cuda_bn_apply(stream_of(p), &b, x, residual, gamma, beta, mean, rstd, y, index, p->steps[node].keep);
+        ls_cuda_bn_apply(stream_of(p), &b, x, residual, gamma, beta, mean, rstd, y, index, p->execs[node].keep);
     else if (!twin)
         ls_cuda_bn_forward(stream_of(p), &b, p->run, x, residual, gamma, beta, mean, rstd, stat, y, index,
-                           p->steps[node].keep);
+                           p->execs[node].keep);
     return LS_OK;
 }
 
@@ -170,11 +170,11 @@ struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
     return (struct ls_cuda_bn_grad){
         .dy = data_of(p, n->in[DY]),
         .dy2 = data_of(p, n->in[DY2]),
-        .sparse = p->steps[node].sparse,
+        .sparse = p->execs[node].sparse,
         .x = data_of(p, n->in[B_X]),
         .y = data_of(p, n->in[B_Y]),
         .index = (const uint8_t *)data_of(p, n->in[B_INDEX]),
-        .kept = p->steps[node].keep,
+        .kept = p->execs[node].keep,
         .gamma = floats(p, n->in[B_GAMMA]),
         .beta = floats(p, n->in[B_BETA]),
         .mean = floats(p, n->in[B_MEAN]),
@@ -191,12 +191,12 @@ static enum ls_status bn_bwd_run(struct ls_program *p, int node)
     const struct ls_node *n = &p->g->nodes[node];
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     struct ls_cuda_bn_grad g = bn_grad_of(p, node);
-    int twin = p->steps[node].twin;
+    int twin = p->execs[node].twin;
     if (twin > node) {
         struct ls_cuda_bn_grad second = bn_grad_of(p, twin);
         ls_cuda_bn_twin_bwd(stream_of(p), &b, p->run, &g, &second);
-    } else if (twin == LS_NONE && p->steps[node].early != LS_NONE) { /* F2 */
-        g.dy = g.dresidual ? g.dresidual : data_of(p, p->g->nodes[p->steps[node].early].out[0]);
+    } else if (twin == LS_NONE && p->execs[node].early != LS_NONE) { /* F2 */
+        g.dy = g.dresidual ? g.dresidual : data_of(p, p->g->nodes[p->execs[node].early].out[0]);
         ls_cuda_bn_bwd_rest(stream_of(p), &b, p->run, &g);
     } else if (twin == LS_NONE) {
         ls_cuda_bn_bwd(stream_of(p), &b, p->run, &g);

@@ -45,9 +45,9 @@ static int reader_backward(const struct ls_program *p, int node, int tensor)
         if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || (n->in[DY] != tensor && n->in[DY2] != tensor))
             continue;
         int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
-        bool sparse = p->steps[i].sparse && n->in[DY2] == tensor,
+        bool sparse = p->execs[i].sparse && n->in[DY2] == tensor,
              there = other == LS_NONE || ls_graph_producer(p->g, other) < node;
-        return !sparse && p->steps[i].twin == LS_NONE && there ? i : LS_NONE;
+        return !sparse && p->execs[i].twin == LS_NONE && there ? i : LS_NONE;
     }
     return LS_NONE;
 }
@@ -69,7 +69,7 @@ static struct ls_cuda_bn_grad grad_of(const struct ls_program *p, int bn, int te
 struct rivals {
     struct ls_program *p;
     const struct linear *l;
-    const struct way *way;
+    const struct conv_algorithm *algorithm;
     struct ls_cuda_product product;
     struct ls_cuda_bn bn;
     bool dy2, kept, residual;
@@ -85,7 +85,7 @@ static enum ls_status run_apart(void *context, char *workspace)
 {
     struct rivals *r = context;
     r->o.workspace = workspace;
-    LS_TRY(r->way->kind->run(r->p->device, r->l, r->way, &r->o));
+    LS_TRY(r->algorithm->library->run(r->p->device, r->l, r->algorithm, &r->o));
     if (r->l->pass == FORWARD)
         ls_cuda_bn_stats(stream_of(r->p), &r->bn, r->run, r->o.y, r->g.dgamma, r->g.dbeta, r->stat);
     else
@@ -150,7 +150,7 @@ static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
 {
     char with[80], dy2[32] = "";
     const struct tune_rivals both = {
-        r, place_rivals, {run_apart, run_together}, r->way->workspace, {"apart", "together"}};
+        r, place_rivals, {run_apart, run_together}, r->algorithm->workspace, {"apart", "together"}};
     int best;
     if (r->sparse)
         snprintf(dy2, sizeof dy2, ", dy2 sparse %d", r->sparse);
@@ -168,7 +168,8 @@ static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
 
 /* --- the node --------------------------------------------------------------------------------------------------- */
 
-enum ls_status fused_prepare(struct ls_program *p, int node, const struct linear *l, const struct way *way, int *bn)
+enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct linear *l,
+                               const struct conv_algorithm *algorithm, int *bn)
 {
     const struct ls_graph *g = p->g;
     int result = g->nodes[node].out[0];
@@ -180,10 +181,11 @@ enum ls_status fused_prepare(struct ls_program *p, int node, const struct linear
     if (reader == LS_NONE)
         return LS_OK;
     const struct ls_node *n = &g->nodes[reader];
-    struct rivals r = {.p = p, .l = l, .way = way, .product = product_of(l), .bn = bn_of(p, reader, result, result)};
+    struct rivals r = {
+        .p = p, .l = l, .algorithm = algorithm, .product = product_of(l), .bn = bn_of(p, reader, result, result)};
     r.residual = forward ? n->in[BN_RESIDUAL] != LS_NONE : n->out[DRESIDUAL] != LS_NONE;
     r.dy2 = !forward && n->in[DY2] != LS_NONE;
-    r.sparse = forward ? 0 : p->steps[reader].sparse;
+    r.sparse = forward ? 0 : p->execs[reader].sparse;
     r.kept = !forward && r.residual && n->attr.act != LS_ACT_NONE;
     if (!ls_cuda_product_can(&r.product, &r.bn, r.residual))
         return LS_OK;
@@ -191,14 +193,14 @@ enum ls_status fused_prepare(struct ls_program *p, int node, const struct linear
     if (!worth)
         return LS_OK;
     *bn = reader;
-    p->steps[reader].early = node;
-    p->steps[reader].early_from = 1; /* all but y, or dx */
+    p->execs[reader].early = node;
+    p->execs[reader].early_from = 1; /* all but y, or dx */
     p->places[result].unmade = !forward && r.residual;
-    snprintf(p->steps[node].note, sizeof p->steps[node].note, forward ? "own, with statistics" : "own, with sums");
+    snprintf(p->execs[node].note, sizeof p->execs[node].note, forward ? "own, with statistics" : "own, with sums");
     return LS_OK;
 }
 
-void fused_run(const struct ls_program *p, int node, const struct linear *l, int bn)
+void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, int bn)
 {
     const struct ls_node *n = &p->g->nodes[node], *of = &p->g->nodes[bn];
     const struct ls_cuda_product product = product_of(l);

@@ -1,4 +1,4 @@
-/* Convolutions and dense layers as nodes: their weights' layouts, and the way each direction is computed.
+/* Convolutions and dense layers as nodes: their weights' layouts, and the algorithm each direction is computed.
  *
  * A 1x1 convolution with a stride does not read most pixels, and by those its gradient is 0. Where a bn_bwd alone reads
  * that gradient, beside another, only the pixels that the convolution read are stored:
@@ -18,7 +18,7 @@
 
 struct node_state {
     struct linear l;
-    struct way way;
+    struct conv_algorithm algorithm;
     int bn; /* conv_bn.c: the node that it computes part of; LS_NONE: none */
 };
 
@@ -89,22 +89,22 @@ static enum ls_status place_weights(struct ls_program *p, int node, const struct
 
 static enum ls_status choose(struct ls_program *p, int node, const struct linear *l)
 {
-    struct step *step = &p->steps[node];
-    struct node_state *s = step->state = ls_alloc(1, sizeof *s);
+    struct node_exec *exec = &p->execs[node];
+    struct node_state *s = exec->state = ls_alloc(1, sizeof *s);
     if (!s)
         return LS_FAILED;
     s->l = *l;
-    LS_TRY(tune_pick(p, p->g->nodes[node].name, l, &s->way));
-    step->scratch_bytes = s->way.workspace;
-    snprintf(step->note, sizeof step->note, "%s", s->way.name);
+    LS_TRY(tune_pick(p, p->g->nodes[node].name, l, &s->algorithm));
+    exec->scratch_bytes = s->algorithm.workspace;
+    snprintf(exec->note, sizeof exec->note, "%s", s->algorithm.name);
     s->bn = LS_NONE;
-    return l->pass == BWD_WEIGHTS ? LS_OK : fused_prepare(p, node, l, &s->way, &s->bn);
+    return l->pass == BWD_WEIGHTS ? LS_OK : conv_bn_prepare(p, node, l, &s->algorithm, &s->bn);
 }
 
 static void release_state(void *state)
 {
     struct node_state *s = state;
-    way_release(&s->way);
+    conv_algorithm_release(&s->algorithm);
 }
 
 static enum ls_status forward_prepare(struct ls_program *p, int node)
@@ -122,9 +122,9 @@ static enum ls_status forward_prepare(struct ls_program *p, int node)
 static enum ls_status forward_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
-    const struct node_state *s = p->steps[node].state;
+    const struct node_state *s = p->execs[node].state;
     if (s->bn != LS_NONE) {
-        fused_run(p, node, &s->l, s->bn);
+        conv_bn_run(p, node, &s->l, s->bn);
         return LS_OK;
     }
     struct operands o = {.x = data_of(p, n->in[0]),
@@ -132,8 +132,8 @@ static enum ls_status forward_run(struct ls_program *p, int node)
                          .y = data_of(p, n->out[0]),
                          .bias = data_of(p, n->in[2]),
                          .half_bias = weights_of(p, n->in[2]),
-                         .workspace = p->steps[node].scratch};
-    return s->way.kind->run(p->device, &s->l, &s->way, &o);
+                         .workspace = p->execs[node].scratch};
+    return s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o);
 }
 
 /* S1 to S3: the bn_bwd that reads this node's gradient; LS_NONE: it is not to be sparse. */
@@ -149,8 +149,8 @@ static int sparse_reader(const struct ls_program *p, int node, const struct line
         if (strcmp(n->op->name, "bn_bwd") != 0 || (n->in[DY] != gradient && n->in[DY2] != gradient))
             continue;
         struct ls_cuda_bn b = bn_of(p, i, n->in[B_X], n->in[DY]);
-        bool can = n->in[DY2] != LS_NONE && n->out[DRESIDUAL] != LS_NONE && p->steps[i].twin == LS_NONE &&
-                   !p->steps[i].sparse && ls_cuda_bn_takes_sparse(&b);
+        bool can = n->in[DY2] != LS_NONE && n->out[DRESIDUAL] != LS_NONE && p->execs[i].twin == LS_NONE &&
+                   !p->execs[i].sparse && ls_cuda_bn_takes_sparse(&b);
         return can ? i : LS_NONE;
     }
     return LS_NONE;
@@ -161,8 +161,8 @@ static enum ls_status make_sparse(struct ls_program *p, int gradient, int reader
     struct ls_node *n = &p->g->nodes[reader];
     struct ls_cuda_conv *c = &l->conv;
     struct ls_shape shape = p->g->tensors[gradient].shape;
-    p->steps[reader].sparse = c->stride_h;
-    snprintf(p->steps[reader].note, sizeof p->steps[reader].note, "second gradient sparse");
+    p->execs[reader].sparse = c->stride_h;
+    snprintf(p->execs[reader].note, sizeof p->execs[reader].note, "second gradient sparse");
     if (n->in[DY] == gradient) {
         n->in[DY] = n->in[DY2];
         n->in[DY2] = gradient;
@@ -189,16 +189,16 @@ static enum ls_status data_prepare(struct ls_program *p, int node)
 static enum ls_status data_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
-    const struct node_state *s = p->steps[node].state;
+    const struct node_state *s = p->execs[node].state;
     if (s->bn != LS_NONE) {
-        fused_run(p, node, &s->l, s->bn);
+        conv_bn_run(p, node, &s->l, s->bn);
         return LS_OK;
     }
     struct operands o = {.x = data_of(p, n->out[0]),
                          .w = weights_of(p, n->in[1]),
                          .y = data_of(p, n->in[0]),
-                         .workspace = p->steps[node].scratch};
-    return s->way.kind->run(p->device, &s->l, &s->way, &o);
+                         .workspace = p->execs[node].scratch};
+    return s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o);
 }
 
 /* A gradient that takes less leaves much of a card idle (C5). */
@@ -215,21 +215,21 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
         want_sums(p, ls_cuda_bias_scratch(y->n * y->h * y->w, y->c));
     }
     LS_TRY(choose(p, node, &l));
-    const struct node_state *s = p->steps[node].state;
-    p->steps[node].aside = s->way.ms > 0 && s->way.ms < SHORT_MS;
+    const struct node_state *s = p->execs[node].state;
+    p->execs[node].aside = s->algorithm.ms > 0 && s->algorithm.ms < SHORT_MS;
     return LS_OK;
 }
 
 static enum ls_status weights_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->g->nodes[node];
-    const struct node_state *s = p->steps[node].state;
+    const struct node_state *s = p->execs[node].state;
     const struct ls_cuda_map *y = &s->l.conv.y;
     struct operands o = {.x = data_of(p, n->in[1]),
                          .w = data_of(p, n->out[0]),
                          .y = data_of(p, n->in[0]),
-                         .workspace = p->steps[node].scratch};
-    LS_TRY(s->way.kind->run(p->device, &s->l, &s->way, &o));
+                         .workspace = p->execs[node].scratch};
+    LS_TRY(s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o));
     if (is_unfolded(p, n->in[1])) /* the blocks reach beyond the window */
         ls_cuda_cut_window(p->device->compute, o.w, y->c, (int)p->stem.kernel, s->l.conv.x.c,
                            (int)(n->attr.kernel_w * p->g->tensors[p->g->input].shape.dim[1]), (int)p->stem.row,
@@ -237,7 +237,7 @@ static enum ls_status weights_run(struct ls_program *p, int node)
     if (n->out[1] != LS_NONE)
         ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
                          y->n * y->h * y->w, y->c,
-                         (float *)(void *)(p->steps[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
+                         (float *)(void *)(p->execs[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
     return LS_OK;
 }
 
