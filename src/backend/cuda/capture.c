@@ -50,7 +50,7 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last)
 /* All of the nodes are a step, which with peers has sums in it. */
 static enum ls_status enqueue(struct ls_program *p, int first, int last)
 {
-    bool shared = p->collective && first == 0 && last == p->g->n_nodes;
+    bool shared = p->collective && first == 0 && last == p->core.g->n_nodes;
     return shared ? program_enqueue_shared(p) : program_enqueue(p, first, last);
 }
 

@@ -15,14 +15,9 @@ static size_t aligned(size_t bytes)
     return (bytes + DEVICE_ALIGN - 1) / DEVICE_ALIGN * DEVICE_ALIGN;
 }
 
-static bool in_store(const struct ls_tensor *t)
-{
-    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
-}
-
 struct ls_cuda_map map_of(const struct ls_program *p, int tensor)
 {
-    const struct ls_shape *s = &p->g->tensors[tensor].shape;
+    const struct ls_shape *s = &p->core.g->tensors[tensor].shape;
     if (s->rank == 4)
         return (struct ls_cuda_map){s->dim[0], s->dim[2], s->dim[3], padded(s->dim[1])};
     return (struct ls_cuda_map){s->dim[0], 1, 1, padded(s->dim[1])};
@@ -36,43 +31,41 @@ struct stored {
 
 enum ls_status place_as(struct ls_program *p, int tensor, const struct layout *layout, bool half)
 {
-    struct place *place = &p->places[tensor];
-    const struct ls_tensor *t = &p->g->tensors[tensor];
-    if (place->placed)
+    struct tensor_layout *to = &p->layouts[tensor];
+    enum ls_dtype t = p->core.g->tensors[tensor].dtype;
+    struct ls_store_entry *entry;
+    bool fresh;
+    if (p->core.places[tensor].placed)
         return LS_OK;
-    place->layout = *layout;
-    place->t = t->dtype;
-    place->bytes = aligned((size_t)layout->count * ls_dtype_size(t->dtype));
-    place->placed = true;
-    if (!in_store(t))
+    size_t bytes = aligned((size_t)layout->count * ls_dtype_size(t));
+    struct stored kept = {*layout, half && p->core.g->act_dtype != LS_F32 ? bytes : 0};
+    to->layout = *layout;
+    to->t = t;
+    LS_TRY(ls_program_place(p, tensor, bytes, kept.half ? aligned((size_t)layout->count * 2) : 0, &entry, &fresh));
+    if (!entry)
         return LS_OK;
-    struct ls_store_entry *entry = ls_store_find(p->store, t->name);
-    if (!entry) {
-        struct stored kept = {*layout, half && p->g->act_dtype != LS_F32 ? place->bytes : 0};
-        LS_TRY(ls_store_add(p->store, t->name, place->bytes + (kept.half ? aligned((size_t)layout->count * 2) : 0),
-                            &entry));
+    if (fresh) {
         _Static_assert(sizeof kept <= LS_STORE_LAYOUT, "a layout fits its place in the store");
         memcpy(entry->layout, &kept, sizeof kept);
         entry->layout_bytes = sizeof kept;
     }
-    const struct stored *kept = (const struct stored *)(const void *)entry->layout;
-    place->layout = kept->layout;
-    place->data = entry->memory;
-    place->half = kept->half ? place->data + kept->half : NULL;
+    memcpy(&kept, entry->layout, sizeof kept);
+    to->layout = kept.layout;
+    to->half = kept.half ? p->core.places[tensor].data + kept.half : NULL;
     return LS_OK;
 }
 
 enum ls_status place_default(struct ls_program *p, int tensor)
 {
-    struct layout l = layout_default(&p->g->tensors[tensor].shape);
+    struct layout l = layout_default(&p->core.g->tensors[tensor].shape);
     return place_as(p, tensor, &l, false);
 }
 
 /* C3: like its parameter. */
 static int parameter_of(const struct ls_program *p, int grad)
 {
-    for (int t = 0; t < p->g->n_tensors; t++)
-        if (p->g->tensors[t].role == LS_ROLE_PARAM && p->g->tensors[t].grad == grad)
+    for (int t = 0; t < p->core.g->n_tensors; t++)
+        if (p->core.g->tensors[t].role == LS_ROLE_PARAM && p->core.g->tensors[t].grad == grad)
             return t;
     return LS_NONE;
 }
@@ -80,12 +73,12 @@ static int parameter_of(const struct ls_program *p, int grad)
 enum ls_status place_outputs(struct ls_program *p, int node)
 {
     for (int o = 0; o < LS_MAX_OUT; o++) {
-        int tensor = p->g->nodes[node].out[o];
+        int tensor = p->core.g->nodes[node].out[o];
         if (tensor == LS_NONE)
             continue;
-        int param = p->g->tensors[tensor].role == LS_ROLE_GRAD ? parameter_of(p, tensor) : LS_NONE;
+        int param = p->core.g->tensors[tensor].role == LS_ROLE_GRAD ? parameter_of(p, tensor) : LS_NONE;
         if (param != LS_NONE)
-            LS_TRY(place_as(p, tensor, &p->places[param].layout, false));
+            LS_TRY(place_as(p, tensor, &p->layouts[param].layout, false));
         LS_TRY(place_default(p, tensor));
     }
     return LS_OK;
@@ -105,42 +98,18 @@ static const struct kernel *kernel_find(const char *op)
 
 static enum ls_status prepare_node(struct ls_program *p, int n)
 {
-    const struct ls_node *node = &p->g->nodes[n];
+    const struct ls_node *node = &p->core.g->nodes[n];
     p->execs[n].kernel = kernel_find(node->op->name);
     if (!p->execs[n].kernel)
         return ls_fail(LS_FAILED, "layer %s: backend cuda has no kernel for op %s", node->name, node->op->name);
     return p->execs[n].kernel->prepare(p, n);
 }
 
-static bool kept(const struct ls_program *p, int tensor)
-{
-    return p->g->tensors[tensor].role == LS_ROLE_GRAD && p->options.keep_grads;
-}
-
-/* Kept gradients lie one after the other in the order of completion. */
-static void place_grads(struct ls_program *p)
-{
-    for (int n = 0; n < p->g->n_nodes; n++)
-        for (int o = 0; o < LS_MAX_OUT; o++) {
-            int t = p->g->nodes[n].out[o];
-            if (t == LS_NONE || !kept(p, t))
-                continue;
-            p->places[t].offset = p->grad_bytes;
-            p->grad_bytes += p->places[t].bytes;
-        }
-}
-
-static void add_span(struct ls_program *p, int *span, size_t bytes, int first, int last)
-{
-    *span = p->n_spans;
-    p->spans[p->n_spans++] = (struct ls_span){.bytes = aligned(bytes), .first = first, .last = last, .over = LS_NONE};
-}
-
 static void begin_early(const struct ls_program *p, int *first)
 {
-    for (int n = 0; n < p->g->n_nodes; n++)
+    for (int n = 0; n < p->core.g->n_nodes; n++)
         for (int o = p->execs[n].early_from; o < LS_MAX_OUT && p->execs[n].early != LS_NONE; o++) {
-            int t = p->g->nodes[n].out[o];
+            int t = p->core.g->nodes[n].out[o];
             if (t != LS_NONE && p->execs[n].early < first[t])
                 first[t] = p->execs[n].early;
         }
@@ -149,7 +118,7 @@ static void begin_early(const struct ls_program *p, int *first)
 /* C5. Which node waits for those aside, and how long their tensors live. */
 static void set_aside(struct ls_program *p, int *last)
 {
-    const struct ls_graph *g = p->g;
+    const struct ls_graph *g = p->core.g;
     for (int n = g->n_nodes - 1, join = g->n_nodes; n >= 0; n--) {
         if (p->execs[n].aside) {
             p->execs[n].join = join;
@@ -170,44 +139,29 @@ static bool may_lie_on_input(const struct ls_node *n)
     return strcmp(n->op->name, "flatten") != 0 && strcmp(n->op->name, "unflatten") != 0;
 }
 
-static enum ls_status plan(struct ls_program *p)
+/* C6: small scratches lie side by side; the others live as long as their node runs. */
+static void place_scratch(struct ls_program *p)
 {
-    enum ls_status st = LS_OK;
-    const struct ls_graph *g = p->g;
-    int *first = ls_alloc((size_t)g->n_tensors, sizeof *first), *last = ls_alloc((size_t)g->n_tensors, sizeof *last);
-    p->spans = ls_alloc((size_t)(g->n_tensors + 2 * g->n_nodes), sizeof *p->spans);
-    if (!first || !last || !p->spans) {
-        st = LS_FAILED;
-        goto free_lives;
+    for (int n = 0; n < p->core.g->n_nodes; n++) {
+        struct ls_node_memory *m = &p->core.nodes[n];
+        m->scratch_apart = is_small_scratch(m->scratch_bytes);
+        if (m->scratch_apart) {
+            p->execs[n].small_place = p->small_bytes;
+            p->small_bytes += aligned(m->scratch_bytes);
+        } else if (p->execs[n].join != LS_NONE) {
+            m->scratch_until = p->execs[n].join - 1;
+        }
     }
-    ls_plan_lifetimes(g, first, last);
+}
+
+static void adjust(struct ls_program *p, int *first, int *last)
+{
     begin_early(p, first);
     set_aside(p, last);
-    for (int t = 0; t < g->n_tensors; t++)
-        if (last[t] >= 0 && p->places[t].placed && !p->places[t].unmade && !in_store(&g->tensors[t]) && !kept(p, t) &&
-            g->tensors[t].role != LS_ROLE_INPUT)
-            add_span(p, &p->places[t].span, p->places[t].bytes, first[t], last[t]);
-    for (int n = 0; n < g->n_nodes; n++) {
-        int in = may_lie_on_input(&g->nodes[n]) ? ls_plan_inplace(g, n, last) : LS_NONE;
-        if (in != LS_NONE && p->places[in].span != LS_NONE && p->places[g->nodes[n].out[0]].span != LS_NONE)
-            p->spans[p->places[g->nodes[n].out[0]].span].over = p->places[in].span;
-        if (is_small_scratch(p->execs[n].scratch_bytes)) {
-            p->execs[n].small_place = p->small_bytes;
-            p->small_bytes += aligned(p->execs[n].scratch_bytes);
-        } else {
-            add_span(p, &p->execs[n].span, p->execs[n].scratch_bytes, n,
-                     p->execs[n].join == LS_NONE ? n : p->execs[n].join - 1);
-        }
-        if (p->execs[n].keep_bytes)
-            add_span(p, &p->execs[n].keep_span, p->execs[n].keep_bytes, n, p->execs[n].keep_until);
-    }
-    st = ls_plan_place(p->spans, p->n_spans, p->options.reuse, &p->arena_bytes);
-    place_grads(p);
-free_lives:
-    ls_free(first);
-    ls_free(last);
-    return st;
+    place_scratch(p);
 }
+
+static const struct ls_plan_rules rules = {.align = DEVICE_ALIGN, .adjust = adjust, .in_place = may_lie_on_input};
 
 void program_forget(struct ls_program *p)
 {
@@ -227,7 +181,7 @@ static void release(struct ls_program *p)
         ls_cuda_peers.close(p, false);
     if (p->device)
         program_forget(p);
-    for (int n = 0; p->execs && n < p->g->n_nodes; n++) {
+    for (int n = 0; p->execs && n < p->core.g->n_nodes; n++) {
         if (p->execs[n].state && p->execs[n].kernel->release && !p->device->lost)
             p->execs[n].kernel->release(p->execs[n].state);
         ls_free(p->execs[n].state);
@@ -240,10 +194,9 @@ static void release(struct ls_program *p)
     device_give(p->norms);
     ls_free(p->host_updates);
     ls_free(p->captured);
-    ls_free(p->places);
+    ls_free(p->layouts);
     ls_free(p->execs);
-    ls_free(p->spans);
-    ls_free(p->choices);
+    ls_program_release(p);
     ls_free(p);
 }
 
@@ -259,29 +212,26 @@ static enum ls_status prepare(const struct ls_backend_options *options, struct l
     struct ls_program *p = ls_alloc(1, sizeof *p);
     if (!p)
         return LS_FAILED;
-    p->options = *options;
-    p->g = g;
-    p->store = store;
+    ls_program_init(p, options, g, store);
     LS_TRY_GOTO(release_program, device_open(&p->device));
     LS_TRY_GOTO(release_program, stem_insert(p));
-    p->places = ls_alloc((size_t)g->n_tensors, sizeof *p->places);
+    LS_TRY_GOTO(release_program, ls_program_reserve(p));
+    p->layouts = ls_alloc((size_t)g->n_tensors, sizeof *p->layouts);
     p->execs = ls_alloc((size_t)g->n_nodes, sizeof *p->execs);
     p->host_updates = ls_alloc((size_t)g->n_nodes, sizeof *p->host_updates);
-    if (!p->places || !p->execs || !p->host_updates) {
+    if (!p->layouts || !p->execs || !p->host_updates) {
         st = LS_FAILED;
         goto release_program;
     }
-    for (int t = 0; t < g->n_tensors; t++)
-        p->places[t].span = LS_NONE;
     for (int n = 0; n < g->n_nodes; n++)
-        p->execs[n].span = p->execs[n].keep_span = p->execs[n].twin = p->execs[n].early = p->execs[n].join = LS_NONE;
+        p->execs[n].twin = p->execs[n].early = p->execs[n].join = LS_NONE;
     LS_TRY_GOTO(release_program, tune_open(p));
     for (int n = 0; n < g->n_nodes && st == LS_OK; n++)
         st = prepare_node(p, n);
     enum ls_status closed = tune_close(p);
     st = st == LS_OK ? closed : st;
     if (st == LS_OK)
-        st = plan(p);
+        st = ls_program_plan(p, &rules);
     if (st == LS_OK)
         st = program_open_queue(p);
 release_program:
@@ -293,33 +243,14 @@ release_program:
     return LS_OK;
 }
 
-static size_t arena_bytes(const struct ls_program *p)
-{
-    return p->arena_bytes;
-}
-
-static size_t grad_bytes(const struct ls_program *p)
-{
-    return p->grad_bytes;
-}
-
 static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 {
-    for (int t = 0; t < p->g->n_tensors; t++)
-        if (kept(p, t))
-            p->places[t].data = (char *)grads + p->places[t].offset;
-        else if (p->places[t].span != LS_NONE)
-            p->places[t].data = (char *)arena + p->spans[p->places[t].span].offset;
+    ls_program_bind(p, arena, grads);
     if (p->small_bytes && !p->small)
         LS_TRY(device_take(p->small_bytes, "scratch", (void **)&p->small));
-    for (int n = 0; n < p->g->n_nodes; n++) {
-        struct node_exec *exec = &p->execs[n];
-        exec->scratch = p->small ? p->small + exec->small_place : NULL;
-        if (exec->span != LS_NONE)
-            exec->scratch = (char *)arena + p->spans[exec->span].offset;
-        if (exec->keep_span != LS_NONE)
-            exec->keep = p->execs[exec->keep_until].keep = (char *)arena + p->spans[exec->keep_span].offset;
-    }
+    for (int n = 0; n < p->core.g->n_nodes; n++)
+        if (p->core.nodes[n].scratch_apart)
+            p->core.nodes[n].scratch = p->small ? p->small + p->execs[n].small_place : NULL;
     p->sums_bytes = aligned(p->sums_bytes);
     if (p->sums_bytes && !p->sums)
         LS_TRY(device_take(2 * p->sums_bytes, "sums", (void **)&p->sums));
@@ -330,7 +261,7 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 
 static enum ls_status input(struct ls_program *p, int tensor, const void *values)
 {
-    if (tensor == p->g->input)
+    if (tensor == p->core.g->input)
         return program_input_planes(p, values);
     p->labels = values;
     return LS_OK;
@@ -340,9 +271,9 @@ static enum ls_status input(struct ls_program *p, int tensor, const void *values
 
 static enum ls_status read_tensor(const struct ls_program *p, int tensor, void *values)
 {
-    const struct place *place = &p->places[tensor];
+    const struct ls_place *place = &p->core.places[tensor];
     if (!place->placed || !place->data)
-        return ls_fail(LS_FAILED, "tensor %s has no memory", p->g->tensors[tensor].name);
+        return ls_fail(LS_FAILED, "tensor %s has no memory", p->core.g->tensors[tensor].name);
     char *stored = ls_alloc(place->bytes, 1);
     if (!stored)
         return LS_FAILED;
@@ -352,38 +283,33 @@ static enum ls_status read_tensor(const struct ls_program *p, int tensor, void *
     if (st == LS_OK)
         st = cuda_check(cudaMemcpy(stored, place->data, place->bytes, cudaMemcpyDeviceToHost), "reading a tensor");
     if (st == LS_OK)
-        layout_gather(&place->layout, place->t, stored, values);
+        layout_gather(&p->layouts[tensor].layout, p->layouts[tensor].t, stored, values);
     ls_free(stored);
     return st;
 }
 
 static enum ls_status write_tensor(struct ls_program *p, int tensor, const void *values)
 {
-    const struct place *place = &p->places[tensor];
+    const struct ls_place *place = &p->core.places[tensor];
     if (!place->placed || !place->data)
-        return ls_fail(LS_FAILED, "tensor %s has no memory", p->g->tensors[tensor].name);
+        return ls_fail(LS_FAILED, "tensor %s has no memory", p->core.g->tensors[tensor].name);
     char *stored = ls_alloc(place->bytes, 1);
     if (!stored)
         return LS_FAILED;
-    layout_scatter(&place->layout, place->t, values, stored);
+    layout_scatter(&p->layouts[tensor].layout, p->layouts[tensor].t, values, stored);
     enum ls_status st = device_put(place->data, stored, place->bytes);
     ls_free(stored);
-    if (st != LS_OK || !place->half)
+    if (st != LS_OK || !p->layouts[tensor].half)
         return st;
-    ls_cuda_convert(p->device->compute, LS_F32, place->data, p->g->act_dtype, place->half, place->layout.count);
+    ls_cuda_convert(p->device->compute, LS_F32, place->data, p->core.g->act_dtype, p->layouts[tensor].half,
+                    p->layouts[tensor].layout.count);
     return cuda_check(cudaStreamSynchronize(p->device->compute), "writing a tensor");
-}
-
-static void *memory(const struct ls_program *p, int tensor, size_t *bytes)
-{
-    *bytes = p->places[tensor].bytes;
-    return p->places[tensor].data;
 }
 
 static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
 {
-    const struct place *place = &p->places[tensor];
-    const struct layout *l = &place->layout;
+    const struct ls_place *place = &p->core.places[tensor];
+    const struct layout *l = &p->layouts[tensor].layout;
     if (!place->placed || l->rank < 2 || place->bytes != (size_t)l->count * sizeof(float) || l->stride[0] == 1)
         return false;
     *cols = (size_t)l->stride[0];
@@ -392,22 +318,12 @@ static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t 
     return true;
 }
 
-static const char *choices(const struct ls_program *p)
-{
-    return p->choices ? p->choices : "";
-}
-
 static void describe(const struct ls_program *p, int node, char *text, size_t room)
 {
-    const struct ls_node *n = &p->g->nodes[node];
-    char where[48] = "";
-    int out = n->out[0];
-    if (out != LS_NONE && p->places[out].span != LS_NONE) {
-        const struct ls_span *s = &p->spans[p->places[out].span];
-        snprintf(where, sizeof where, "%zu+%zu%s", s->offset, s->bytes, s->over != LS_NONE ? " in place" : "");
-    }
+    int out = p->core.g->nodes[node].out[0];
+    char where[64];
     snprintf(text, room, "%-28s %-16s %s", p->execs[node].note[0] ? p->execs[node].note : "cuda",
-             out != LS_NONE ? ls_dtype_name(p->places[out].t) : "", where);
+             out != LS_NONE ? ls_dtype_name(p->layouts[out].t) : "", ls_program_where(p, out, where));
 }
 
 __attribute__((visibility("default"))) const struct ls_backend ls_backend_module = {
@@ -421,16 +337,16 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .refuses = refuses,
     .prepare = prepare,
     .release = release,
-    .arena_bytes = arena_bytes,
-    .grad_bytes = grad_bytes,
+    .arena_bytes = ls_program_arena_bytes,
+    .grad_bytes = ls_program_grad_bytes,
     .bind = bind,
     .run = program_run,
     .profile = program_profile,
     .read = read_tensor,
     .write = write_tensor,
     .input = input,
-    .memory = memory,
+    .memory = ls_program_memory,
     .matrix = matrix,
-    .choices = choices,
+    .choices = ls_program_choices,
     .describe = describe,
 };

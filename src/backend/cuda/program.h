@@ -17,10 +17,9 @@
 #ifndef LS_BACKEND_CUDA_PROGRAM_H
 #define LS_BACKEND_CUDA_PROGRAM_H
 
+#include "backend/core/program.h"
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernels.h"
-#include "backend/core/store.h"
-#include "graph/plan.h"
 
 /* Element (i, j, k, l) of `dim` lies at the sum of index times stride. With a block, `block` rows of dim 2 lie together
  * as further channels, each `row` channels with all of dim 3:
@@ -32,16 +31,11 @@ struct layout {
     int64_t block, shift, row; /* 0: no blocks */
 };
 
-struct place {
+/* How a tensor is stored. */
+struct tensor_layout {
     struct layout layout;
     enum ls_dtype t;
-    size_t bytes;
-    char *data; /* in device memory; set by bind, for PARAM and STATE in the store */
     char *half; /* C2; NULL: none */
-    bool placed;
-    bool unmade;   /* no node writes or reads it after all: it has no memory */
-    int span;      /* in the plan, LS_NONE: not in the arena */
-    size_t offset; /* kept gradients: in their memory */
 };
 
 struct kernel {
@@ -55,17 +49,10 @@ struct kernel {
 
 struct node_exec {
     const struct kernel *kernel;
-    void *state; /* owned; the kernel's */
-    size_t scratch_bytes;
-    char *scratch;
-    int span;           /* of the scratch; LS_NONE: it is one of the small ones (C6), or none */
-    size_t small_place; /* among them */
-    size_t keep_bytes;  /* memory from this node to node keep_until, whose step has the same `keep` */
-    int keep_until;
-    int keep_span;
-    char *keep; /* NULL: none */
-    int twin;   /* ops/bn.c: the node that it computes together with; LS_NONE: none */
-    int early;  /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
+    void *state;        /* owned; the kernel's */
+    size_t small_place; /* of its scratch among the small ones (C6) */
+    int twin;           /* ops/bn.c: the node that it computes together with; LS_NONE: none */
+    int early;          /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
     int early_from;
     int sparse;    /* bn_bwd: its dy2 has every sparse-th pixel of every sparse-th row alone (ops/linear.c); 0: all */
     bool aside;    /* C5: nobody reads its outputs before the updates, and it leaves the card half idle */
@@ -101,17 +88,12 @@ struct captured {
 #define SLOTS 2 /* passes whose input or results are under way */
 
 struct ls_program {
-    struct ls_backend_options options;
-    struct ls_graph *g;     /* borrowed */
-    struct ls_store *store; /* borrowed */
+    struct ls_program_core core;
     struct device *device;
-    struct place *places;    /* one a tensor; owned */
-    struct node_exec *execs; /* one a node; owned */
-    struct ls_span *spans;   /* owned */
-    int n_spans;
-    size_t arena_bytes, grad_bytes, sums_bytes; /* sums: for the compute stream; as many again for what runs aside */
-    struct tuner *tuner;                        /* while preparing; owned */
-    char *choices;                              /* owned */
+    struct tensor_layout *layouts; /* one a tensor; owned */
+    struct node_exec *execs;       /* one a node; owned */
+    size_t sums_bytes;             /* sums: for the compute stream; as many again for what runs aside */
+    struct tuner *tuner;           /* while preparing; owned */
 
     struct stem stem;
 
@@ -153,12 +135,12 @@ struct ls_program {
 
 static inline char *data_of(const struct ls_program *p, int tensor)
 {
-    return tensor == LS_NONE ? NULL : p->places[tensor].data;
+    return tensor == LS_NONE ? NULL : p->core.places[tensor].data;
 }
 /* What a product reads of a parameter. */
 static inline char *weights_of(const struct ls_program *p, int tensor)
 {
-    return tensor == LS_NONE ? NULL : p->places[tensor].half ? p->places[tensor].half : p->places[tensor].data;
+    return tensor == LS_NONE ? NULL : p->layouts[tensor].half ? p->layouts[tensor].half : p->core.places[tensor].data;
 }
 static inline float *floats(const struct ls_program *p, int tensor)
 {
@@ -166,7 +148,7 @@ static inline float *floats(const struct ls_program *p, int tensor)
 }
 static inline enum ls_dtype type_of(const struct ls_program *p)
 {
-    return p->g->act_dtype;
+    return p->core.g->act_dtype;
 }
 static inline cudaStream_t stream_of(const struct ls_program *p)
 {

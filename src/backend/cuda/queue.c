@@ -65,11 +65,11 @@ static enum ls_status send(struct ls_program *p, float *to, const float *host, s
 
 static enum ls_status ask(struct ls_program *p, int slot)
 {
-    const struct ls_graph *g = p->g;
+    const struct ls_graph *g = p->core.g;
     size_t n = (size_t)g->tensors[g->loss].shape.dim[0];
-    CUDA_TRY(cudaMemcpyAsync(p->loss[slot], p->places[g->loss].data, n * sizeof(float), cudaMemcpyDeviceToHost,
+    CUDA_TRY(cudaMemcpyAsync(p->loss[slot], p->core.places[g->loss].data, n * sizeof(float), cudaMemcpyDeviceToHost,
                              p->device->compute));
-    CUDA_TRY(cudaMemcpyAsync(p->rank[slot], p->places[g->rank].data, n * sizeof(int32_t), cudaMemcpyDeviceToHost,
+    CUDA_TRY(cudaMemcpyAsync(p->rank[slot], p->core.places[g->rank].data, n * sizeof(int32_t), cudaMemcpyDeviceToHost,
                              p->device->compute));
     CUDA_TRY(cudaEventRecord(p->asked[slot], p->device->compute));
     return LS_OK;
@@ -152,7 +152,7 @@ static enum ls_status source(struct ls_program *p, const struct ls_pixels *pixel
     if (!p->pixels)
         LS_TRY(device_take(sizeof *p->pixels, "images", (void **)&p->pixels));
     p->pixel_channels = pixels->from_channels;
-    p->pixel_bytes = (size_t)(p->g->tensors[p->g->input].shape.dim[0] * ls_pixels_bytes(pixels));
+    p->pixel_bytes = (size_t)(p->core.g->tensors[p->core.g->input].shape.dim[0] * ls_pixels_bytes(pixels));
     LS_TRY(device_put(p->pixels, pixels, sizeof *pixels));
     return held ? LS_OK : take_room(p, p->pixel_bytes);
 }
@@ -167,7 +167,7 @@ static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, co
 static enum ls_status checksum(struct ls_program *p, bool momentum, uint64_t *sum)
 {
     CUDA_TRY(cudaMemsetAsync(p->checksum, 0, sizeof *sum, p->device->compute));
-    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->g->n_nodes, momentum, p->checksum);
+    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->core.g->n_nodes, momentum, p->checksum);
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     LS_TRY(program_await(p, p->here));
     CUDA_TRY(cudaMemcpy(sum, p->checksum, sizeof *sum, cudaMemcpyDeviceToHost));
@@ -179,7 +179,7 @@ static void end_scaled_step(struct ls_program *p)
 {
     enum { GROWTH = 2000 };
     if (p->scaled_step != UINT64_MAX)
-        ls_cuda_scale_end(p->device->compute, p->scale, p->options.loss_scale > 0 ? 0 : GROWTH);
+        ls_cuda_scale_end(p->device->compute, p->scale, p->core.options.loss_scale > 0 ? 0 : GROWTH);
     p->scaled_step = UINT64_MAX;
 }
 
@@ -193,14 +193,14 @@ static enum ls_status get_scale(struct ls_program *p, struct ls_loss_scale *scal
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     LS_TRY(program_await(p, p->here));
     CUDA_TRY(cudaMemcpy(&now, p->scale, sizeof now, cudaMemcpyDeviceToHost));
-    *scale = (struct ls_loss_scale){p->options.loss_scale > 0 ? 0 : now.scale, now.good, now.skipped};
+    *scale = (struct ls_loss_scale){p->core.options.loss_scale > 0 ? 0 : now.scale, now.good, now.skipped};
     return LS_OK;
 }
 
 static enum ls_status set_scale(struct ls_program *p, const struct ls_loss_scale *scale)
 {
     const struct ls_cuda_scale start = {.scale = scale->scale, .good = scale->steady};
-    if (!p->scale || p->options.loss_scale > 0)
+    if (!p->scale || p->core.options.loss_scale > 0)
         return LS_OK;
     p->scaled_step = UINT64_MAX;
     return device_put(p->scale, &start, sizeof start);
@@ -233,13 +233,13 @@ const struct ls_backend_queue ls_cuda_queue = {
 
 enum ls_status program_open_queue(struct ls_program *p)
 {
-    const struct ls_graph *g = p->g;
+    const struct ls_graph *g = p->core.g;
     p->pick_offset = (label_bytes(g) + 255) / 256 * 256;
     LS_TRY(device_take(sizeof *p->run, "a pass", (void **)&p->run));
     LS_TRY(device_take(sizeof *p->checksum, "a checksum", (void **)&p->checksum));
     p->scaled_step = UINT64_MAX;
     if (g->act_dtype == LS_F16 && g->training) {
-        float fixed = p->options.loss_scale;
+        float fixed = p->core.options.loss_scale;
         const struct ls_cuda_scale start = {.scale = fixed > 0 ? fixed : 65536};
         LS_TRY(device_take(sizeof *p->scale, "loss scaling", (void **)&p->scale));
         LS_TRY(device_put(p->scale, &start, sizeof start));
@@ -293,17 +293,17 @@ static enum ls_status feed_batch(struct ls_program *p)
 {
     cudaStream_t copies = p->device->copies;
     if (!p->pixels)
-        LS_TRY(take_room(p, plane_bytes(p->g)));
+        LS_TRY(take_room(p, plane_bytes(p->core.g)));
     p->slot = (p->slot + 1) % SLOTS;
     CUDA_TRY(cudaStreamWaitEvent(copies, p->used[p->slot], 0));
     if (p->images)
-        CUDA_TRY(cudaMemcpyAsync(p->input[p->slot], p->images, p->pixels ? p->pixel_bytes : plane_bytes(p->g),
+        CUDA_TRY(cudaMemcpyAsync(p->input[p->slot], p->images, p->pixels ? p->pixel_bytes : plane_bytes(p->core.g),
                                  cudaMemcpyHostToDevice, copies));
     if (p->labels)
-        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot], p->labels, label_bytes(p->g), cudaMemcpyHostToDevice, copies));
+        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot], p->labels, label_bytes(p->core.g), cudaMemcpyHostToDevice, copies));
     if (p->picks)
-        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot] + p->pick_offset, p->picks, pick_bytes(p->g), cudaMemcpyHostToDevice,
-                                 copies));
+        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot] + p->pick_offset, p->picks, pick_bytes(p->core.g),
+                                 cudaMemcpyHostToDevice, copies));
     CUDA_TRY(cudaEventRecord(p->fed[p->slot], copies));
     CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->fed[p->slot], 0));
     return LS_OK;

@@ -7,27 +7,27 @@
 
 static bool is_sgd(const struct ls_program *p, int node)
 {
-    const char *op = p->g->nodes[node].op->name;
+    const char *op = p->core.g->nodes[node].op->name;
     return strcmp(op, "sgd") == 0 || strcmp(op, "lars") == 0;
 }
 
 static bool is_running(const struct ls_program *p, int node)
 {
-    return strcmp(p->g->nodes[node].op->name, "bn_running") == 0;
+    return strcmp(p->core.g->nodes[node].op->name, "bn_running") == 0;
 }
 
 static enum ls_status sgd_prepare(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     LS_TRY(place_default(p, n->in[0]));
-    LS_TRY(place_as(p, n->in[1], &p->places[n->in[0]].layout, false));
-    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->places[n->in[0]].layout, false);
+    LS_TRY(place_as(p, n->in[1], &p->layouts[n->in[0]].layout, false));
+    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->layouts[n->in[0]].layout, false);
 }
 
 static enum ls_status running_prepare(struct ls_program *p, int node)
 {
     for (int i = 0; i < 3; i++)
-        LS_TRY(place_default(p, p->g->nodes[node].in[i]));
+        LS_TRY(place_default(p, p->core.g->nodes[node].in[i]));
     return LS_OK;
 }
 
@@ -46,10 +46,10 @@ int updates_run_length(const struct ls_program *p, int node, int last)
 
 static void describe_sgd(const struct ls_program *p, int node, struct ls_cuda_update *u)
 {
-    const struct ls_node *n = &p->g->nodes[node];
-    const struct place *param = &p->places[n->in[0]];
+    const struct ls_node *n = &p->core.g->nodes[node];
+    const struct tensor_layout *param = &p->layouts[n->in[0]];
     *u = (struct ls_cuda_update){
-        .param = (float *)(void *)param->data,
+        .param = floats(p, n->in[0]),
         .momentum = (float *)(void *)data_of(p, n->in[2]),
         .grad = data_of(p, n->in[1]),
         .half = param->half,
@@ -59,18 +59,18 @@ static void describe_sgd(const struct ls_program *p, int node, struct ls_cuda_up
         .trust = strcmp(n->op->name, "lars") == 0 ? n->attr.trust : 0,
         .nesterov = n->attr.nesterov,
         .grad_t = LS_F32,
-        .half_t = (int32_t)p->g->act_dtype,
+        .half_t = (int32_t)p->core.g->act_dtype,
     };
 }
 
 static void describe_running(const struct ls_program *p, int node, struct ls_cuda_running *r)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     *r = (struct ls_cuda_running){
         .stat = (float *)(void *)data_of(p, n->in[0]),
         .mean = (float *)(void *)data_of(p, n->in[1]),
         .var = (float *)(void *)data_of(p, n->in[2]),
-        .c = (int32_t)p->places[n->in[1]].layout.count,
+        .c = (int32_t)p->layouts[n->in[1]].layout.count,
         .momentum = n->attr.momentum,
     };
 }
@@ -78,7 +78,7 @@ static void describe_running(const struct ls_program *p, int node, struct ls_cud
 /* Addresses are known now. */
 enum ls_status updates_bind(struct ls_program *p)
 {
-    int n = p->g->n_nodes;
+    int n = p->core.g->n_nodes;
     struct ls_cuda_running *running = ls_alloc((size_t)n, sizeof *running);
     enum ls_status st = running ? LS_OK : LS_FAILED;
     for (int i = 0; i < n && running; i++)

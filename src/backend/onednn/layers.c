@@ -6,19 +6,19 @@
 
 #include <math.h>
 
-#define IN(i) tensor_data(p, p->g->nodes[node].in[i])
-#define OUT(i) tensor_data(p, p->g->nodes[node].out[i])
+#define IN(i) tensor_data(p, p->core.g->nodes[node].in[i])
+#define OUT(i) tensor_data(p, p->core.g->nodes[node].out[i])
 
 /* Outputs, and parameters and state read here first, get their default layouts. */
 static enum ls_status prepare_plain(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     for (int i = 0; i < LS_MAX_IN; i++)
         if (n->in[i] != LS_NONE)
             LS_TRY(place_default(p, n->in[i]));
     for (int i = 0; i < LS_MAX_OUT; i++)
-        if (p->g->nodes[node].out[i] != LS_NONE)
-            LS_TRY(place_default(p, p->g->nodes[node].out[i]));
+        if (p->core.g->nodes[node].out[i] != LS_NONE)
+            LS_TRY(place_default(p, p->core.g->nodes[node].out[i]));
     return LS_OK;
 }
 
@@ -26,7 +26,7 @@ static enum ls_status prepare_plain(struct ls_program *p, int node)
 
 static enum ls_status window_axes(struct ls_program *p, int node, int map, int pooled)
 {
-    const struct ls_attr *a = &p->g->nodes[node].attr;
+    const struct ls_attr *a = &p->core.g->nodes[node].attr;
     const struct ls_shape *in = tensor_shape(p, map), *out = tensor_shape(p, pooled);
     struct node_exec *s = &p->execs[node];
     LS_TRY(
@@ -44,15 +44,15 @@ static struct ls_map map_with_axes(struct ls_program *p, int node, int tensor, c
 
 static enum ls_status prepare_bn(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     LS_TRY(prepare_plain(p, node));
-    p->execs[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[0], NULL).blocks);
+    p->core.nodes[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[0], NULL).blocks);
     return n->attr.pool ? window_axes(p, node, n->in[0], n->out[0]) : LS_OK;
 }
 
 static enum ls_status run_bn(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     bool training = n->attr.training;
     struct ls_bn a = {.map = n->attr.pool ? map_with_axes(p, node, n->in[0], run) : tensor_map(p, n->in[0], run),
                       .channels = tensor_shape(p, n->in[0])->dim[1],
@@ -68,22 +68,22 @@ static enum ls_status run_bn(struct ls_program *p, int node, const struct ls_run
                       .stat_weight = run->stat_weight,
                       .y = OUT(0),
                       .index = (uint8_t *)OUT(4),
-                      .partial = (double *)p->execs[node].scratch};
+                      .partial = (double *)p->core.nodes[node].scratch};
     (training ? p->k.bn_train : p->k.bn_infer)(&a);
     return LS_OK;
 }
 
 static enum ls_status prepare_bn_bwd(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     LS_TRY(prepare_plain(p, node));
-    p->execs[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[2], NULL).blocks);
+    p->core.nodes[node].scratch_bytes = ls_bn_scratch(tensor_map(p, n->in[2], NULL).blocks);
     return n->attr.pool ? window_axes(p, node, n->in[2], n->in[0]) : LS_OK;
 }
 
 static enum ls_status run_bn_bwd(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_bn_bwd a = {.map = n->attr.pool ? map_with_axes(p, node, n->in[2], run) : tensor_map(p, n->in[2], run),
                           .channels = tensor_shape(p, n->in[2])->dim[1],
                           .act = n->attr.act,
@@ -100,7 +100,7 @@ static enum ls_status run_bn_bwd(struct ls_program *p, int node, const struct ls
                           .dgamma = (float *)OUT(1),
                           .dbeta = (float *)OUT(2),
                           .dresidual = OUT(3),
-                          .partial = (double *)p->execs[node].scratch};
+                          .partial = (double *)p->core.nodes[node].scratch};
     p->k.bn_bwd(&a);
     return LS_OK;
 }
@@ -108,8 +108,8 @@ static enum ls_status run_bn_bwd(struct ls_program *p, int node, const struct ls
 static enum ls_status run_bn_running(struct ls_program *p, int node, const struct ls_run *run)
 {
     (void)run;
-    int64_t channels = tensor_shape(p, p->g->nodes[node].in[1])->dim[0];
-    float share = p->g->nodes[node].attr.momentum, *stat = (float *)IN(0), *mean = (float *)IN(1),
+    int64_t channels = tensor_shape(p, p->core.g->nodes[node].in[1])->dim[0];
+    float share = p->core.g->nodes[node].attr.momentum, *stat = (float *)IN(0), *mean = (float *)IN(1),
           *var = (float *)IN(2);
     for (int64_t c = 0; c < channels; c++) {
         mean[c] = (1.0f - share) * mean[c] + share * stat[c];
@@ -123,13 +123,13 @@ static enum ls_status run_bn_running(struct ls_program *p, int node, const struc
 static enum ls_status prepare_pool(struct ls_program *p, int node)
 {
     LS_TRY(prepare_plain(p, node));
-    return window_axes(p, node, p->g->nodes[node].in[0], p->g->nodes[node].out[0]);
+    return window_axes(p, node, p->core.g->nodes[node].in[0], p->core.g->nodes[node].out[0]);
 }
 
 static enum ls_status prepare_pool_bwd(struct ls_program *p, int node)
 {
     LS_TRY(prepare_plain(p, node));
-    return window_axes(p, node, p->g->nodes[node].out[0], p->g->nodes[node].in[0]);
+    return window_axes(p, node, p->core.g->nodes[node].out[0], p->core.g->nodes[node].in[0]);
 }
 
 static enum ls_status adaptive_axes(struct ls_program *p, int node, int map, int pooled)
@@ -142,38 +142,38 @@ static enum ls_status adaptive_axes(struct ls_program *p, int node, int map, int
 
 static enum ls_status prepare_adaptive(struct ls_program *p, int node)
 {
-    return adaptive_axes(p, node, p->g->nodes[node].in[0], p->g->nodes[node].out[0]);
+    return adaptive_axes(p, node, p->core.g->nodes[node].in[0], p->core.g->nodes[node].out[0]);
 }
 
 static enum ls_status prepare_adaptive_bwd(struct ls_program *p, int node)
 {
-    return adaptive_axes(p, node, p->g->nodes[node].out[0], p->g->nodes[node].in[0]);
+    return adaptive_axes(p, node, p->core.g->nodes[node].out[0], p->core.g->nodes[node].in[0]);
 }
 
 static enum ls_status run_maxpool(struct ls_program *p, int node, const struct ls_run *run)
 {
-    struct ls_map m = map_with_axes(p, node, p->g->nodes[node].in[0], run);
-    p->k.maxpool(&m, p->g->nodes[node].attr.act, IN(0), OUT(0), (uint8_t *)OUT(1));
+    struct ls_map m = map_with_axes(p, node, p->core.g->nodes[node].in[0], run);
+    p->k.maxpool(&m, p->core.g->nodes[node].attr.act, IN(0), OUT(0), (uint8_t *)OUT(1));
     return LS_OK;
 }
 
 static enum ls_status run_maxpool_bwd(struct ls_program *p, int node, const struct ls_run *run)
 {
-    struct ls_map m = map_with_axes(p, node, p->g->nodes[node].out[0], run);
-    p->k.maxpool_bwd(&m, p->g->nodes[node].attr.act, IN(0), (uint8_t *)IN(1), IN(2), OUT(0));
+    struct ls_map m = map_with_axes(p, node, p->core.g->nodes[node].out[0], run);
+    p->k.maxpool_bwd(&m, p->core.g->nodes[node].attr.act, IN(0), (uint8_t *)IN(1), IN(2), OUT(0));
     return LS_OK;
 }
 
 static enum ls_status run_avgpool(struct ls_program *p, int node, const struct ls_run *run)
 {
-    struct ls_map m = map_with_axes(p, node, p->g->nodes[node].in[0], run);
+    struct ls_map m = map_with_axes(p, node, p->core.g->nodes[node].in[0], run);
     p->k.avgpool(&m, IN(0), OUT(0));
     return LS_OK;
 }
 
 static enum ls_status run_avgpool_bwd(struct ls_program *p, int node, const struct ls_run *run)
 {
-    struct ls_map m = map_with_axes(p, node, p->g->nodes[node].out[0], run);
+    struct ls_map m = map_with_axes(p, node, p->core.g->nodes[node].out[0], run);
     p->k.avgpool_bwd(&m, IN(0), OUT(0));
     return LS_OK;
 }
@@ -183,36 +183,37 @@ static enum ls_status run_avgpool_bwd(struct ls_program *p, int node, const stru
 static enum ls_status run_act(struct ls_program *p, int node, const struct ls_run *run)
 {
     (void)run;
-    p->k.act(p->g->nodes[node].attr.act, IN(0), OUT(0), tensor_stored(p, p->g->nodes[node].out[0]));
+    p->k.act(p->core.g->nodes[node].attr.act, IN(0), OUT(0), tensor_stored(p, p->core.g->nodes[node].out[0]));
     return LS_OK;
 }
 
 static enum ls_status run_act_bwd(struct ls_program *p, int node, const struct ls_run *run)
 {
     (void)run;
-    p->k.act_bwd(p->g->nodes[node].attr.act, IN(0), IN(1), OUT(0), tensor_stored(p, p->g->nodes[node].out[0]));
+    p->k.act_bwd(p->core.g->nodes[node].attr.act, IN(0), IN(1), OUT(0),
+                 tensor_stored(p, p->core.g->nodes[node].out[0]));
     return LS_OK;
 }
 
 static enum ls_status run_add(struct ls_program *p, int node, const struct ls_run *run)
 {
     (void)run;
-    p->k.add(p->g->nodes[node].attr.act, IN(0), IN(1), OUT(0), tensor_stored(p, p->g->nodes[node].out[0]));
+    p->k.add(p->core.g->nodes[node].attr.act, IN(0), IN(1), OUT(0), tensor_stored(p, p->core.g->nodes[node].out[0]));
     return LS_OK;
 }
 
 static enum ls_status run_sum(struct ls_program *p, int node, const struct ls_run *run)
 {
     (void)run;
-    p->k.add(LS_ACT_NONE, IN(0), IN(1), OUT(0), tensor_stored(p, p->g->nodes[node].out[0]));
+    p->k.add(LS_ACT_NONE, IN(0), IN(1), OUT(0), tensor_stored(p, p->core.g->nodes[node].out[0]));
     return LS_OK;
 }
 
 static enum ls_status run_dropout(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     uint64_t stream = ls_random_stream(LS_RANDOM_DROPOUT, run->step, run->replica, n->attr.layer);
-    p->k.dropout(tensor_shape(p, n->out[0]), p->places[n->out[0]].blocked, n->attr.training ? n->attr.p : 0.0f,
+    p->k.dropout(tensor_shape(p, n->out[0]), p->layouts[n->out[0]].blocked, n->attr.training ? n->attr.p : 0.0f,
                  run->seed, stream, IN(0), OUT(0));
     return LS_OK;
 }
@@ -221,7 +222,7 @@ static enum ls_status run_dropout(struct ls_program *p, int node, const struct l
 
 static enum ls_status prepare_lrn(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     if (tensor_shape(p, n->in[0])->dim[1] > LS_LRN_CHANNELS)
         return ls_fail(LS_USAGE, "layer %s: lrn takes at most %d channels", n->name, LS_LRN_CHANNELS);
     return prepare_plain(p, node);
@@ -229,7 +230,7 @@ static enum ls_status prepare_lrn(struct ls_program *p, int node)
 
 static enum ls_status run_lrn(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_map m = tensor_map(p, n->in[0], run);
     p->k.lrn(&m, tensor_shape(p, n->in[0])->dim[1], n->attr.size, n->attr.alpha, n->attr.beta, n->attr.k, IN(0),
              OUT(0));
@@ -238,7 +239,7 @@ static enum ls_status run_lrn(struct ls_program *p, int node, const struct ls_ru
 
 static enum ls_status run_lrn_bwd(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_map m = tensor_map(p, n->in[1], run);
     p->k.lrn_bwd(&m, tensor_shape(p, n->in[1])->dim[1], n->attr.size, n->attr.alpha, n->attr.beta, n->attr.k, IN(0),
                  IN(1), OUT(0));
@@ -247,7 +248,7 @@ static enum ls_status run_lrn_bwd(struct ls_program *p, int node, const struct l
 
 static enum ls_status run_concat(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     int64_t to = 0, blocks = tensor_map(p, n->out[0], run).blocks;
     for (int i = 0; i < LS_MAX_IN && n->in[i] != LS_NONE; i++) {
         struct ls_map m = tensor_map(p, n->in[i], run);
@@ -260,7 +261,7 @@ static enum ls_status run_concat(struct ls_program *p, int node, const struct ls
 
 static enum ls_status run_slice(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_map m = tensor_map(p, n->in[0], run);
     p->k.copy_channels(&m, IN(0), n->attr.offset, OUT(0), tensor_map(p, n->out[0], run).blocks, 0,
                        tensor_shape(p, n->out[0])->dim[1]);
@@ -269,7 +270,7 @@ static enum ls_status run_slice(struct ls_program *p, int node, const struct ls_
 
 static enum ls_status run_flatten(struct ls_program *p, int node, const struct ls_run *run)
 {
-    int map = p->g->nodes[node].in[0];
+    int map = p->core.g->nodes[node].in[0];
     struct ls_map m = tensor_map(p, map, run);
     p->k.flatten(&m, tensor_shape(p, map)->dim[1], IN(0), OUT(0));
     return LS_OK;
@@ -277,7 +278,7 @@ static enum ls_status run_flatten(struct ls_program *p, int node, const struct l
 
 static enum ls_status run_unflatten(struct ls_program *p, int node, const struct ls_run *run)
 {
-    int map = p->g->nodes[node].out[0];
+    int map = p->core.g->nodes[node].out[0];
     struct ls_map m = tensor_map(p, map, run);
     p->k.unflatten(&m, tensor_shape(p, map)->dim[1], IN(0), OUT(0));
     return LS_OK;
@@ -287,7 +288,7 @@ static enum ls_status run_unflatten(struct ls_program *p, int node, const struct
 
 static struct ls_loss loss_of(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct ls_shape *s = tensor_shape(p, n->in[0]);
     return (struct ls_loss){.n = s->dim[0],
                             .classes = s->dim[1],
@@ -336,17 +337,17 @@ static enum ls_status run_l2_bwd(struct ls_program *p, int node, const struct ls
 
 static enum ls_status prepare_update(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
-    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->places[n->in[0]].md); /* O2 */
+    const struct ls_node *n = &p->core.g->nodes[node];
+    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->layouts[n->in[0]].md); /* O2 */
 }
 
 static struct ls_sgd sgd_of(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     return (struct ls_sgd){.w = (float *)IN(0),
                            .g = (float *)IN(1),
                            .m = (float *)IN(2),
-                           .count = (int64_t)(dnn_md_bytes(&p->places[n->in[0]].md) / sizeof(float)),
+                           .count = (int64_t)(dnn_md_bytes(&p->layouts[n->in[0]].md) / sizeof(float)),
                            .lr = run->lr,
                            .momentum = n->attr.sgd_momentum,
                            .decay = n->attr.weight_decay,
@@ -366,7 +367,8 @@ static enum ls_status run_lars(struct ls_program *p, int node, const struct ls_r
 {
     struct ls_sgd a = sgd_of(p, node, run);
     double w = sqrt(p->k.norm2(a.w, a.count)), g = sqrt(p->k.norm2(a.g, a.count));
-    double local = w > 0 && g > 0 ? (double)p->g->nodes[node].attr.trust * w / (g + (double)a.decay * w + 1e-9) : 1.0;
+    double local =
+        w > 0 && g > 0 ? (double)p->core.g->nodes[node].attr.trust * w / (g + (double)a.decay * w + 1e-9) : 1.0;
     float rate = (float)local * a.lr;
 #pragma omp parallel for schedule(static) if (a.count > 16384)
     for (int64_t i = 0; i < a.count; i++) {

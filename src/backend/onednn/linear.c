@@ -47,9 +47,9 @@ static void spec_of(const struct ls_program *p, const struct ls_node *n, const s
                            .rank = src->rank,
                            .bias = o->bias != LS_NONE,
                            .act = pass == DNN_FORWARD ? a->act : LS_ACT_NONE,
-                           .dtype = p->g->act_dtype,
-                           .src_md = &p->places[o->src].md,
-                           .dst_md = &p->places[o->dst].md};
+                           .dtype = p->core.g->act_dtype,
+                           .src_md = &p->layouts[o->src].md,
+                           .dst_md = &p->layouts[o->dst].md};
     memcpy(s->src, src->dim, sizeof s->src);
     memcpy(s->dst, dst->dim, sizeof s->dst);
     if (!conv) { /* weights follow the shape of what they multiply: (O, K) or (O, C, H, W) */
@@ -78,8 +78,8 @@ static void spec_of(const struct ls_program *p, const struct ls_node *n, const s
 /* Decide how the parameter is stored. In bf16 the master weights are f32, laid out as f32 would have them. */
 static enum ls_status place_weights(struct ls_program *p, const struct ls_node *n, int wei, const struct dnn_spec *spec)
 {
-    struct ls_store_entry *entry = ls_store_find(p->store, p->g->tensors[wei].name);
-    if (p->places[wei].placed)
+    struct ls_store_entry *entry = ls_store_find(p->core.store, p->core.g->tensors[wei].name);
+    if (p->core.places[wei].placed)
         return LS_OK;
     if (entry && entry->layout_bytes == sizeof(struct dnn_md))
         return place_as(p, wei, (const struct dnn_md *)entry->layout);
@@ -91,7 +91,7 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         enum dnn_tag tag = p->k.block == 16 ? DNN_BLOCKED_16 : DNN_BLOCKED_8;
         s.dtype = LS_F32;
         s.act = LS_ACT_NONE;
-        st = dnn_md_init(&src, s.rank, s.src, LS_F32, p->places[n->in[0]].blocked ? tag : DNN_PLAIN);
+        st = dnn_md_init(&src, s.rank, s.src, LS_F32, p->layouts[n->in[0]].blocked ? tag : DNN_PLAIN);
         if (st == LS_OK)
             st = dnn_md_init(&dst, s.kind == DNN_CONV ? 4 : 2, s.dst, LS_F32, s.kind == DNN_CONV ? tag : DNN_PLAIN);
         s.src_md = &src;
@@ -112,14 +112,14 @@ static enum ls_status match_input(struct ls_program *p, int *node, int *src)
 {
     struct dnn_md md = {0};
     int from = *src;
-    if (p->g->tensors[from].dtype == p->g->act_dtype)
+    if (p->core.g->tensors[from].dtype == p->core.g->act_dtype)
         return LS_OK;
-    LS_TRY(dnn_md_plain(&md, &p->places[from].md, p->g->act_dtype));
+    LS_TRY(dnn_md_plain(&md, &p->layouts[from].md, p->core.g->act_dtype));
     LS_TRY(insert_reorder_before(p, node, from, &md, src));
-    for (int n = *node; n < p->g->n_nodes; n++)
+    for (int n = *node; n < p->core.g->n_nodes; n++)
         for (int i = 0; i < LS_MAX_IN; i++)
-            if (p->g->nodes[n].in[i] == from)
-                p->g->nodes[n].in[i] = *src;
+            if (p->core.g->nodes[n].in[i] == from)
+                p->core.g->nodes[n].in[i] = *src;
     dnn_md_release(&md);
     return LS_OK;
 }
@@ -139,12 +139,12 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
     snprintf(exec->note, sizeof exec->note, "%s", c->pd.name);
     if (!c->pd.pd) {
         winograd_shape(p, spec, &exec->winograd);
-        exec->scratch_bytes = p->k.winograd_scratch(&exec->winograd);
+        p->core.nodes[node].scratch_bytes = p->k.winograd_scratch(&exec->winograd);
         return LS_OK;
     }
     LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &exec->prim));
     LS_TRY(dnn_pd_md(&c->pd, DNNL_ARG_SCRATCHPAD, &scratch));
-    exec->scratch_bytes = dnn_md_bytes(&scratch);
+    p->core.nodes[node].scratch_bytes = dnn_md_bytes(&scratch);
     dnn_md_release(&scratch);
     return LS_OK;
 }
@@ -155,13 +155,13 @@ static enum ls_status choose(struct ls_program *p, int node, int wei, const stru
 {
     struct choice c = {0};
     enum ls_status st = LS_OK;
-    const struct dnn_md *stored = &p->places[wei].md;
-    LS_TRY(tune_pick(p, p->g->nodes[node].name, spec, p->g->act_dtype == LS_F32 ? stored : NULL, &c));
+    const struct dnn_md *stored = &p->layouts[wei].md;
+    LS_TRY(tune_pick(p, p->core.g->nodes[node].name, spec, p->core.g->act_dtype == LS_F32 ? stored : NULL, &c));
     if (!dnn_md_equal(&c.wei, stored)) {
         int copy;
         st = insert_reorder_before(p, &node, wei, &c.wei, &copy);
         if (st == LS_OK)
-            p->g->nodes[node].in[1] = copy;
+            p->core.g->nodes[node].in[1] = copy;
     }
     if (st == LS_OK)
         st = make_primitive(p, node, spec, &c);
@@ -171,12 +171,12 @@ static enum ls_status choose(struct ls_program *p, int node, int wei, const stru
 
 static enum ls_status prepare_forward(struct ls_program *p, int node)
 {
-    struct ls_node n = p->g->nodes[node];
+    struct ls_node n = p->core.g->nodes[node];
     enum dnn_pass pass = pass_of(n.op);
     struct dnn_spec spec;
     LS_TRY(place_default(p, n.out[0]));
     LS_TRY(match_input(p, &node, &n.in[0]));
-    p->g->nodes[node].in[0] = n.in[0];
+    p->core.g->nodes[node].in[0] = n.in[0];
     struct operands o = operands_of(&n, pass);
     if (o.bias != LS_NONE)
         LS_TRY(place_default(p, o.bias));
@@ -187,7 +187,7 @@ static enum ls_status prepare_forward(struct ls_program *p, int node)
 
 static enum ls_status prepare_bwd_data(struct ls_program *p, int node)
 {
-    struct ls_node n = p->g->nodes[node];
+    struct ls_node n = p->core.g->nodes[node];
     struct operands o = operands_of(&n, DNN_BWD_DATA);
     struct dnn_spec spec;
     LS_TRY(place_default(p, o.src));
@@ -198,8 +198,8 @@ static enum ls_status prepare_bwd_data(struct ls_program *p, int node)
 /* The parameter whose gradient this is. */
 static int parameter_of(const struct ls_program *p, int grad)
 {
-    for (int t = 0; t < p->g->n_tensors; t++)
-        if (p->g->tensors[t].grad == grad && p->g->tensors[t].role == LS_ROLE_PARAM)
+    for (int t = 0; t < p->core.g->n_tensors; t++)
+        if (p->core.g->tensors[t].grad == grad && p->core.g->tensors[t].role == LS_ROLE_PARAM)
             return t;
     return LS_NONE;
 }
@@ -210,9 +210,9 @@ static bool own_depthwise(const struct ls_program *p, const struct ls_node *n, c
                           const struct choice *c)
 {
     char layout[48];
-    dnn_md_text(&p->places[o->wei].md, layout, sizeof layout);
+    dnn_md_text(&p->layouts[o->wei].md, layout, sizeof layout);
     return strstr(c->pd.name, "ref") && n->attr.groups == tensor_shape(p, o->src)->dim[1] &&
-           n->attr.groups == tensor_shape(p, o->dst)->dim[1] && p->places[o->src].blocked &&
+           n->attr.groups == tensor_shape(p, o->dst)->dim[1] && p->layouts[o->src].blocked &&
            strcmp(layout, p->k.block == 16 ? "Abcde16a" : "Abcde8a") == 0;
 }
 
@@ -228,7 +228,7 @@ static enum ls_status run_linear(struct ls_program *p, int node, const struct ls
 
 static enum ls_status run_bwd_weights(struct ls_program *p, int node, const struct ls_run *run)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct ls_attr *a = &n->attr;
     if (p->execs[node].prim.p || p->execs[node].winograd.threads)
         return run_linear(p, node, run);
@@ -254,25 +254,25 @@ static enum ls_status run_bwd_weights(struct ls_program *p, int node, const stru
 
 static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
 {
-    struct ls_node n = p->g->nodes[node];
+    struct ls_node n = p->core.g->nodes[node];
     struct operands o = operands_of(&n, DNN_BWD_WEIGHTS);
     struct dnn_spec spec;
     struct choice c = {0};
     LS_TRY(match_input(p, &node, &o.src));
-    p->g->nodes[node].in[1] = o.src;
-    const struct dnn_md *wei = &p->places[parameter_of(p, o.wei)].md;
+    p->core.g->nodes[node].in[1] = o.src;
+    const struct dnn_md *wei = &p->layouts[parameter_of(p, o.wei)].md;
     LS_TRY(place_as(p, o.wei, wei)); /* O2 */
     if (o.bias != LS_NONE)
         LS_TRY(place_default(p, o.bias));
     spec_of(p, &n, &o, DNN_BWD_WEIGHTS, &spec);
-    LS_TRY(tune_pick(p, n.name, &spec, &p->places[o.wei].md, &c));
+    LS_TRY(tune_pick(p, n.name, &spec, &p->layouts[o.wei].md, &c));
     if (own_depthwise(p, &n, &o, &c)) {
         snprintf(p->execs[node].note, sizeof p->execs[node].note, "depthwise:%s", p->k.isa);
         choice_release(&c);
         return LS_OK;
     }
     enum ls_status st = make_primitive(p, node, &spec, &c);
-    if (st == LS_OK && !dnn_md_equal(&c.wei, &p->places[o.wei].md))
+    if (st == LS_OK && !dnn_md_equal(&c.wei, &p->layouts[o.wei].md))
         st = insert_reorder_after(p, node, 0, &c.wei);
     choice_release(&c);
     return st;
@@ -280,13 +280,13 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
 
 static void bind_linear(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct node_exec *s = &p->execs[node];
     enum dnn_pass pass = pass_of(n->op);
     struct operands o = operands_of(n, pass);
     if (s->winograd.threads) {
         winograd_point(&s->winograd, tensor_data(p, o.src), tensor_data(p, o.wei), tensor_data(p, o.bias),
-                       tensor_data(p, o.dst), s->scratch);
+                       tensor_data(p, o.dst), p->core.nodes[node].scratch);
         return;
     }
     bool data = pass == DNN_BWD_DATA, weights = pass == DNN_BWD_WEIGHTS, bwd = data || weights;
@@ -294,25 +294,25 @@ static void bind_linear(struct ls_program *p, int node)
     dnn_prim_point(&s->prim, weights ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS, tensor_data(p, o.wei));
     dnn_prim_point(&s->prim, weights ? DNNL_ARG_DIFF_BIAS : DNNL_ARG_BIAS, tensor_data(p, o.bias));
     dnn_prim_point(&s->prim, bwd ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, tensor_data(p, o.dst));
-    dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, s->scratch);
+    dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, p->core.nodes[node].scratch);
 }
 
 /* --- reorder --------------------------------------------------------------------------------------------------- */
 
 static enum ls_status prepare_reorder(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct node_exec *exec = &p->execs[node];
     struct dnn_pd pd;
     struct dnn_md scratch;
     static const int args[] = {DNNL_ARG_FROM, DNNL_ARG_TO, DNNL_ARG_SCRATCHPAD};
     LS_TRY(place_default(p, n->out[0]));
-    LS_TRY(dnn_reorder_pd(&p->dnn, &p->places[n->in[0]].md, &p->places[n->out[0]].md, &pd));
+    LS_TRY(dnn_reorder_pd(&p->dnn, &p->layouts[n->in[0]].md, &p->layouts[n->out[0]].md, &pd));
     enum ls_status st = dnn_prim_init(&p->dnn, &pd, args, 3, &exec->prim);
     if (st == LS_OK)
         st = dnn_pd_md(&pd, DNNL_ARG_SCRATCHPAD, &scratch);
     if (st == LS_OK) {
-        exec->scratch_bytes = dnn_md_bytes(&scratch);
+        p->core.nodes[node].scratch_bytes = dnn_md_bytes(&scratch);
         dnn_md_release(&scratch);
     }
     snprintf(exec->note, sizeof exec->note, "reorder");
@@ -323,9 +323,9 @@ static enum ls_status prepare_reorder(struct ls_program *p, int node)
 static void bind_reorder(struct ls_program *p, int node)
 {
     struct node_exec *s = &p->execs[node];
-    dnn_prim_point(&s->prim, DNNL_ARG_FROM, tensor_data(p, p->g->nodes[node].in[0]));
-    dnn_prim_point(&s->prim, DNNL_ARG_TO, tensor_data(p, p->g->nodes[node].out[0]));
-    dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, s->scratch);
+    dnn_prim_point(&s->prim, DNNL_ARG_FROM, tensor_data(p, p->core.g->nodes[node].in[0]));
+    dnn_prim_point(&s->prim, DNNL_ARG_TO, tensor_data(p, p->core.g->nodes[node].out[0]));
+    dnn_prim_point(&s->prim, DNNL_ARG_SCRATCHPAD, p->core.nodes[node].scratch);
 }
 
 const struct kernel ls_onednn_linear[] = {

@@ -8,19 +8,14 @@
 #ifndef LS_BACKEND_ONEDNN_PROGRAM_H
 #define LS_BACKEND_ONEDNN_PROGRAM_H
 
-#include "backend/backend.h"
+#include "backend/core/program.h"
 #include "backend/onednn/dnn.h"
 #include "backend/onednn/kernels/kernels.h"
-#include "backend/core/store.h"
 
-struct place {
+/* How a tensor is stored. */
+struct tensor_layout {
     struct dnn_md md;
-    size_t bytes;
-    char *data;  /* set by bind; INPUT: by input; PARAM and STATE: in the store */
-    bool placed; /* md and bytes are decided */
-    bool blocked;
-    int span;      /* in the plan, LS_NONE: not in the arena */
-    size_t offset; /* kept gradients: in their memory */
+    bool blocked; /* by channels, as O1 says */
 };
 
 struct node_exec;
@@ -39,36 +34,27 @@ struct node_exec {
     struct dnn_prim prim;        /* or: */
     struct ls_winograd winograd; /* when threads is set */
     struct ls_axis y, x;         /* pools */
-    size_t scratch_bytes;
-    char *scratch;
-    int span;
-    char note[80]; /* implementation, for people */
+    char note[80];               /* implementation, for people */
 };
 
 struct ls_program {
-    struct ls_backend_options options;
-    struct ls_graph *g;     /* borrowed */
-    struct ls_store *store; /* borrowed */
+    struct ls_program_core core;
     struct dnn dnn;
     struct ls_kernels k;
-    struct place *places; /* one a tensor; owned */
-    int place_room;
+    struct tensor_layout *layouts; /* one a tensor; owned */
+    int layout_room;
     struct node_exec *execs; /* one a node; owned */
     int exec_room;
-    struct ls_span *spans; /* owned */
-    int n_spans;
-    size_t arena_bytes, grad_bytes;
     struct tuner *tuner; /* while preparing; owned */
-    char *choices;       /* owned */
 };
 
 static inline char *tensor_data(const struct ls_program *p, int tensor)
 {
-    return tensor == LS_NONE ? NULL : p->places[tensor].data;
+    return tensor == LS_NONE ? NULL : p->core.places[tensor].data;
 }
 static inline const struct ls_shape *tensor_shape(const struct ls_program *p, int tensor)
 {
-    return &p->g->tensors[tensor].shape;
+    return &p->core.g->tensors[tensor].shape;
 }
 /* Elements as stored, padding channels included. */
 int64_t tensor_stored(const struct ls_program *p, int tensor);
@@ -85,6 +71,14 @@ enum ls_status place_as(struct ls_program *p, int tensor, const struct dnn_md *m
 enum ls_status insert_reorder_before(struct ls_program *p, int *node, int tensor, const struct dnn_md *md, int *copy);
 /* Let output `slot` of the node be written in layout md, followed by a reorder into the tensor it had there. */
 enum ls_status insert_reorder_after(struct ls_program *p, int node, int slot, const struct dnn_md *md);
+
+/* Make execs as long as n nodes need. */
+enum ls_status ensure_execs(struct ls_program *p, int n);
+
+/* values.c: for struct ls_backend. */
+enum ls_status read_tensor(const struct ls_program *p, int tensor, void *values);
+enum ls_status write_tensor(struct ls_program *p, int tensor, const void *values);
+bool tensor_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);
 
 /* tune.c: the implementation for a spec. fixed: the weights' layout if they have one, else NULL. */
 struct choice {

@@ -25,7 +25,7 @@ void winograd_shape(const struct ls_program *p, const struct dnn_spec *s, struct
     *w = (struct ls_winograd){.pass = back                         ? LS_WINOGRAD_DATA
                                       : s->pass == DNN_BWD_WEIGHTS ? LS_WINOGRAD_WEIGHTS
                                                                    : LS_WINOGRAD_FORWARD,
-                              .threads = p->options.threads,
+                              .threads = p->core.options.threads,
                               .n = s->src[0],
                               .in_blocks = back ? dst : src,
                               .in_h = in[2],

@@ -1,5 +1,5 @@
 #include "backend/ref/ref.h"
-#include "backend/core/store.h"
+#include "backend/core/program.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -46,15 +46,13 @@ static const struct {
     {&ls_op_lars, ls_ref_lars},
 };
 
-/* Activations and inputs lie in the arena, each with room of its own, then the scratch; gradients in a region
- * of the program, so that they outlive another program's pass through the arena; the rest in the store. */
+/* Activations and inputs lie in the arena, each with room of its own, then the scratch. A place's offset is in the arena,
+ * or, for a kept gradient, in the memory of gradients. */
 struct ls_program {
-    const struct ls_graph *g; /* borrowed */
-    ls_ref_kernel **kernel;   /* owned; of every node */
-    void **data;              /* owned; of every tensor */
-    size_t *offset;           /* owned; of arena and gradient tensors */
-    size_t arena_bytes, scratch_offset, grad_bytes;
-    bool keep_grads;
+    struct ls_program_core core;
+    ls_ref_kernel **kernel; /* owned; of every node */
+    void **data;            /* owned; of every tensor */
+    size_t scratch_offset;
     char *arena; /* borrowed */
 };
 
@@ -79,61 +77,46 @@ static size_t aligned(size_t bytes)
     return (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
 }
 
-static bool in_store(const struct ls_tensor *t)
+static enum ls_status place_in_store(struct ls_program *p, int tensor)
 {
-    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
-}
-
-static bool kept(const struct ls_program *p, const struct ls_tensor *t)
-{
-    return t->role == LS_ROLE_GRAD && p->keep_grads;
-}
-
-static enum ls_status find_in_store(struct ls_store *store, const struct ls_tensor *t, void **data)
-{
-    struct ls_store_entry *e = ls_store_find(store, t->name);
-    if (!e)
-        LS_TRY(ls_store_add(store, t->name, tensor_bytes(t), &e));
+    const struct ls_tensor *t = &p->core.g->tensors[tensor];
+    struct ls_store_entry *e;
+    bool fresh;
+    LS_TRY(ls_program_place(p, tensor, tensor_bytes(t), 0, &e, &fresh));
     if (e->bytes != tensor_bytes(t) || e->layout_bytes)
         return ls_fail(LS_FAILED, "%s: %zu bytes in the store were laid out by another backend or model, ref needs %zu",
                        t->name, e->bytes, tensor_bytes(t));
-    *data = e->memory;
+    p->data[tensor] = e->memory;
     return LS_OK;
 }
 
-static enum ls_status place(struct ls_program *p, struct ls_store *store)
+static enum ls_status place(struct ls_program *p)
 {
     size_t largest = 0;
-    for (int i = 0; i < p->g->n_tensors; i++) {
-        const struct ls_tensor *t = &p->g->tensors[i];
+    for (int i = 0; i < p->core.g->n_tensors; i++) {
+        const struct ls_tensor *t = &p->core.g->tensors[i];
         size_t bytes = aligned(tensor_bytes(t));
-        if (in_store(t)) {
-            LS_TRY(find_in_store(store, t, &p->data[i]));
+        if (ls_program_in_store(t)) {
+            LS_TRY(place_in_store(p, i));
             continue;
         }
         largest = bytes > largest ? bytes : largest;
-        if (kept(p, t))
+        p->core.places[i].bytes = bytes;
+        if (ls_program_keeps(p, i))
             continue;
-        p->offset[i] = p->arena_bytes;
-        p->arena_bytes += bytes;
+        p->core.places[i].offset = p->core.arena_bytes;
+        p->core.arena_bytes += bytes;
     }
-    for (int n = 0; n < p->g->n_nodes; n++)
-        for (int o = 0; o < LS_MAX_OUT; o++) {
-            int i = p->g->nodes[n].out[o];
-            if (i == LS_NONE || !kept(p, &p->g->tensors[i]))
-                continue;
-            p->offset[i] = p->grad_bytes;
-            p->grad_bytes += aligned(tensor_bytes(&p->g->tensors[i]));
-        }
-    p->scratch_offset = p->arena_bytes;
-    p->arena_bytes += largest;
+    ls_program_place_grads(p);
+    p->scratch_offset = p->core.arena_bytes;
+    p->core.arena_bytes += largest;
     return LS_OK;
 }
 
 static enum ls_status pick_kernels(struct ls_program *p)
 {
-    for (int n = 0; n < p->g->n_nodes; n++) {
-        const struct ls_node *node = &p->g->nodes[n];
+    for (int n = 0; n < p->core.g->n_nodes; n++) {
+        const struct ls_node *node = &p->core.g->nodes[n];
         p->kernel[n] = kernel_of(node->op);
         if (!p->kernel[n])
             return ls_fail(LS_FAILED, "layer %s: the backend ref has no op %s", node->name, node->op->name);
@@ -147,7 +130,7 @@ static void ref_release(struct ls_program *p)
         return;
     ls_free(p->kernel);
     ls_free(p->data);
-    ls_free(p->offset);
+    ls_program_release(p);
     ls_free(p);
 }
 
@@ -158,15 +141,14 @@ static enum ls_status ref_prepare(const struct ls_backend_options *options, stru
     struct ls_program *p = ls_alloc(1, sizeof *p);
     if (!p)
         return LS_FAILED;
-    p->g = g;
-    p->keep_grads = options->keep_grads; /* the rest: one thread, nothing to tune, no memory reused */
+    ls_program_init(p, options, g, store); /* one thread, nothing to tune, no memory reused */
     p->kernel = ls_alloc((size_t)g->n_nodes, sizeof *p->kernel);
     p->data = ls_alloc((size_t)g->n_tensors, sizeof *p->data);
-    p->offset = ls_alloc((size_t)g->n_tensors, sizeof *p->offset);
-    if (!p->kernel || !p->data || !p->offset)
+    if (!p->kernel || !p->data)
         goto release;
+    LS_TRY_GOTO(release, ls_program_reserve(p));
     LS_TRY_GOTO(release, pick_kernels(p));
-    LS_TRY_GOTO(release, place(p, store));
+    LS_TRY_GOTO(release, place(p));
     *program = p;
     return LS_OK;
 release:
@@ -174,30 +156,20 @@ release:
     return st;
 }
 
-static size_t ref_arena_bytes(const struct ls_program *p)
-{
-    return p->arena_bytes;
-}
-
-static size_t ref_grad_bytes(const struct ls_program *p)
-{
-    return p->grad_bytes;
-}
-
 static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
 {
     p->arena = arena;
-    for (int i = 0; i < p->g->n_tensors; i++)
-        if (!in_store(&p->g->tensors[i]))
-            p->data[i] = (char *)(kept(p, &p->g->tensors[i]) ? grads : arena) + p->offset[i];
+    for (int i = 0; i < p->core.g->n_tensors; i++)
+        if (!ls_program_in_store(&p->core.g->tensors[i]))
+            p->data[i] = (char *)(ls_program_keeps(p, i) ? grads : arena) + p->core.places[i].offset;
     return LS_OK;
 }
 
 static enum ls_status ref_run(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     for (int n = first; n < last; n++) {
-        struct ls_ref_call call = {.g = p->g,
-                                   .n = &p->g->nodes[n],
+        struct ls_ref_call call = {.g = p->core.g,
+                                   .n = &p->core.g->nodes[n],
                                    .data = p->data,
                                    .scratch = (float *)(p->arena + p->scratch_offset),
                                    .run = run};
@@ -208,7 +180,7 @@ static enum ls_status ref_run(struct ls_program *p, int first, int last, const s
 
 static enum ls_status ref_read(const struct ls_program *p, int tensor, void *values)
 {
-    const struct ls_tensor *t = &p->g->tensors[tensor];
+    const struct ls_tensor *t = &p->core.g->tensors[tensor];
     if (t->dtype != LS_U8) {
         memcpy(values, p->data[tensor], tensor_bytes(t));
         return LS_OK;
@@ -220,11 +192,11 @@ static enum ls_status ref_read(const struct ls_program *p, int tensor, void *val
 
 static enum ls_status ref_write(struct ls_program *p, int tensor, const void *values)
 {
-    const struct ls_tensor *t = &p->g->tensors[tensor];
+    const struct ls_tensor *t = &p->core.g->tensors[tensor];
     if (t->dtype == LS_U8)
         return ls_fail(LS_FAILED, "%s: indices are written by their op only", t->name);
     if (t->role == LS_ROLE_INPUT) /* it may point at a caller's memory since ref_input */
-        p->data[tensor] = p->arena + p->offset[tensor];
+        p->data[tensor] = p->arena + p->core.places[tensor].offset;
     memcpy(p->data[tensor], values, tensor_bytes(t));
     return LS_OK;
 }
@@ -237,13 +209,13 @@ static enum ls_status ref_input(struct ls_program *p, int tensor, const void *va
 
 static void *ref_memory(const struct ls_program *p, int tensor, size_t *bytes)
 {
-    *bytes = tensor_bytes(&p->g->tensors[tensor]);
+    *bytes = tensor_bytes(&p->core.g->tensors[tensor]);
     return p->data[tensor];
 }
 
 static bool ref_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
 {
-    const struct ls_shape *s = &p->g->tensors[tensor].shape;
+    const struct ls_shape *s = &p->core.g->tensors[tensor].shape;
     *rows = (size_t)s->dim[0];
     *cols = s->rank > 1 ? (size_t)(ls_shape_count(s) / s->dim[0]) : 1;
     *block = 1;
@@ -252,11 +224,11 @@ static bool ref_matrix(const struct ls_program *p, int tensor, size_t *rows, siz
 
 static void ref_describe(const struct ls_program *p, int node, char *text, size_t room)
 {
-    int out = p->g->nodes[node].out[0];
+    int out = p->core.g->nodes[node].out[0];
     if (out == LS_NONE)
         snprintf(text, room, "naive, in place");
     else
-        snprintf(text, room, "naive, nchw f32, offset %zu", p->offset[out]);
+        snprintf(text, room, "naive, nchw f32, offset %zu", p->core.places[out].offset);
 }
 
 static struct ls_ref_view view(const struct ls_ref_call *call, int tensor)
@@ -298,12 +270,6 @@ static const char *refuses(enum ls_dtype dtype)
     return dtype == LS_F16 ? LS_GPU_DTYPES : NULL;
 }
 
-static const char *choices(const struct ls_program *p)
-{
-    (void)p;
-    return "";
-}
-
 static void about(struct ls_backend_about *a)
 {
     *a = (struct ls_backend_about){.library = "none", .isa = "plain C"};
@@ -317,8 +283,8 @@ const struct ls_backend ls_backend_ref = {
     .refuses = refuses,
     .prepare = ref_prepare,
     .release = ref_release,
-    .arena_bytes = ref_arena_bytes,
-    .grad_bytes = ref_grad_bytes,
+    .arena_bytes = ls_program_arena_bytes,
+    .grad_bytes = ls_program_grad_bytes,
     .bind = ref_bind,
     .run = ref_run,
     .read = ref_read,
@@ -326,6 +292,6 @@ const struct ls_backend ls_backend_ref = {
     .input = ref_input,
     .memory = ref_memory,
     .matrix = ref_matrix,
-    .choices = choices,
+    .choices = ls_program_choices,
     .describe = ref_describe,
 };

@@ -151,7 +151,7 @@ static void same_first_layer(const char *model, int64_t channels, int64_t side, 
     assert_int_equal(ls_model_build(&request, &g), LS_OK);
     assert_int_equal(ls_graph_fuse(&g, false), LS_OK);
     assert_int_equal(ls_graph_backward(&g), LS_OK);
-    struct ls_program p = {.g = &g};
+    struct ls_program p = {.core.g = &g};
     assert_int_equal(stem_insert(&p), LS_OK);
     const struct ls_node *conv = &g.nodes[p.stem.conv];
     assert_string_equal(conv->op->name, "conv");

@@ -468,7 +468,7 @@ static void rank_open(struct rank *k, struct ls_comm *c, enum ls_peers_kind kind
     card.group = &k->group;
     k->device = (struct device){.compute = stream_at(0), .copies = stream_at(1)};
     k->p.device = &k->device;
-    k->p.g = &k->g;
+    k->p.core.g = &k->g;
     for (int i = 0; i < tree->n_sums; i++)
         k->sums[i] = (struct ls_peers_sum){tree->sums[i].to, tree->sums[i].from};
     k->group = (struct ls_peers_group){.rank = card.rank,

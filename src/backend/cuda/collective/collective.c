@@ -110,7 +110,7 @@ static enum ls_status enqueue_step(struct ls_program *p, int at)
     }
     LS_TRY(program_enqueue(p, at, s->end));
     LS_TRY(follow(s->sums, s->join, p->device->compute));
-    return program_enqueue(p, s->end, p->g->n_nodes);
+    return program_enqueue(p, s->end, p->core.g->n_nodes);
 }
 
 enum ls_status program_enqueue_shared(struct ls_program *p)
@@ -136,7 +136,7 @@ static enum ls_status step(struct ls_program *p, const struct ls_run *run, bool 
         return LS_PEER_LOST;
     if (p->collective->kind == LS_PEERS_MEMORY)
         return ipc_step(p, run);
-    return scarce ? step_directly(p, run) : program_run(p, 0, p->g->n_nodes, run);
+    return scarce ? step_directly(p, run) : program_run(p, 0, p->core.g->n_nodes, run);
 }
 
 /* --- opened and closed ---------------------------------------------------------------------------------------------- */

@@ -254,7 +254,7 @@ enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
     LS_TRY(all_are_here(s));
     for (int rank = 0; rank < s->g.size; rank++)
         CUDA_TRY(cudaStreamWaitEvent(p->device->compute, s->ipc->done[rank], 0));
-    return program_run(p, s->end, p->g->n_nodes, run);
+    return program_run(p, s->end, p->core.g->n_nodes, run);
 }
 
 /* What others have opened goes when they no longer have it, or not at all. */

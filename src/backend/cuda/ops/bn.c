@@ -15,7 +15,7 @@
 
 struct ls_cuda_bn bn_of(const struct ls_program *p, int node, int x, int y)
 {
-    const struct ls_attr *a = &p->g->nodes[node].attr;
+    const struct ls_attr *a = &p->core.g->nodes[node].attr;
     return (struct ls_cuda_bn){
         .t = type_of(p),
         .x = map_of(p, x),
@@ -36,9 +36,9 @@ struct ls_cuda_bn bn_of(const struct ls_program *p, int node, int x, int y)
 /* The node backward of a bn, whose mean (and y, if it asks for y) are this one's; LS_NONE: there is none. */
 static int bn_backward(const struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
-    for (int i = node + 1; n->out[BN_MEAN] != LS_NONE && i < p->g->n_nodes; i++) {
-        const struct ls_node *back = &p->g->nodes[i];
+    const struct ls_node *n = &p->core.g->nodes[node];
+    for (int i = node + 1; n->out[BN_MEAN] != LS_NONE && i < p->core.g->n_nodes; i++) {
+        const struct ls_node *back = &p->core.g->nodes[i];
         if (strcmp(back->op->name, "bn_bwd") == 0 && back->in[B_MEAN] == n->out[BN_MEAN] &&
             (back->in[B_Y] == LS_NONE || back->in[B_Y] == n->out[BN_Y]))
             return i;
@@ -61,7 +61,7 @@ static bool trains_without_pool(const struct ls_node *n)
 /* The node whose residual is this one's output and nothing else; LS_NONE: there is none. */
 static int residual_reader(const struct ls_program *p, int node)
 {
-    const struct ls_graph *g = p->g;
+    const struct ls_graph *g = p->core.g;
     int y = g->nodes[node].out[BN_Y];
     for (int i = node + 1; i < g->n_nodes; i++)
         if (trains_without_pool(&g->nodes[i]) && sole_reader(g, y, i, BN_RESIDUAL))
@@ -72,7 +72,7 @@ static int residual_reader(const struct ls_program *p, int node)
 /* T1 to T4, of node `b`. */
 static void find_twin(struct ls_program *p, int b, const struct ls_cuda_bn *shape)
 {
-    const struct ls_graph *g = p->g;
+    const struct ls_graph *g = p->core.g;
     const struct ls_node *n = &g->nodes[b];
     if (!trains_without_pool(n) || n->attr.act != LS_ACT_NONE || n->in[BN_RESIDUAL] != LS_NONE ||
         n->out[BN_Y] == g->logits || !ls_cuda_bn_twins(shape))
@@ -86,7 +86,7 @@ static void find_twin(struct ls_program *p, int b, const struct ls_cuda_bn *shap
     p->execs[back_a].twin = back_b;
     p->execs[back_b].twin = back_a;
     p->execs[back_b].early = back_a;
-    p->places[n->out[BN_Y]].unmade = true;
+    p->core.places[n->out[BN_Y]].unmade = true;
     snprintf(p->execs[b].note, sizeof p->execs[b].note, "statistics");
     snprintf(p->execs[a].note, sizeof p->execs[a].note, "with its residual's");
     snprintf(p->execs[back_a].note, sizeof p->execs[back_a].note, "with its residual's");
@@ -97,7 +97,7 @@ static void find_twin(struct ls_program *p, int b, const struct ls_cuda_bn *shap
 
 static enum ls_status bn_prepare(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     for (int i = BN_GAMMA; i <= BN_RUNNING_VAR; i++)
         LS_TRY(place_default(p, n->in[i]));
     LS_TRY(place_outputs(p, node));
@@ -105,8 +105,8 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
     int back = bn_backward(p, node);
     find_twin(p, node, &b);
     if (back != LS_NONE) {
-        p->execs[node].keep_bytes = ls_cuda_bn_kept(&b, n->in[BN_RESIDUAL] != LS_NONE);
-        p->execs[node].keep_until = back;
+        p->core.nodes[node].keep_bytes = ls_cuda_bn_kept(&b, n->in[BN_RESIDUAL] != LS_NONE);
+        p->core.nodes[node].keep_until = back;
     }
     want_sums(p, ls_cuda_bn_scratch(&b));
     return LS_OK;
@@ -114,7 +114,7 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
 
 static struct ls_cuda_bn_twin twin_of(const struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     return (struct ls_cuda_bn_twin){
         .x = data_of(p, n->in[BN_X]),
         .gamma = floats(p, n->in[BN_GAMMA]),
@@ -126,7 +126,7 @@ static struct ls_cuda_bn_twin twin_of(const struct ls_program *p, int node)
 
 static enum ls_status bn_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_bn b = bn_of(p, node, n->in[BN_X], n->out[BN_Y]);
     const void *x = data_of(p, n->in[BN_X]), *residual = data_of(p, n->in[BN_RESIDUAL]);
     const float *gamma = floats(p, n->in[BN_GAMMA]), *beta = floats(p, n->in[BN_BETA]);
@@ -143,13 +143,13 @@ static enum ls_status bn_run(struct ls_program *p, int node)
         ls_cuda_bn_stats(stream_of(p), &b, p->run, x, mean, rstd, stat);
     if (twin && p->execs[node].twin < node) {
         const struct ls_cuda_bn_twin twins[2] = {twin_of(p, node), twin_of(p, p->execs[node].twin)};
-        ls_cuda_bn_twin_apply(stream_of(p), &b, twins, y, p->execs[node].keep);
+        ls_cuda_bn_twin_apply(stream_of(p), &b, twins, y, p->core.nodes[node].keep);
     }
     if (!twin && has_stats)
-        ls_cuda_bn_apply(stream_of(p), &b, x, residual, gamma, beta, mean, rstd, y, index, p->execs[node].keep);
+        ls_cuda_bn_apply(stream_of(p), &b, x, residual, gamma, beta, mean, rstd, y, index, p->core.nodes[node].keep);
     else if (!twin)
         ls_cuda_bn_forward(stream_of(p), &b, p->run, x, residual, gamma, beta, mean, rstd, stat, y, index,
-                           p->execs[node].keep);
+                           p->core.nodes[node].keep);
     return LS_OK;
 }
 
@@ -157,7 +157,7 @@ static enum ls_status bn_run(struct ls_program *p, int node)
 
 static enum ls_status bn_bwd_prepare(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     LS_TRY(place_outputs(p, node));
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     want_sums(p, ls_cuda_bn_scratch(&b));
@@ -166,7 +166,7 @@ static enum ls_status bn_bwd_prepare(struct ls_program *p, int node)
 
 struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     return (struct ls_cuda_bn_grad){
         .dy = data_of(p, n->in[DY]),
         .dy2 = data_of(p, n->in[DY2]),
@@ -174,7 +174,7 @@ struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
         .x = data_of(p, n->in[B_X]),
         .y = data_of(p, n->in[B_Y]),
         .index = (const uint8_t *)data_of(p, n->in[B_INDEX]),
-        .kept = p->execs[node].keep,
+        .kept = p->core.nodes[node].keep,
         .gamma = floats(p, n->in[B_GAMMA]),
         .beta = floats(p, n->in[B_BETA]),
         .mean = floats(p, n->in[B_MEAN]),
@@ -188,7 +188,7 @@ struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
 
 static enum ls_status bn_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     struct ls_cuda_bn_grad g = bn_grad_of(p, node);
     int twin = p->execs[node].twin;
@@ -196,7 +196,7 @@ static enum ls_status bn_bwd_run(struct ls_program *p, int node)
         struct ls_cuda_bn_grad second = bn_grad_of(p, twin);
         ls_cuda_bn_twin_bwd(stream_of(p), &b, p->run, &g, &second);
     } else if (twin == LS_NONE && p->execs[node].early != LS_NONE) { /* F2 */
-        g.dy = g.dresidual ? g.dresidual : data_of(p, p->g->nodes[p->execs[node].early].out[0]);
+        g.dy = g.dresidual ? g.dresidual : data_of(p, p->core.g->nodes[p->execs[node].early].out[0]);
         ls_cuda_bn_bwd_rest(stream_of(p), &b, p->run, &g);
     } else if (twin == LS_NONE) {
         ls_cuda_bn_bwd(stream_of(p), &b, p->run, &g);

@@ -26,8 +26,8 @@ static struct ls_cuda_product product_of(const struct linear *l)
 /* F1. The bn that reads a tensor. */
 static int reader_forward(const struct ls_program *p, int node, int tensor)
 {
-    for (int i = node + 1; i < p->g->n_nodes; i++) {
-        const struct ls_node *n = &p->g->nodes[i];
+    for (int i = node + 1; i < p->core.g->n_nodes; i++) {
+        const struct ls_node *n = &p->core.g->nodes[i];
         if (strcmp(n->op->name, "bn") == 0 && n->attr.training && n->in[BN_X] == tensor)
             return i;
     }
@@ -38,15 +38,15 @@ static int reader_forward(const struct ls_program *p, int node, int tensor)
  * sparse (linear.c), the tensor itself not. */
 static int reader_backward(const struct ls_program *p, int node, int tensor)
 {
-    if (ls_graph_readers(p->g, tensor) != 1)
+    if (ls_graph_readers(p->core.g, tensor) != 1)
         return LS_NONE;
-    for (int i = node + 1; i < p->g->n_nodes; i++) {
-        const struct ls_node *n = &p->g->nodes[i];
+    for (int i = node + 1; i < p->core.g->n_nodes; i++) {
+        const struct ls_node *n = &p->core.g->nodes[i];
         if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || (n->in[DY] != tensor && n->in[DY2] != tensor))
             continue;
         int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
         bool sparse = p->execs[i].sparse && n->in[DY2] == tensor,
-             there = other == LS_NONE || ls_graph_producer(p->g, other) < node;
+             there = other == LS_NONE || ls_graph_producer(p->core.g, other) < node;
         return !sparse && p->execs[i].twin == LS_NONE && there ? i : LS_NONE;
     }
     return LS_NONE;
@@ -55,7 +55,7 @@ static int reader_backward(const struct ls_program *p, int node, int tensor)
 /* What the product's kernel takes of a bn_bwd: `tensor` is the product. */
 static struct ls_cuda_bn_grad grad_of(const struct ls_program *p, int bn, int tensor)
 {
-    const struct ls_node *n = &p->g->nodes[bn];
+    const struct ls_node *n = &p->core.g->nodes[bn];
     struct ls_cuda_bn_grad g = bn_grad_of(p, bn);
     g.dy2 = data_of(p, n->in[DY] == tensor ? n->in[DY2] : n->in[DY]);
     g.dy = NULL;
@@ -171,7 +171,7 @@ static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
 enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct linear *l,
                                const struct conv_algorithm *algorithm, int *bn)
 {
-    const struct ls_graph *g = p->g;
+    const struct ls_graph *g = p->core.g;
     int result = g->nodes[node].out[0];
     bool forward = l->pass == FORWARD, worth;
     *bn = LS_NONE;
@@ -195,14 +195,14 @@ enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct line
     *bn = reader;
     p->execs[reader].early = node;
     p->execs[reader].early_from = 1; /* all but y, or dx */
-    p->places[result].unmade = !forward && r.residual;
+    p->core.places[result].unmade = !forward && r.residual;
     snprintf(p->execs[node].note, sizeof p->execs[node].note, forward ? "own, with statistics" : "own, with sums");
     return LS_OK;
 }
 
 void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, int bn)
 {
-    const struct ls_node *n = &p->g->nodes[node], *of = &p->g->nodes[bn];
+    const struct ls_node *n = &p->core.g->nodes[node], *of = &p->core.g->nodes[bn];
     const struct ls_cuda_product product = product_of(l);
     struct ls_cuda_bn b = bn_of(p, bn, n->out[0], n->out[0]);
     if (l->pass == FORWARD) {

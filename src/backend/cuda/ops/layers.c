@@ -8,7 +8,7 @@
 
 static struct ls_cuda_pool pool_of(const struct ls_program *p, int node, int x, int y)
 {
-    const struct ls_attr *a = &p->g->nodes[node].attr;
+    const struct ls_attr *a = &p->core.g->nodes[node].attr;
     return (struct ls_cuda_pool){
         .t = type_of(p),
         .x = map_of(p, x),
@@ -28,7 +28,7 @@ static struct ls_cuda_pool pool_of(const struct ls_program *p, int node, int x, 
 
 static enum ls_status maxpool_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_pool pool = pool_of(p, node, n->in[0], n->out[0]);
     ls_cuda_maxpool(stream_of(p), &pool, data_of(p, n->in[0]), data_of(p, n->out[0]), (uint8_t *)data_of(p, n->out[1]));
     return LS_OK;
@@ -36,7 +36,7 @@ static enum ls_status maxpool_run(struct ls_program *p, int node)
 
 static enum ls_status maxpool_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_pool pool = pool_of(p, node, n->out[0], n->in[0]);
     ls_cuda_maxpool_bwd(stream_of(p), &pool, data_of(p, n->in[0]), (const uint8_t *)data_of(p, n->in[1]),
                         data_of(p, n->in[2]), data_of(p, n->out[0]));
@@ -45,7 +45,7 @@ static enum ls_status maxpool_bwd_run(struct ls_program *p, int node)
 
 static enum ls_status avgpool_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_pool pool = pool_of(p, node, n->in[0], n->out[0]);
     ls_cuda_avgpool(stream_of(p), &pool, data_of(p, n->in[0]), data_of(p, n->out[0]));
     return LS_OK;
@@ -53,7 +53,7 @@ static enum ls_status avgpool_run(struct ls_program *p, int node)
 
 static enum ls_status avgpool_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_pool pool = pool_of(p, node, n->out[0], n->in[0]);
     ls_cuda_avgpool_bwd(stream_of(p), &pool, data_of(p, n->in[0]), data_of(p, n->out[0]));
     return LS_OK;
@@ -61,7 +61,7 @@ static enum ls_status avgpool_bwd_run(struct ls_program *p, int node)
 
 static enum ls_status adaptive_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_pool pool = pool_of(p, node, n->in[0], n->out[0]);
     ls_cuda_adaptive(stream_of(p), &pool, data_of(p, n->in[0]), data_of(p, n->out[0]));
     return LS_OK;
@@ -69,7 +69,7 @@ static enum ls_status adaptive_run(struct ls_program *p, int node)
 
 static enum ls_status adaptive_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_pool pool = pool_of(p, node, n->out[0], n->in[0]);
     ls_cuda_adaptive_bwd(stream_of(p), &pool, data_of(p, n->in[0]), data_of(p, n->out[0]));
     return LS_OK;
@@ -79,17 +79,17 @@ static enum ls_status adaptive_bwd_run(struct ls_program *p, int node)
 
 static int64_t stored(const struct ls_program *p, int tensor)
 {
-    return p->places[tensor].layout.count;
+    return p->layouts[tensor].layout.count;
 }
 
 static int64_t channels_of(const struct ls_program *p, int tensor)
 {
-    return p->g->tensors[tensor].shape.dim[1];
+    return p->core.g->tensors[tensor].shape.dim[1];
 }
 
 static enum ls_status act_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     ls_cuda_act(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->out[0]),
                 stored(p, n->out[0]));
     return LS_OK;
@@ -97,7 +97,7 @@ static enum ls_status act_run(struct ls_program *p, int node)
 
 static enum ls_status act_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     ls_cuda_act_bwd(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->in[1]),
                     data_of(p, n->out[0]), stored(p, n->out[0]));
     return LS_OK;
@@ -105,7 +105,7 @@ static enum ls_status act_bwd_run(struct ls_program *p, int node)
 
 static enum ls_status add_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     enum ls_act act = strcmp(n->op->name, "sum") == 0 ? LS_ACT_NONE : n->attr.act;
     ls_cuda_add(stream_of(p), type_of(p), act, data_of(p, n->in[0]), data_of(p, n->in[1]), data_of(p, n->out[0]),
                 stored(p, n->out[0]));
@@ -114,7 +114,7 @@ static enum ls_status add_run(struct ls_program *p, int node)
 
 static enum ls_status dropout_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->out[0]);
     const void *from = data_of(p, n->in[0]);
     void *to = data_of(p, n->out[0]);
@@ -129,7 +129,7 @@ static enum ls_status dropout_run(struct ls_program *p, int node)
 
 static enum ls_status concat_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map y = map_of(p, n->out[0]);
     int64_t at = 0;
     for (int i = 0; i < LS_MAX_IN && n->in[i] != LS_NONE; i++) {
@@ -144,7 +144,7 @@ static enum ls_status concat_run(struct ls_program *p, int node)
 
 static enum ls_status slice_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map from = map_of(p, n->in[0]), to = map_of(p, n->out[0]);
     ls_cuda_copy_channels(stream_of(p), type_of(p), data_of(p, n->in[0]), from.c, n->attr.offset, data_of(p, n->out[0]),
                           to.c, 0, channels_of(p, n->out[0]), to.n * to.h * to.w, true);
@@ -153,7 +153,7 @@ static enum ls_status slice_run(struct ls_program *p, int node)
 
 static enum ls_status flatten_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->in[0]);
     ls_cuda_flatten(stream_of(p), type_of(p), &x, channels_of(p, n->in[0]), data_of(p, n->in[0]), data_of(p, n->out[0]),
                     map_of(p, n->out[0]).c);
@@ -162,7 +162,7 @@ static enum ls_status flatten_run(struct ls_program *p, int node)
 
 static enum ls_status unflatten_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->out[0]);
     ls_cuda_unflatten(stream_of(p), type_of(p), &x, channels_of(p, n->out[0]), data_of(p, n->in[0]),
                       map_of(p, n->in[0]).c, data_of(p, n->out[0]));
@@ -171,7 +171,7 @@ static enum ls_status unflatten_run(struct ls_program *p, int node)
 
 static enum ls_status lrn_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct ls_attr *a = &n->attr;
     struct ls_cuda_map x = map_of(p, n->in[0]);
     ls_cuda_lrn(stream_of(p), type_of(p), x.n * x.h * x.w, x.c, channels_of(p, n->in[0]), a->size, a->alpha, a->beta,
@@ -181,7 +181,7 @@ static enum ls_status lrn_run(struct ls_program *p, int node)
 
 static enum ls_status lrn_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct ls_attr *a = &n->attr;
     struct ls_cuda_map x = map_of(p, n->in[1]);
     ls_cuda_lrn_bwd(stream_of(p), type_of(p), x.n * x.h * x.w, x.c, channels_of(p, n->in[1]), a->size, a->alpha,
@@ -194,12 +194,12 @@ static enum ls_status lrn_bwd_run(struct ls_program *p, int node)
 /* The nodes of stem.c. */
 static enum ls_status image_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
-    const struct ls_shape *image = &p->g->tensors[p->g->input].shape;
+    const struct ls_node *n = &p->core.g->nodes[node];
+    const struct ls_shape *image = &p->core.g->tensors[p->core.g->input].shape;
     struct ls_cuda_map y = map_of(p, n->out[0]);
     void *to = data_of(p, n->out[0]);
     if (is_unfolded(p, n->out[0])) {
-        const struct ls_attr *a = &p->g->nodes[p->stem.conv].attr;
+        const struct ls_attr *a = &p->core.g->nodes[p->stem.conv].attr;
         struct ls_cuda_unfold u = {
             .channels = (int)image->dim[1],
             .height = (int)image->dim[2],
@@ -224,7 +224,7 @@ static enum ls_status image_run(struct ls_program *p, int node)
 
 static enum ls_status softmax_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->in[0]);
     ls_cuda_softmax_xent(stream_of(p), type_of(p), p->run, x.n, x.c, channels_of(p, n->in[0]), n->attr.smoothing,
                          data_of(p, n->in[0]), floats(p, n->out[0]), (int32_t *)(void *)data_of(p, n->out[1]),
@@ -234,7 +234,7 @@ static enum ls_status softmax_run(struct ls_program *p, int node)
 
 static enum ls_status softmax_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->out[0]);
     ls_cuda_softmax_xent_bwd(stream_of(p), type_of(p), p->run, p->scale, x.n, x.c, channels_of(p, n->out[0]),
                              n->attr.smoothing, floats(p, n->in[0]), data_of(p, n->out[0]));
@@ -243,7 +243,7 @@ static enum ls_status softmax_bwd_run(struct ls_program *p, int node)
 
 static enum ls_status l2_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->in[0]);
     ls_cuda_l2_loss(stream_of(p), type_of(p), p->run, x.n, x.c, channels_of(p, n->in[0]), data_of(p, n->in[0]),
                     floats(p, n->out[0]), (int32_t *)(void *)data_of(p, n->out[1]));
@@ -252,7 +252,7 @@ static enum ls_status l2_run(struct ls_program *p, int node)
 
 static enum ls_status l2_bwd_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->out[0]);
     ls_cuda_l2_loss_bwd(stream_of(p), type_of(p), p->run, p->scale, x.n, x.c, channels_of(p, n->out[0]),
                         data_of(p, n->in[0]), data_of(p, n->out[0]));

@@ -24,7 +24,7 @@ struct node_state {
 
 static bool is_dense(const struct ls_program *p, int node)
 {
-    return strncmp(p->g->nodes[node].op->name, "dense", 5) == 0;
+    return strncmp(p->core.g->nodes[node].op->name, "dense", 5) == 0;
 }
 
 /* A dense layer over a map of h x w reads it as one pixel of h*w*c channels. */
@@ -36,9 +36,9 @@ static struct ls_cuda_map as_pixel(struct ls_cuda_map m)
 /* x, y: tensors on the input's and the output's side. */
 static void describe_linear(const struct ls_program *p, int node, enum pass pass, int x, int y, struct linear *l)
 {
-    const struct ls_attr *a = &p->g->nodes[node].attr;
-    *l = (struct linear){.pass = pass, .tf32 = p->options.tf32, .fast = p->options.fast};
-    l->conv.t = p->g->act_dtype;
+    const struct ls_attr *a = &p->core.g->nodes[node].attr;
+    *l = (struct linear){.pass = pass, .tf32 = p->core.options.tf32, .fast = p->core.options.fast};
+    l->conv.t = p->core.g->act_dtype;
     l->conv.x = map_of(p, x);
     l->conv.y = map_of(p, y);
     l->conv.groups = 1;
@@ -47,10 +47,10 @@ static void describe_linear(const struct ls_program *p, int node, enum pass pass
     if (is_dense(p, node)) {
         l->conv.x = as_pixel(l->conv.x);
         l->conv.channels = l->conv.x.c;
-        l->conv.out = p->g->tensors[y].shape.dim[1];
+        l->conv.out = p->core.g->tensors[y].shape.dim[1];
     } else {
-        l->conv.channels = p->g->tensors[x].shape.dim[1];
-        l->conv.out = p->g->tensors[y].shape.dim[1];
+        l->conv.channels = p->core.g->tensors[x].shape.dim[1];
+        l->conv.out = p->core.g->tensors[y].shape.dim[1];
         l->conv.groups = a->groups;
         l->conv.kernel_h = (int)a->kernel_h, l->conv.kernel_w = (int)a->kernel_w;
         l->conv.stride_h = (int)a->stride_h, l->conv.stride_w = (int)a->stride_w;
@@ -68,14 +68,14 @@ static void describe_linear(const struct ls_program *p, int node, enum pass pass
 /* C2. Weights of a dense layer over a map are (out, c, h, w) in the model's files, too. */
 static enum ls_status place_weights(struct ls_program *p, int node, const struct linear *l, int x, int w, int bias)
 {
-    const struct ls_shape *s = &p->g->tensors[x].shape;
+    const struct ls_shape *s = &p->core.g->tensors[x].shape;
     const struct ls_cuda_conv *c = &l->conv;
     struct layout layout;
     if (is_dense(p, node))
         layout = s->rank == 4 ? layout_weights(c->out, s->dim[1], s->dim[2], s->dim[3])
                               : layout_weights(c->out, s->dim[1], 1, 1);
     else if (is_unfolded(p, x))
-        layout = stem_weights_layout(p, &p->g->tensors[w].shape);
+        layout = stem_weights_layout(p, &p->core.g->tensors[w].shape);
     else if (linear_is_depthwise(l))
         layout = layout_depthwise(c->channels, c->kernel_h, c->kernel_w);
     else
@@ -83,7 +83,7 @@ static enum ls_status place_weights(struct ls_program *p, int node, const struct
     LS_TRY(place_as(p, w, &layout, true));
     if (bias == LS_NONE)
         return LS_OK;
-    layout = layout_default(&p->g->tensors[bias].shape);
+    layout = layout_default(&p->core.g->tensors[bias].shape);
     return place_as(p, bias, &layout, true);
 }
 
@@ -94,8 +94,8 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     if (!s)
         return LS_FAILED;
     s->l = *l;
-    LS_TRY(tune_pick(p, p->g->nodes[node].name, l, &s->algorithm));
-    exec->scratch_bytes = s->algorithm.workspace;
+    LS_TRY(tune_pick(p, p->core.g->nodes[node].name, l, &s->algorithm));
+    p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
     snprintf(exec->note, sizeof exec->note, "%s", s->algorithm.name);
     s->bn = LS_NONE;
     return l->pass == BWD_WEIGHTS ? LS_OK : conv_bn_prepare(p, node, l, &s->algorithm, &s->bn);
@@ -109,7 +109,7 @@ static void release_state(void *state)
 
 static enum ls_status forward_prepare(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct linear l;
     describe_linear(p, node, FORWARD, n->in[0], n->out[0], &l);
     l.bias = n->in[2] != LS_NONE;
@@ -121,7 +121,7 @@ static enum ls_status forward_prepare(struct ls_program *p, int node)
 
 static enum ls_status forward_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
     if (s->bn != LS_NONE) {
         conv_bn_run(p, node, &s->l, s->bn);
@@ -132,7 +132,7 @@ static enum ls_status forward_run(struct ls_program *p, int node)
                          .y = data_of(p, n->out[0]),
                          .bias = data_of(p, n->in[2]),
                          .half_bias = weights_of(p, n->in[2]),
-                         .workspace = p->execs[node].scratch};
+                         .workspace = p->core.nodes[node].scratch};
     return s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o);
 }
 
@@ -140,12 +140,12 @@ static enum ls_status forward_run(struct ls_program *p, int node)
 static int sparse_reader(const struct ls_program *p, int node, const struct linear *l)
 {
     const struct ls_cuda_conv *c = &l->conv;
-    int gradient = p->g->nodes[node].out[0];
+    int gradient = p->core.g->nodes[node].out[0];
     if (c->kernel_h != 1 || c->kernel_w != 1 || c->stride_h < 2 || c->stride_w != c->stride_h || c->groups != 1 ||
-        c->pad_t || c->pad_l || l->pad_b || l->pad_r || ls_graph_readers(p->g, gradient) != 1)
+        c->pad_t || c->pad_l || l->pad_b || l->pad_r || ls_graph_readers(p->core.g, gradient) != 1)
         return LS_NONE;
-    for (int i = node + 1; i < p->g->n_nodes; i++) {
-        const struct ls_node *n = &p->g->nodes[i];
+    for (int i = node + 1; i < p->core.g->n_nodes; i++) {
+        const struct ls_node *n = &p->core.g->nodes[i];
         if (strcmp(n->op->name, "bn_bwd") != 0 || (n->in[DY] != gradient && n->in[DY2] != gradient))
             continue;
         struct ls_cuda_bn b = bn_of(p, i, n->in[B_X], n->in[DY]);
@@ -158,9 +158,9 @@ static int sparse_reader(const struct ls_program *p, int node, const struct line
 
 static enum ls_status make_sparse(struct ls_program *p, int gradient, int reader, struct linear *l)
 {
-    struct ls_node *n = &p->g->nodes[reader];
+    struct ls_node *n = &p->core.g->nodes[reader];
     struct ls_cuda_conv *c = &l->conv;
-    struct ls_shape shape = p->g->tensors[gradient].shape;
+    struct ls_shape shape = p->core.g->tensors[gradient].shape;
     p->execs[reader].sparse = c->stride_h;
     snprintf(p->execs[reader].note, sizeof p->execs[reader].note, "second gradient sparse");
     if (n->in[DY] == gradient) {
@@ -176,7 +176,7 @@ static enum ls_status make_sparse(struct ls_program *p, int gradient, int reader
 
 static enum ls_status data_prepare(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct linear l;
     describe_linear(p, node, BWD_DATA, n->out[0], n->in[0], &l);
     int reader = sparse_reader(p, node, &l);
@@ -188,7 +188,7 @@ static enum ls_status data_prepare(struct ls_program *p, int node)
 
 static enum ls_status data_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
     if (s->bn != LS_NONE) {
         conv_bn_run(p, node, &s->l, s->bn);
@@ -197,7 +197,7 @@ static enum ls_status data_run(struct ls_program *p, int node)
     struct operands o = {.x = data_of(p, n->out[0]),
                          .w = weights_of(p, n->in[1]),
                          .y = data_of(p, n->in[0]),
-                         .workspace = p->execs[node].scratch};
+                         .workspace = p->core.nodes[node].scratch};
     return s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o);
 }
 
@@ -206,7 +206,7 @@ static enum ls_status data_run(struct ls_program *p, int node)
 
 static enum ls_status weights_prepare(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     struct linear l;
     describe_linear(p, node, BWD_WEIGHTS, n->in[1], n->in[0], &l);
     LS_TRY(place_outputs(p, node));
@@ -222,18 +222,18 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
 
 static enum ls_status weights_run(struct ls_program *p, int node)
 {
-    const struct ls_node *n = &p->g->nodes[node];
+    const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
     const struct ls_cuda_map *y = &s->l.conv.y;
     struct operands o = {.x = data_of(p, n->in[1]),
                          .w = data_of(p, n->out[0]),
                          .y = data_of(p, n->in[0]),
-                         .workspace = p->execs[node].scratch};
+                         .workspace = p->core.nodes[node].scratch};
     LS_TRY(s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o));
     if (is_unfolded(p, n->in[1])) /* the blocks reach beyond the window */
         ls_cuda_cut_window(p->device->compute, o.w, y->c, (int)p->stem.kernel, s->l.conv.x.c,
-                           (int)(n->attr.kernel_w * p->g->tensors[p->g->input].shape.dim[1]), (int)p->stem.row,
-                           (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);
+                           (int)(n->attr.kernel_w * p->core.g->tensors[p->core.g->input].shape.dim[1]),
+                           (int)p->stem.row, (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);
     if (n->out[1] != LS_NONE)
         ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
                          y->n * y->h * y->w, y->c,

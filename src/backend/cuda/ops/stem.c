@@ -50,7 +50,7 @@ static enum ls_status unfold(struct ls_program *p)
 {
     enum { FEW_CHANNELS = 4, SMALL_WINDOW = 64 };
     struct stem *s = &p->stem;
-    struct ls_graph *g = p->g;
+    struct ls_graph *g = p->core.g;
     int conv = sole_conv(g, g->input);
     if (conv == LS_NONE)
         return LS_OK;
@@ -85,7 +85,7 @@ static enum ls_status unfold(struct ls_program *p)
 
 enum ls_status stem_insert(struct ls_program *p)
 {
-    struct ls_graph *g = p->g;
+    struct ls_graph *g = p->core.g;
     p->stem = (struct stem){.images = LS_NONE, .unfolded = {LS_NONE, LS_NONE}, .conv = LS_NONE};
     if (g->input == LS_NONE || g->tensors[g->input].shape.rank != 4 || ls_graph_readers(g, g->input) == 0)
         return LS_OK;

@@ -1,0 +1,242 @@
+/* Times and results of algorithms, on operands that only the tuner uses. */
+#include "backend/cuda/conv/measure.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <string.h>
+
+void measure_fill(struct ls_program *p)
+{
+    int64_t count = (int64_t)(p->tuner->region_bytes / ls_dtype_size(p->core.g->act_dtype));
+    ls_cuda_fill(p->device->compute, p->core.g->act_dtype, p->tuner->region, count / LS_CUDA_LANE * LS_CUDA_LANE);
+}
+
+/* Room for all operands, filled with ordinary numbers: products of zeros run faster. */
+enum ls_status measure_reserve(struct ls_program *p, size_t bytes)
+{
+    struct tuner *t = p->tuner;
+    if (bytes <= t->region_bytes)
+        return LS_OK;
+    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
+    cudaFree(t->region);
+    t->region = NULL;
+    t->region_bytes = 0;
+    CUDA_TRY(cudaMalloc((void **)&t->region, bytes));
+    t->region_bytes = bytes;
+    measure_fill(p);
+    return LS_OK;
+}
+
+/* As in a step (C6), every one of the runs of a graph has its own scratch, if that is small. */
+enum { MANY = 16 };
+
+size_t measure_workspace(size_t workspace)
+{
+    size_t used = 0;
+    for (int i = 0; i < (is_small_scratch(workspace) ? MANY : 1); i++)
+        tune_lay_out(&used, workspace);
+    return used;
+}
+
+static enum ls_status point(struct ls_program *p, const struct linear *l, size_t workspace, struct operands *o)
+{
+    size_t used = 0, element = ls_dtype_size(l->conv.t), weights = (size_t)weights_count(l);
+    size_t x = tune_lay_out(&used, (size_t)map_count(&l->conv.x) * element);
+    size_t y = tune_lay_out(&used, (size_t)map_count(&l->conv.y) * element);
+    size_t w = tune_lay_out(&used, weights * (l->pass == BWD_WEIGHTS ? sizeof(float) : element));
+    size_t bias = tune_lay_out(&used, (size_t)l->conv.y.c * sizeof(float));
+    size_t work = tune_lay_out(&used, measure_workspace(workspace));
+    LS_TRY(measure_reserve(p, used));
+    char *r = p->tuner->region;
+    *o = (struct operands){r + x, r + w, r + y, l->bias ? r + bias : NULL, l->bias ? r + bias : NULL, r + work};
+    return LS_OK;
+}
+
+/* So many runs, one after the other, as a graph; NULL where they cannot be one, which no step could use then. */
+static enum ls_status repeat(struct ls_program *p, const struct work *w, int runs, cudaGraphExec_t *exec)
+{
+    enum ls_status st = LS_OK;
+    cudaGraph_t graph = NULL;
+    bool small = w->bytes > 0 && is_small_scratch(w->bytes);
+    size_t all = measure_workspace(w->bytes), turn = small ? all / MANY : 0;
+    *exec = NULL;
+    CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
+    if (small)
+        cudaMemsetAsync(w->workspace, 0, all, p->device->compute);
+    for (int i = 0; i < runs && st == LS_OK; i++)
+        st = w->run(w->context, w->workspace + (size_t)i * turn);
+    cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
+    if (ended == cudaSuccess && st == LS_OK) {
+        st = small ? drop_clears(graph, w->workspace, all, NULL) : LS_OK;
+        if (st == LS_OK)
+            st = cuda_check(cudaGraphInstantiate(exec, graph, 0), "cudaGraphInstantiate");
+    } else if (ended != cudaSuccess) {
+        st = LS_OK;
+    }
+    if (graph)
+        cudaGraphDestroy(graph);
+    cudaGetLastError();
+    return st;
+}
+
+static enum ls_status time_once(struct ls_program *p, cudaGraphExec_t exec, float *ms)
+{
+    struct tuner *t = p->tuner;
+    CUDA_TRY(cudaEventRecord(t->start, p->device->compute));
+    CUDA_TRY(cudaGraphLaunch(exec, p->device->compute));
+    CUDA_TRY(cudaEventRecord(t->end, p->device->compute));
+    CUDA_TRY(cudaEventSynchronize(t->end));
+    CUDA_TRY(cudaEventElapsedTime(ms, t->start, t->end));
+    return LS_OK;
+}
+
+/* The best of a few rounds, in ms. In a graph, as in a step: launched by the host, one after the other, most kernels of
+ * less than 10 us would seem to take the same time, which is the host's. */
+enum ls_status measure_work(struct ls_program *p, const struct work *w, double *best)
+{
+    enum { ROUNDS = 4, FEW = 3 };
+    static const float SHORT = 0.05F; /* ms */
+    cudaGraphExec_t exec = NULL;
+    *best = HUGE_VAL;
+    LS_TRY(w->run(w->context, w->workspace));
+    LS_TRY(cuda_check(cudaGetLastError(), "measuring a kernel"));
+    LS_TRY(repeat(p, w, FEW, &exec));
+    enum ls_status st = LS_OK;
+    for (int runs = FEW, round = 0; exec && round < ROUNDS && st == LS_OK; round++) {
+        float ms = 0;
+        st = time_once(p, exec, &ms);
+        if (st == LS_OK && round == 0 && ms < FEW * SHORT) { /* the launch counts: let it be one of many */
+            cudaGraphExecDestroy(exec);
+            st = repeat(p, w, runs = MANY, &exec);
+        } else if (st == LS_OK && ms / (float)runs < *best) {
+            *best = (double)ms / runs;
+        }
+    }
+    if (exec)
+        cudaGraphExecDestroy(exec);
+    return st;
+}
+
+struct trial {
+    struct ls_program *p;
+    const struct linear *l;
+    const struct conv_algorithm *algorithm;
+    struct operands o;
+};
+
+static enum ls_status run_trial(void *context, char *workspace)
+{
+    struct trial *t = context;
+    t->o.workspace = workspace;
+    return t->algorithm->library->run(t->p->device, t->l, t->algorithm, &t->o);
+}
+
+/* Engines may find out late that they cannot do it; others are left then. What is wrong with the card is an error. */
+static enum ls_status run_once(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                               const struct operands *o, bool *good)
+{
+    ls_log_mute(1);
+    *good = algorithm->library->run(p->device, l, algorithm, o) == LS_OK;
+    ls_log_mute(0);
+    if (!*good)
+        cudaGetLastError();
+    return cuda_check(cudaStreamSynchronize(p->device->compute), algorithm->name);
+}
+
+/* algorithm->ms HUGE_VAL: it cannot be run. */
+enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm)
+{
+    struct trial t = {.p = p, .l = l, .algorithm = algorithm};
+    bool good;
+    LS_TRY(point(p, l, algorithm->workspace, &t.o));
+    LS_TRY(run_once(p, l, algorithm, &t.o, &good));
+    algorithm->ms = HUGE_VAL;
+    if (!good)
+        return LS_OK;
+    return measure_work(p, &(struct work){run_trial, &t, t.o.workspace, algorithm->workspace}, &algorithm->ms);
+}
+
+/* --- results --------------------------------------------------------------------------------------------------- */
+
+/* What a algorithm writes, as stored. */
+struct result {
+    const void *data;
+    int64_t count;
+    enum ls_dtype t;
+};
+
+static struct result result_of(const struct linear *l, const struct operands *o)
+{
+    switch (l->pass) {
+    case FORWARD:
+        return (struct result){o->y, map_count(&l->conv.y), l->conv.t};
+    case BWD_DATA:
+        return (struct result){o->x, map_count(&l->conv.x), l->conv.t};
+    default:
+        return (struct result){o->w, weights_count(l), LS_F32};
+    }
+}
+
+/* Of the result for a fixed input. Ways that add in the same order have the same. */
+enum ls_status measure_digest(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                              uint64_t *value, bool *good)
+{
+    struct operands o;
+    uint64_t *sum = p->tuner->sum;
+    LS_TRY(point(p, l, algorithm->workspace, &o));
+    struct result r = result_of(l, &o);
+    measure_fill(p);
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, p->device->compute));
+    LS_TRY(run_once(p, l, algorithm, &o, good));
+    ls_cuda_digest(p->device->compute, r.data, r.count * (int64_t)ls_dtype_size(r.t), sum);
+    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
+    CUDA_TRY(cudaMemcpy(value, sum, sizeof *sum, cudaMemcpyDeviceToHost));
+    return LS_OK;
+}
+
+/* --- distrust --------------------------------------------------------------------------------------------------- */
+
+/* With more padding on one side than on the other, engines of cuDNN 9.1x were seen to give wrong gradients. */
+bool is_doubtful(const struct linear *l)
+{
+    return l->conv.pad_t != l->pad_b || l->conv.pad_l != l->pad_r;
+}
+
+/* Does the algorithm give what the plain kernel gives? */
+enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                                  bool *good)
+{
+    struct operands o;
+    LS_TRY(point(p, l, algorithm->workspace, &o));
+    struct result r = result_of(l, &o);
+    size_t bytes = (size_t)r.count * ls_dtype_size(r.t);
+    struct linear plain = *l; /* of all channels as stored: there are numbers in the padding, too */
+    plain.conv.channels = l->conv.x.c;
+    plain.conv.out = l->conv.y.c;
+    char *ours = ls_alloc(bytes, 1), *theirs = ls_alloc(bytes, 1);
+    enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
+    if (st == LS_OK) {
+        measure_fill(p); /* what was measured before left numbers of other types there */
+        /* cuDNN has no depthwise ones, so this is the plain kernel. */
+        st = ls_cuda_native.run(p->device, &plain, NULL, &o);
+        if (st == LS_OK)
+            st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
+    }
+    if (st == LS_OK)
+        st = cuda_check(cudaMemcpy(ours, r.data, bytes, cudaMemcpyDeviceToHost), "a plain convolution");
+    if (st == LS_OK)
+        st = run_once(p, l, algorithm, &o, good);
+    if (st == LS_OK && *good)
+        st = cuda_check(cudaMemcpy(theirs, r.data, bytes, cudaMemcpyDeviceToHost), algorithm->name);
+    double off = 0, size = 0;
+    for (int64_t i = 0; i < r.count && st == LS_OK && *good; i++) {
+        double a = (double)layout_value(r.t, ours, i), b = (double)layout_value(r.t, theirs, i);
+        off += (a - b) * (a - b);
+        size += a * a;
+    }
+    /* A share of 3 % in the root: rounding is far below, a wrong kernel far above. */
+    *good = *good && off <= 1e-3 * size;
+    ls_free(ours);
+    ls_free(theirs);
+    return st;
+}

@@ -1,0 +1,41 @@
+/* Times and results of algorithms, for tune.c. */
+#ifndef LS_BACKEND_CUDA_CONV_MEASURE_H
+#define LS_BACKEND_CUDA_CONV_MEASURE_H
+
+#include "backend/cuda/conv/tune.h"
+
+struct tuner {
+    char *region; /* device; for operands while measuring; owned */
+    size_t region_bytes;
+    cudaEvent_t start, end;
+    uint64_t *sum; /* device; of a result's digest; owned */
+};
+
+/* What is measured. */
+struct work {
+    enum ls_status (*run)(void *context, char *workspace);
+    void *context;
+    char *workspace;
+    size_t bytes;
+};
+
+/* Best time of a few rounds, in ms. */
+enum ls_status measure_work(struct ls_program *p, const struct work *w, double *best);
+/* Sets algorithm->ms; HUGE_VAL: the algorithm cannot run. */
+enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm);
+/* A number made of the bits of the result for a fixed input. Algorithms that add in the same order have equal digests. */
+enum ls_status measure_digest(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                              uint64_t *value, bool *good);
+/* With more padding on one side than on the other, engines of cuDNN 9.1x gave wrong gradients. */
+bool is_doubtful(const struct linear *l);
+/* Does the algorithm give what the plain native kernel gives, up to rounding? */
+enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                                  bool *good);
+
+/* The tuner's region: at least so many bytes, filled with ordinary numbers; fill it again; bytes of workspace that
+ * repeated runs need. */
+enum ls_status measure_reserve(struct ls_program *p, size_t bytes);
+void measure_fill(struct ls_program *p);
+size_t measure_workspace(size_t workspace);
+
+#endif

@@ -1,0 +1,180 @@
+/* The implementations that a convolution or dense layer can run: oneDNN's, and the native Winograd. They are listed in the
+ * order of a rule on the shape, the likely fastest first (SELECT-1 of core/kernel_selection.h). */
+#include "backend/onednn/candidates.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void choice_release(struct choice *c)
+{
+    dnn_pd_release(&c->pd);
+    dnn_md_release(&c->wei);
+}
+
+/* --- candidates ---------------------------------------------------------------------------------------------- */
+
+static int weights_arg(const struct dnn_spec *s)
+{
+    return s->pass == DNN_BWD_WEIGHTS ? DNNL_ARG_DIFF_WEIGHTS : DNNL_ARG_WEIGHTS;
+}
+
+static bool may_winograd(const struct dnn_spec *s)
+{
+    return s->kind == DNN_CONV && s->w_rank == 4 && s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1 &&
+           s->stride[1] == 1 && s->dilation[0] == 0 && s->dilation[1] == 0 && s->dtype == LS_F32;
+}
+
+/* Can the weights get from how they are stored to what the candidate reads (or back, for their gradient)? */
+static bool reachable(const struct ls_program *p, const struct dnn_spec *s, const struct dnn_md *fixed,
+                      const struct dnn_md *wei)
+{
+    if (!fixed || dnn_md_equal(fixed, wei))
+        return true;
+    return s->pass == DNN_BWD_WEIGHTS ? dnn_can_reorder(&p->dnn, wei, fixed) : dnn_can_reorder(&p->dnn, fixed, wei);
+}
+
+static int add_candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed,
+                          struct choice *list, int count)
+{
+    struct dnn_pd pds[4];
+    int found = dnn_list(&p->dnn, spec, pds, 4);
+    for (int i = 0; i < found; i++) {
+        struct choice c = {.pd = pds[i]};
+        bool fits = count < MAX_CANDIDATES && dnn_pd_md(&c.pd, weights_arg(spec), &c.wei) == LS_OK &&
+                    reachable(p, spec, fixed, &c.wei);
+        for (int k = 0; k < count && fits; k++)
+            fits = strcmp(list[k].pd.name, c.pd.name) != 0 || !dnn_md_equal(&list[k].wei, &c.wei);
+        if (fits)
+            list[count++] = c;
+        else
+            choice_release(&c);
+    }
+    return count;
+}
+
+/* Reference implementations are hundreds of times slower: they stay only where nothing else is. */
+static int drop_references(struct choice *list, int count)
+{
+    int kept = 0;
+    for (int i = 0; i < count; i++)
+        if (!strstr(list[i].pd.name, "ref"))
+            kept++;
+    if (kept == 0 || kept == count)
+        return count;
+    kept = 0;
+    for (int i = 0; i < count; i++)
+        if (strstr(list[i].pd.name, "ref"))
+            choice_release(&list[i]);
+        else
+            list[kept++] = list[i];
+    return kept;
+}
+
+/* Our own Winograd beside the library's. */
+static int add_own(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list,
+                   int count)
+{
+    struct choice c = {0};
+    snprintf(c.pd.name, sizeof c.pd.name, "winograd:%s", p->k.isa);
+    if (count < MAX_CANDIDATES && winograd_fits(p, spec) && winograd_layout(p, spec, &c.wei) == LS_OK &&
+        reachable(p, spec, fixed, &c.wei))
+        list[count++] = c;
+    else
+        choice_release(&c);
+    return count;
+}
+
+/* The candidate's name: implementation, and "+reorder" when the weights must change their layout for it. */
+void choice_name(const struct choice *c, const struct dnn_md *fixed, char name[64])
+{
+    snprintf(name, 64, "%.50s%s", c->pd.name, fixed && !dnn_md_equal(&c->wei, fixed) ? "+reorder" : "");
+}
+
+/* Only the first of a name stays, so that a name says which candidate it is. */
+static int drop_namesakes(const struct dnn_md *fixed, struct choice *list, int count)
+{
+    int kept = 0;
+    for (int i = 0; i < count; i++) {
+        char name[64], other[64];
+        bool first = true;
+        choice_name(&list[i], fixed, name);
+        for (int k = 0; k < kept && first; k++) {
+            choice_name(&list[k], fixed, other);
+            first = strcmp(name, other) != 0;
+        }
+        if (first)
+            list[kept++] = list[i];
+        else
+            choice_release(&list[i]);
+    }
+    return kept;
+}
+
+/* --- the rule: C1 of selection.h ------------------------------------------------------------------------------------ */
+
+enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD };
+
+static enum method method_of(const struct choice *c)
+{
+    return !c->pd.pd ? OWN_WINOGRAD : strstr(c->pd.name, "wino") ? LIBRARY_WINOGRAD : DIRECT;
+}
+
+/* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
+ * channels, and on maps smaller than a tile, except in sums over the whole batch. The library's Winograd beats ours on maps
+ * of many channels unless there are few tiles; in gradients of weights, where tiles are many and threads share them.
+ * Measured with 16 to 512 channels, maps of 2x2 to 224x224, batches of 8 to 256, 2 and 16 threads, on two processors with
+ * AVX-512: within some 5 % of the fastest, summed over the 3x3 convolutions of a network. */
+static enum method likely_method(const struct ls_program *p, const struct dnn_spec *s)
+{
+    int64_t tiles = s->dst[0] * ((s->dst[2] + 3) / 4) * ((s->dst[3] + 3) / 4);
+    int64_t channels = s->src[1] < s->dst[1] ? s->src[1] : s->dst[1];
+    bool weights = s->pass == DNN_BWD_WEIGHTS;
+    if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
+        return DIRECT;
+    bool library = weights ? tiles * p->core.options.threads >= 4096 : channels >= 128 && tiles >= 128;
+    return library ? LIBRARY_WINOGRAD : OWN_WINOGRAD;
+}
+
+/* The first candidate of a method moves to the front. */
+static void put_first(enum method method, struct choice *list, int count)
+{
+    for (int i = 1; i < count; i++)
+        if (method_of(&list[i]) == method) {
+            struct choice first = list[i];
+            memmove(list + 1, list, (size_t)i * sizeof *list);
+            list[0] = first;
+            return;
+        }
+}
+
+static void order_by_rule(const struct ls_program *p, const struct dnn_spec *s, struct choice *list, int count)
+{
+    enum method likely = likely_method(p, s);
+    if (likely == LIBRARY_WINOGRAD)
+        put_first(OWN_WINOGRAD, list, count); /* where the library has none */
+    if (count > 0 && method_of(&list[0]) != likely)
+        put_first(likely, list, count);
+}
+
+/* Implementations that take the weights as they are, then those that want them otherwise. */
+int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list)
+{
+    int count = 0;
+    struct dnn_spec s = *spec;
+    for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {
+        s.wei_md = free_layout ? NULL : fixed;
+        s.winograd = false;
+        count = add_candidates(p, &s, fixed, list, count);
+    }
+    if (may_winograd(spec)) {
+        count = add_own(p, spec, fixed, list, count);
+        for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {
+            s.wei_md = free_layout ? NULL : fixed;
+            s.winograd = true;
+            count = add_candidates(p, &s, fixed, list, count);
+        }
+    }
+    count = drop_namesakes(fixed, list, drop_references(list, count));
+    order_by_rule(p, spec, list, count);
+    return count;
+}
