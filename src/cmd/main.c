@@ -2,12 +2,15 @@
 #include "cmd/cmd.h"
 #include "cmd/revision.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <locale.h>
 #include <malloc.h>
+#include <math.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,18 +41,41 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
     return st;
 }
 
-/* Threads that wait for each other spin at first. libgomp's default, milliseconds, makes every parallel loop as slow
- * as the scheduler's time slice once another program wants the cores; a fraction of a millisecond costs nothing on a
- * quiet machine. It is read only when the program starts, hence the second start; a choice of the user's stands. */
-static void calm_threads(char **argv)
+/* Nanoseconds that one turn of libgomp's waiting loop takes: a load and a pause, 15 to 60 of them on x86. The shortest of
+ * several tries counts, because another program may interrupt one. */
+static double spin_turn(void)
 {
-    char self[4096];
+    enum { TURNS = 400, TRIES = 4 };
+    double best = INFINITY;
+    atomic_int word = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double start = ls_now();
+        for (int n = 0; n < TURNS && atomic_load_explicit(&word, memory_order_relaxed) == 0; n++)
+#if defined(__x86_64__)
+            __builtin_ia32_pause();
+#else
+            atomic_signal_fence(memory_order_seq_cst);
+#endif
+        best = fmin(best, 1e9 * (ls_now() - start) / TURNS);
+    }
+    return fmax(best, 0.1);
+}
+
+/* A thread that waits at the end of a parallel loop spins before it sleeps. libgomp's default, milliseconds, makes each
+ * loop as slow as the scheduler's time slice once another program wants the cores. 100 microseconds are longer than the
+ * serial parts of a step, so that an idle machine loses nothing (bench/busy measures both). libgomp reads the count only
+ * when it is loaded, hence the second start. A choice of the user stands. */
+static void limit_spinning(char **argv)
+{
+    const double spin = 100e3; /* nanoseconds */
+    char self[4096], count[32];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0 || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
     self[n] = 0;
-    setenv("GOMP_SPINCOUNT", "20000", 1);
-    execv(self, argv); /* returns only when it fails; then all goes on as it was */
+    snprintf(count, sizeof count, "%.0f", spin / spin_turn());
+    setenv("GOMP_SPINCOUNT", count, 1);
+    execv(self, argv); /* returns only when it fails; the program then runs with libgomp's default */
 }
 
 /* oneDNN's gemm takes and returns megabytes in every call. Kept in the heap they are there again at once; given back
@@ -89,7 +115,7 @@ static enum ls_status close_output(enum ls_status st)
 
 int main(int argc, char **argv)
 {
-    calm_threads(argv);
+    limit_spinning(argv);
     keep_freed_memory();
     setlocale(LC_CTYPE, "");
     /* A run goes on when the reader of its output goes away. */
