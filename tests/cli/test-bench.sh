@@ -28,9 +28,14 @@ lockstep bench --model lenet --data synthetic:1x28x28:10 --batch 16 --steps 2 --
 if [ "$code" = 0 ]; then
     expect "$(json dtype <out)" = bf16
 else
-    expect_code 1
-    expect_error 'bf16'
+    expect_code 2
+    expect_error '--dtype bf16: '
 fi
+
+it "refuses a type that the backend does not have"
+lockstep bench --model lenet --data synthetic:1x28x28:10 --batch 16 --steps 2 --backend onednn --dtype fp16
+expect_code 2
+expect_error '--dtype fp16: .*--backend cuda'
 
 it "measures with data whose number is no multiple of the batch"
 lockstep bench --model mlp --data synthetic:1x8x8:4:12 --batch 8 --steps 4 --repeat 1 --threads 1 --json

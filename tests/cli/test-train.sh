@@ -8,6 +8,32 @@ small="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:160
 train() {
     lockstep train $small "$@"
 }
+# One value of every step of a run.
+of_steps() {
+    grep '"kind": *"step"' "$2/metrics.jsonl" | sed -E "s/.*\"$1\": ([^,}]*).*/\\1/"
+}
+# near TOLERANCE FILE FILE: are there as many numbers in both, and those of a line within the tolerance, relative?
+near() {
+    paste "$2" "$3" | awk -v most="$1" 'NF != 2 || ($1 - $2) ^ 2 > ($1 * most) ^ 2 { bad = 1 } END { exit bad || NR == 0 }' ||
+        miss "not equal within $1: $(paste "$2" "$3" | tr '\t\n' '/ ')"
+}
+expect_losses_of() {
+    of_steps loss "$1" >expected
+    of_steps loss "$2" >found
+    near 1e-3 expected found
+}
+# expect_rates "OPTIONS" RATE...: two epochs of five steps have these rates.
+expect_rates() {
+    rm -rf rated
+    # Options and their values.
+    # shellcheck disable=SC2086
+    train --epochs 2 --no-evaluate $1 --run rated
+    expect_code 0
+    shift
+    printf '%s\n' "$@" >expected
+    of_steps lr rated >found
+    near 1e-6 expected found
+}
 weights() {
     echo "$1/checkpoints/$(ls "$1/checkpoints" | grep '^step-' | tail -n 1)/model.safetensors"
 }
@@ -88,15 +114,26 @@ lockstep train one/config.yaml --epochs 1 --run overruled
 expect_code 0
 expect_file overruled/checkpoints/step-00000005/model.safetensors
 
+# A model without BN and dropout: its gradient is the mean over all samples, however they are dealt. Only roundings differ.
 it "computes replicas, and accumulates"
-train --epochs 1 --replicas 4 --run replicas
+train --model mlp --epochs 1 --no-evaluate --run plain
 expect_code 0
-train --epochs 1 --accumulate 2 --run accumulate
+train --model mlp --epochs 1 --no-evaluate --replicas 4 --run replicas
 expect_code 0
+expect_out 'identity .* replicas 4, passes 1,'
+expect_losses_of plain replicas
+expect_different "$(weights plain)" "$(weights replicas)"
+train --model mlp --epochs 1 --no-evaluate --accumulate 2 --run accumulate
+expect_code 0
+expect_out 'identity .* replicas 1, passes 2,'
+expect_losses_of plain accumulate
+expect_different "$(weights plain)" "$(weights accumulate)"
 
 it "deals a batch that the replicas do not divide"
-train --epochs 1 --replicas 5 --run five
+train --model mlp --epochs 1 --no-evaluate --replicas 5 --run five
 expect_code 0
+expect_out 'identity .* replicas 5, passes 1,'
+expect_losses_of plain five
 
 it "refuses a batch smaller than the number of replicas"
 train --epochs 1 --replicas 33 --run more
@@ -109,16 +146,31 @@ expect_code 0
 expect "$(ls kept/checkpoints | grep -c '^step-')" -le 3
 expect_file kept/checkpoints/step-00000020/model.safetensors
 
-it "takes up every schedule, warm-up and optimizer"
-for option in "--schedule every:1:0.5" "--schedule multistep:1,2" "--schedule exponential:0.9" "--schedule cosine" \
-    "--warmup stepping:1" "--warmup gradual:1" "--warmup iterations:3" "--optimizer lars" "--nesterov" \
-    "--lr-per-256" "--label-smoothing 0.1" "--loss l2 --lr 0.001" "--no-shuffle" "--dropout 0.2" "--augment crop:2,flip"; do
+it "takes up every schedule and warm-up"
+expect_rates "--schedule constant" 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05 0.05
+expect_rates "--schedule every:1:0.5" 0.05 0.05 0.05 0.05 0.05 0.025 0.025 0.025 0.025 0.025
+expect_rates "--schedule multistep:1,2" 0.05 0.05 0.05 0.05 0.05 0.005 0.005 0.005 0.005 0.005
+expect_rates "--schedule exponential:0.9" 0.05 0.05 0.05 0.05 0.05 0.045 0.045 0.045 0.045 0.045
+expect_rates "--schedule cosine" 0.05 0.0487764129 0.0452254249 0.0396946313 0.0327254249 0.025 0.0172745751 \
+    0.0103053687 0.00477457514 0.00122358709
+expect_rates "--schedule constant --warmup stepping:1" 0.025 0.025 0.025 0.025 0.025 0.05 0.05 0.05 0.05 0.05
+expect_rates "--schedule constant --warmup gradual:1 --replicas 2" 0.025 0.025 0.025 0.025 0.025 0.05 0.05 0.05 0.05 0.05
+expect_rates "--schedule constant --warmup iterations:3" 0.0125 0.025 0.0375 0.05 0.05 0.05 0.05 0.05 0.05 0.05
+expect_rates "--schedule constant --lr-per-256" 0.00625 0.00625 0.00625 0.00625 0.00625 0.00625 0.00625 0.00625 0.00625 \
+    0.00625
+
+it "takes up every option that changes what is learnt"
+: >learnt
+for option in "" "--optimizer lars" "--nesterov" "--momentum 0.5" "--weight-decay 0.01" "--label-smoothing 0.1" \
+    "--loss l2" "--no-shuffle" "--dropout 0.2" "--augment crop:2,flip"; do
+    rm -rf learns
     # An option and its value.
     # shellcheck disable=SC2086
-    train --epochs 2 --no-evaluate $option --run options
+    train --epochs 2 --no-evaluate --lr 0.001 $option --run learns
     expect_code 0
-    rm -rf options
+    sha256sum <"$(weights learns)" >>learnt
 done
+expect "$(sort -u learnt | wc -l)" = 10
 
 it "notes the number of loader threads beside each step"
 train --epochs 1 --loader-threads 3 --run threads3
