@@ -208,13 +208,16 @@ static void hurry(struct party *p)
 {
     if (p->until == 0 || ls_now() < p->until)
         return;
-    if (p->asked != SIGKILL)
-        ls_warn("%d worker%s did not end by %s; sending %s", p->running, p->running == 1 ? "" : "s",
-                p->asked ? "SIGTERM" : "the deadline", p->asked ? "SIGKILL" : "SIGTERM");
+    const double more = p->o->deadline + GRACE; /* one that saves ends when that is done */
+    if (p->asked == 0)
+        ls_warn("%d worker%s did not end by the deadline; sending SIGTERM, and SIGKILL in %.3g s", p->running,
+                p->running == 1 ? "" : "s", more);
+    else if (p->asked == SIGTERM)
+        ls_warn("%d worker%s did not end by SIGTERM; sending SIGKILL", p->running, p->running == 1 ? "" : "s");
     p->asked = p->asked ? SIGKILL : SIGTERM;
     signal_all(p, p->asked);
-    signal_all(p, SIGCONT);                       /* one that was stopped hears nothing else */
-    p->until = ls_now() + p->o->deadline + GRACE; /* one that saves ends when that is done */
+    signal_all(p, SIGCONT); /* one that was stopped hears nothing else */
+    p->until = ls_now() + more;
 }
 
 /* Ctrl-Z stops all of them, and the parent; `fg` lets all go on. */

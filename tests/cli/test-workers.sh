@@ -50,12 +50,11 @@ expect_err 'worker 1 .*killed by signal 9'
 it "gives a worker that is asked to end the time that it needs"
 # shellcheck disable=SC2086
 hold train $small $endless --workers 3 --no-evaluate --log-every 1 --deadline 6
-within 60 grep -q 'sending SIGTERM' err || miss "nobody is asked to end"
-sleep 7
+within 60 grep -q 'sending SIGTERM, and SIGKILL in 11 s' err || miss "nobody is asked to end, and given the deadline and more"
 let_go
 expect_code 4
 expect_err 'rank 0 .*did not'
-expect "$(grep -c SIGKILL err)" = 0
+expect "$(grep -c 'sending SIGKILL' err)" = 0
 
 it "passes a signal on, and all save and end with 75"
 # shellcheck disable=SC2086

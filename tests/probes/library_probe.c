@@ -77,6 +77,6 @@ int main(int argc, char **argv)
         printf("rank %d of %d\n", lockstep_rank(l), lockstep_size(l));
     fflush(stdout);
     while (lockstep_status(l) == 0)
-        sleep(1);
+        usleep(10000);
     return lockstep_finish(l, 0);
 }
