@@ -7,7 +7,7 @@ enum { VICTIM = 1, ENDLESS = 1 << 20 };
 #define DEADLINE 2.0
 /* A second by itself; more where all cores are busy with other tests. Less than the deadlines of those who do not wait
  * for one. */
-#define PROMPT 15.0
+#define PROMPT 60.0
 
 /* Shared with the children, so that the test acts in the middle of things. */
 struct stage {
@@ -107,10 +107,10 @@ static void lose_one(struct ranks r, int bucket, int signal, double seconds, con
 static void a_killed_rank_is_found_at_once(void **state)
 {
     (void)state;
-    lose_one((struct ranks){.size = 2, .deadline = 60}, 1000, SIGKILL, PROMPT, "rank 1 (pid ");
-    lose_one((struct ranks){.size = 4, .deadline = 60}, 100000, SIGKILL, PROMPT,
+    lose_one((struct ranks){.size = 2, .deadline = 300}, 1000, SIGKILL, PROMPT, "rank 1 (pid ");
+    lose_one((struct ranks){.size = 4, .deadline = 300}, 100000, SIGKILL, PROMPT,
              "is gone; it was last seen computing step ");
-    lose_one((struct ranks){.size = 3, .deadline = 60}, 0, SIGKILL, PROMPT, "rank 1 (pid ");
+    lose_one((struct ranks){.size = 3, .deadline = 300}, 0, SIGKILL, PROMPT, "rank 1 (pid ");
 }
 
 static void a_stopped_rank_is_named_after_the_deadline(void **state)
