@@ -21,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MOST_RANKS = 8, LIFETIME = 120 };
+enum { MOST_RANKS = 8, LIFETIME = 300 };
 
 #define NEED(condition)                                                                                   \
     do {                                                                                                  \
