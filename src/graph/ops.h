@@ -1,4 +1,4 @@
-/* The op table. An op is one file in graph/ops/ with a const struct ls_op at its end and one line in ops/list.c.
+/* The op table. An op is one file in graph/ops/ with a const struct ls_op at its end and one line in ops/list.def.
  *
  * Slots of each op (LS_NONE where absent). "act" tensors are (N,C,H,W) or (N,K).
  *
@@ -110,41 +110,8 @@ const struct ls_op *ls_op_find(const char *name);
 const char *ls_attr_range(const struct ls_attr_key *key, char text[64]);
 bool ls_attr_allowed(const struct ls_attr_key *key, double value);
 
-#define LS_DECLARE_OP(name) extern const struct ls_op ls_op_##name;
-LS_DECLARE_OP(conv)
-LS_DECLARE_OP(conv_bwd_data)
-LS_DECLARE_OP(conv_bwd_weights)
-LS_DECLARE_OP(dense)
-LS_DECLARE_OP(dense_bwd_data)
-LS_DECLARE_OP(dense_bwd_weights)
-LS_DECLARE_OP(bn)
-LS_DECLARE_OP(bn_bwd)
-LS_DECLARE_OP(bn_running)
-LS_DECLARE_OP(act)
-LS_DECLARE_OP(act_bwd)
-LS_DECLARE_OP(lrn)
-LS_DECLARE_OP(lrn_bwd)
-LS_DECLARE_OP(maxpool)
-LS_DECLARE_OP(maxpool_bwd)
-LS_DECLARE_OP(avgpool)
-LS_DECLARE_OP(avgpool_bwd)
-LS_DECLARE_OP(adaptive_avgpool)
-LS_DECLARE_OP(adaptive_avgpool_bwd)
-LS_DECLARE_OP(dropout)
-LS_DECLARE_OP(dropout_bwd)
-LS_DECLARE_OP(add)
-LS_DECLARE_OP(concat)
-LS_DECLARE_OP(slice)
-LS_DECLARE_OP(flatten)
-LS_DECLARE_OP(unflatten)
-LS_DECLARE_OP(sum)
-LS_DECLARE_OP(softmax_xent)
-LS_DECLARE_OP(softmax_xent_bwd)
-LS_DECLARE_OP(l2_loss)
-LS_DECLARE_OP(l2_loss_bwd)
-LS_DECLARE_OP(reorder)
-LS_DECLARE_OP(sgd)
-LS_DECLARE_OP(lars)
+#define X(name) extern const struct ls_op ls_op_##name;
+#include "graph/ops/list.def"
 
 /* For infer functions of backward nodes, whose outputs have the shape of a known tensor, the caller passes that
  * tensor as `like`: append a node of `op` without infer; outputs are made by the caller with these helpers. */

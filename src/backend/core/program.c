@@ -1,4 +1,6 @@
 #include "backend/core/program.h"
+#include "base/log.h"
+#include "graph/ops.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -73,6 +75,18 @@ enum ls_status ls_program_insert_node(struct ls_program *p, int at)
     return LS_OK;
 }
 
+enum ls_status ls_kernel_find(const char *backend, const struct ls_node *node, const void *const *lists, size_t bytes,
+                              const void **kernel)
+{
+    for (int i = 0; lists[i]; i++)
+        for (const char *k = lists[i]; *(const char *const *)(const void *)k; k += bytes)
+            if (strcmp(*(const char *const *)(const void *)k, node->op->name) == 0) {
+                *kernel = k;
+                return LS_OK;
+            }
+    return ls_fail(LS_FAILED, "layer %s: backend %s has no kernel for op %s", node->name, backend, node->op->name);
+}
+
 /* --- placing ---------------------------------------------------------------------------------------------------- */
 
 bool ls_program_in_store(const struct ls_tensor *t)
@@ -138,10 +152,11 @@ static bool in_arena(const struct ls_program *p, int tensor)
 }
 
 /* The result of node n lies on its input, where graph and backend allow it. */
-static void plan_in_place(struct ls_program_core *c, const struct ls_plan_rules *rules, int n, const int *last)
+static void plan_in_place(struct ls_program *p, const struct ls_plan_rules *rules, int n, const int *last)
 {
+    struct ls_program_core *c = core_of(p);
     const struct ls_node *node = &c->g->nodes[n];
-    if (rules->in_place && !rules->in_place(node))
+    if (rules->in_place && !rules->in_place(p, n))
         return;
     int in = ls_plan_inplace(c->g, n, last);
     if (in == LS_NONE)
@@ -179,7 +194,7 @@ enum ls_status ls_program_plan(struct ls_program *p, const struct ls_plan_rules 
         if (last[t] >= 0 && in_arena(p, t))
             c->places[t].span = add_span(c, rules->align, c->places[t].bytes, first[t], last[t]);
     for (int n = 0; n < g->n_nodes; n++) {
-        plan_in_place(c, rules, n, last);
+        plan_in_place(p, rules, n, last);
         plan_node(c, rules, n);
     }
     ls_program_place_grads(p);

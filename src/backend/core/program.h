@@ -74,11 +74,16 @@ struct ls_plan_rules {
     /* Adjust first and last use of tensors, and the nodes' memory. NULL: nothing to adjust. */
     void (*adjust)(struct ls_program *p, int *first, int *last);
     /* May the node's result lie on its input where the graph allows it? NULL: yes. */
-    bool (*in_place)(const struct ls_node *n);
+    bool (*in_place)(const struct ls_program *p, int node);
 };
 enum ls_status ls_program_plan(struct ls_program *p, const struct ls_plan_rules *rules);
 /* Kept gradients alone, for a backend that plans nothing else. */
 void ls_program_place_grads(struct ls_program *p);
+
+/* The kernel of a node, found by the name of its op in the backend's lists (NULL behind the last one). A kernel is a struct
+ * of so many bytes that begins with `const char *op`; a list ends with a NULL op. It is an error when there is none. */
+enum ls_status ls_kernel_find(const char *backend, const struct ls_node *node, const void *const *lists, size_t bytes,
+                              const void **kernel);
 
 /* For struct ls_backend. bind sets every address that the core knows. */
 size_t ls_program_arena_bytes(const struct ls_program *p);

@@ -86,22 +86,15 @@ enum ls_status place_outputs(struct ls_program *p, int node)
 
 /* --- prepare ------------------------------------------------------------------------------------------------- */
 
-static const struct kernel *kernel_find(const char *op)
-{
-    const struct kernel *const lists[] = {ls_cuda_linear, ls_cuda_norms, ls_cuda_layers, ls_cuda_updates};
-    for (int i = 0; i < 4; i++)
-        for (const struct kernel *k = lists[i]; k->op; k++)
-            if (strcmp(k->op, op) == 0)
-                return k;
-    return NULL;
-}
-
 static enum ls_status prepare_node(struct ls_program *p, int n)
 {
-    const struct ls_node *node = &p->core.g->nodes[n];
-    p->execs[n].kernel = kernel_find(node->op->name);
-    if (!p->execs[n].kernel)
-        return ls_fail(LS_FAILED, "layer %s: backend cuda has no kernel for op %s", node->name, node->op->name);
+    static const void *const kernels[] = {
+#define X(name) ls_cuda_ops_##name,
+#include "backend/cuda/ops/list.def"
+        NULL};
+    const void *found;
+    LS_TRY(ls_kernel_find("cuda", &p->core.g->nodes[n], kernels, sizeof(struct kernel), &found));
+    p->execs[n].kernel = found;
     return p->execs[n].kernel->prepare(p, n);
 }
 
@@ -128,15 +121,14 @@ static void set_aside(struct ls_program *p, int *last)
                     last[t] = join - 1;
             }
         }
-        if (strstr(g->nodes[n].op->name, "_bwd_weights") || updates_run_length(p, n, n + 1) > 0)
+        if (p->execs[n].kernel->joins)
             join = n;
     }
 }
 
-/* flatten changes the order of values here, which cannot be done in place. */
-static bool may_lie_on_input(const struct ls_node *n)
+static bool may_lie_on_input(const struct ls_program *p, int node)
 {
-    return strcmp(n->op->name, "flatten") != 0 && strcmp(n->op->name, "unflatten") != 0;
+    return !p->execs[node].kernel->moves;
 }
 
 /* C6: small scratches lie side by side; the others live as long as their node runs. */

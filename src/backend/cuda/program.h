@@ -45,6 +45,8 @@ struct kernel {
     /* Enqueue on p->device->compute. */
     enum ls_status (*run)(struct ls_program *p, int node);
     void (*release)(void *state); /* NULL: ls_free will do */
+    bool moves;                   /* values change their order, so that no result lies on its input */
+    bool joins;                   /* C5: a gradient of weights, or an update: waits for what runs aside */
 };
 
 struct node_exec {
@@ -158,6 +160,16 @@ static inline int64_t padded(int64_t n)
 {
     return (n + LS_CUDA_LANE - 1) / LS_CUDA_LANE * LS_CUDA_LANE;
 }
+/* Elements as stored, padding included. */
+static inline int64_t stored_count(const struct ls_program *p, int tensor)
+{
+    return p->layouts[tensor].layout.count;
+}
+/* Without padding. */
+static inline int64_t channels_of(const struct ls_program *p, int tensor)
+{
+    return p->core.g->tensors[tensor].shape.dim[1];
+}
 /* A kernel needs so much of `sums`. */
 static inline void want_sums(struct ls_program *p, size_t bytes)
 {
@@ -223,7 +235,8 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last);
 enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run);
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
 
-/* The kernels, in lists that end with a NULL op. */
-extern const struct kernel ls_cuda_layers[], ls_cuda_linear[], ls_cuda_norms[], ls_cuda_updates[];
+/* A kernel for each op; the lists of ops/list.def end with a NULL op. */
+#define X(name) extern const struct kernel ls_cuda_ops_##name[];
+#include "backend/cuda/ops/list.def"
 
 #endif

@@ -126,9 +126,9 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
     return LS_OK;
 }
 
-const struct kernel ls_cuda_updates[] = {
-    {"sgd", sgd_prepare, update_run, NULL},
-    {"lars", sgd_prepare, update_run, NULL},
-    {"bn_running", running_prepare, update_run, NULL},
+const struct kernel ls_cuda_ops_updates[] = {
+    {.op = "sgd", .prepare = sgd_prepare, .run = update_run, .joins = true},
+    {.op = "lars", .prepare = sgd_prepare, .run = update_run, .joins = true},
+    {.op = "bn_running", .prepare = running_prepare, .run = update_run, .joins = true},
     {0},
 };

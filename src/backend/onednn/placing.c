@@ -133,7 +133,7 @@ enum ls_status insert_reorder_before(struct ls_program *p, int *node, int tensor
     p->core.g->tensors[*copy].dtype = p->core.g->act_dtype; /* the only reason for a copy besides its layout */
     LS_TRY(place_as(p, *copy, md));
     LS_TRY(insert_reorder(p, *node, *node, tensor, *copy));
-    p->execs[*node].kernel = kernel_find(&ls_op_reorder);
+    LS_TRY(kernel_find(p, *node, &p->execs[*node].kernel));
     LS_TRY(p->execs[*node].kernel->prepare(p, *node));
     ++*node;
     return LS_OK;

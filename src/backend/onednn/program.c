@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-const struct kernel *kernel_find(const struct ls_op *op)
+enum ls_status kernel_find(struct ls_program *p, int node, const struct kernel **kernel)
 {
-    const struct kernel *const lists[] = {ls_onednn_linear, ls_onednn_layers};
-    for (int i = 0; i < 2; i++)
-        for (const struct kernel *k = lists[i]; k->op; k++)
-            if (k->op == op)
-                return k;
-    return NULL;
+    static const void *const kernels[] = {
+#define X(name) ls_onednn_ops_##name,
+#include "backend/onednn/ops/list.def"
+        NULL};
+    const void *found;
+    LS_TRY(ls_kernel_find("onednn", &p->core.g->nodes[node], kernels, sizeof **kernel, &found));
+    *kernel = found;
+    return LS_OK;
 }
 
 /* --- prepare ------------------------------------------------------------------------------------------------- */
@@ -47,9 +49,8 @@ static enum ls_status prepare_node(struct ls_program *p, int n)
     LS_TRY(ensure_execs(p, p->core.g->n_nodes));
     if (p->execs[n].kernel)
         return LS_OK;
-    const struct kernel *kernel = kernel_find(node->op);
-    if (!kernel)
-        return ls_fail(LS_FAILED, "layer %s: backend onednn has no kernel for op %s", node->name, node->op->name);
+    const struct kernel *kernel;
+    LS_TRY(kernel_find(p, n, &kernel));
     p->execs[n] = (struct node_exec){.kernel = kernel};
     for (int i = 0; i < LS_MAX_IN; i++)
         if (node->in[i] != LS_NONE && p->core.g->tensors[node->in[i]].role == LS_ROLE_INPUT)

@@ -21,7 +21,7 @@ struct tensor_layout {
 struct node_exec;
 
 struct kernel {
-    const struct ls_op *op;
+    const char *op;
     /* Decide layouts of outputs, choose an implementation, ask for scratch. */
     enum ls_status (*prepare)(struct ls_program *p, int node);
     /* Addresses are known. NULL: nothing to do. */
@@ -100,8 +100,9 @@ enum ls_status winograd_layout(const struct ls_program *p, const struct dnn_spec
 void winograd_shape(const struct ls_program *p, const struct dnn_spec *s, struct ls_winograd *w);
 void winograd_point(struct ls_winograd *w, char *src, char *wei, char *bias, char *dst, char *scratch);
 
-/* The kernels, one for each op; both lists end with a NULL op. */
-extern const struct kernel ls_onednn_linear[], ls_onednn_layers[];
-const struct kernel *kernel_find(const struct ls_op *op);
+/* A kernel for each op; the lists of ops/list.def end with a NULL op. */
+#define X(name) extern const struct kernel ls_onednn_ops_##name[];
+#include "backend/onednn/ops/list.def"
+enum ls_status kernel_find(struct ls_program *p, int node, const struct kernel **kernel);
 
 #endif

@@ -6,45 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct {
-    const struct ls_op *op;
-    ls_ref_kernel *kernel;
-} kernels[] = {
-    {&ls_op_conv, ls_ref_conv},
-    {&ls_op_conv_bwd_data, ls_ref_conv_bwd_data},
-    {&ls_op_conv_bwd_weights, ls_ref_conv_bwd_weights},
-    {&ls_op_dense, ls_ref_dense},
-    {&ls_op_dense_bwd_data, ls_ref_dense_bwd_data},
-    {&ls_op_dense_bwd_weights, ls_ref_dense_bwd_weights},
-    {&ls_op_bn, ls_ref_bn},
-    {&ls_op_bn_bwd, ls_ref_bn_bwd},
-    {&ls_op_bn_running, ls_ref_bn_running},
-    {&ls_op_act, ls_ref_act},
-    {&ls_op_act_bwd, ls_ref_act_bwd},
-    {&ls_op_lrn, ls_ref_lrn},
-    {&ls_op_lrn_bwd, ls_ref_lrn_bwd},
-    {&ls_op_maxpool, ls_ref_maxpool},
-    {&ls_op_maxpool_bwd, ls_ref_maxpool_bwd},
-    {&ls_op_avgpool, ls_ref_avgpool},
-    {&ls_op_avgpool_bwd, ls_ref_avgpool_bwd},
-    {&ls_op_adaptive_avgpool, ls_ref_adaptive_avgpool},
-    {&ls_op_adaptive_avgpool_bwd, ls_ref_adaptive_avgpool_bwd},
-    {&ls_op_dropout, ls_ref_dropout},
-    {&ls_op_dropout_bwd, ls_ref_dropout},
-    {&ls_op_add, ls_ref_add},
-    {&ls_op_concat, ls_ref_concat},
-    {&ls_op_slice, ls_ref_slice},
-    {&ls_op_flatten, ls_ref_copy},
-    {&ls_op_unflatten, ls_ref_copy},
-    {&ls_op_sum, ls_ref_sum},
-    {&ls_op_softmax_xent, ls_ref_softmax_xent},
-    {&ls_op_softmax_xent_bwd, ls_ref_softmax_xent_bwd},
-    {&ls_op_l2_loss, ls_ref_l2_loss},
-    {&ls_op_l2_loss_bwd, ls_ref_l2_loss_bwd},
-    {&ls_op_reorder, ls_ref_copy},
-    {&ls_op_sgd, ls_ref_sgd},
-    {&ls_op_lars, ls_ref_lars},
-};
+static const void *const kernels[] = {
+#define X(name) ls_ref_ops_##name,
+#include "backend/ref/ops/list.def"
+    NULL};
 
 /* Activations and inputs lie in the arena, each with room of its own, then the scratch. A place's offset is in the arena,
  * or, for a kept gradient, in the memory of gradients. */
@@ -55,14 +20,6 @@ struct ls_program {
     size_t scratch_offset;
     char *arena; /* borrowed */
 };
-
-static ls_ref_kernel *kernel_of(const struct ls_op *op)
-{
-    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
-        if (kernels[i].op == op)
-            return kernels[i].kernel;
-    return NULL;
-}
 
 /* bf16 and f16 graphs are computed in f32: the values to come close to. */
 static size_t tensor_bytes(const struct ls_tensor *t)
@@ -116,10 +73,9 @@ static enum ls_status place(struct ls_program *p)
 static enum ls_status pick_kernels(struct ls_program *p)
 {
     for (int n = 0; n < p->core.g->n_nodes; n++) {
-        const struct ls_node *node = &p->core.g->nodes[n];
-        p->kernel[n] = kernel_of(node->op);
-        if (!p->kernel[n])
-            return ls_fail(LS_FAILED, "layer %s: the backend ref has no op %s", node->name, node->op->name);
+        const void *found;
+        LS_TRY(ls_kernel_find("ref", &p->core.g->nodes[n], kernels, sizeof(struct ls_ref_op), &found));
+        p->kernel[n] = ((const struct ls_ref_op *)found)->kernel;
     }
     return LS_OK;
 }

@@ -54,16 +54,13 @@ void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct l
 void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *dy, const uint8_t *index,
                        const float *y, const struct ls_ref_view *dx);
 
-/* The kernels, one for each op. */
+/* A kernel for each op; the lists of ops/list.def end with a NULL op. */
 typedef void ls_ref_kernel(const struct ls_ref_call *call);
-ls_ref_kernel ls_ref_conv, ls_ref_conv_bwd_data, ls_ref_conv_bwd_weights;
-ls_ref_kernel ls_ref_dense, ls_ref_dense_bwd_data, ls_ref_dense_bwd_weights;
-ls_ref_kernel ls_ref_bn, ls_ref_bn_bwd, ls_ref_bn_running;
-ls_ref_kernel ls_ref_act, ls_ref_act_bwd, ls_ref_dropout, ls_ref_lrn, ls_ref_lrn_bwd;
-ls_ref_kernel ls_ref_maxpool, ls_ref_maxpool_bwd, ls_ref_avgpool, ls_ref_avgpool_bwd;
-ls_ref_kernel ls_ref_adaptive_avgpool, ls_ref_adaptive_avgpool_bwd;
-ls_ref_kernel ls_ref_add, ls_ref_sum, ls_ref_concat, ls_ref_slice, ls_ref_copy;
-ls_ref_kernel ls_ref_softmax_xent, ls_ref_softmax_xent_bwd, ls_ref_l2_loss, ls_ref_l2_loss_bwd;
-ls_ref_kernel ls_ref_sgd, ls_ref_lars;
+struct ls_ref_op {
+    const char *op;
+    ls_ref_kernel *kernel;
+};
+#define X(name) extern const struct ls_ref_op ls_ref_ops_##name[];
+#include "backend/ref/ops/list.def"
 
 #endif

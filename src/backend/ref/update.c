@@ -1,8 +1,9 @@
+/* Parameter updates of the optimizers. */
 #include "backend/ref/ref.h"
 
 #include <math.h>
 
-void ls_ref_sgd(const struct ls_ref_call *call)
+static void sgd(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
@@ -25,7 +26,7 @@ static double norm(const struct ls_ref_view *t)
     return sqrt(squares);
 }
 
-void ls_ref_lars(const struct ls_ref_call *call)
+static void lars(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
@@ -39,3 +40,9 @@ void ls_ref_lars(const struct ls_ref_call *call)
         w.v[i] = (float)(w.v[i] - momentum);
     }
 }
+
+const struct ls_ref_op ls_ref_ops_updates[] = {
+    {"sgd", sgd},
+    {"lars", lars},
+    {0},
+};

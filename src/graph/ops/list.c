@@ -1,44 +1,12 @@
-/* The one list of ops. */
+/* The list of ops, and what attributes may be. */
 #include "graph/ops.h"
 
 #include <stdio.h>
 #include <string.h>
 
 const struct ls_op *const ls_ops[] = {
-    &ls_op_conv,
-    &ls_op_conv_bwd_data,
-    &ls_op_conv_bwd_weights,
-    &ls_op_dense,
-    &ls_op_dense_bwd_data,
-    &ls_op_dense_bwd_weights,
-    &ls_op_bn,
-    &ls_op_bn_bwd,
-    &ls_op_bn_running,
-    &ls_op_act,
-    &ls_op_act_bwd,
-    &ls_op_lrn,
-    &ls_op_lrn_bwd,
-    &ls_op_maxpool,
-    &ls_op_maxpool_bwd,
-    &ls_op_avgpool,
-    &ls_op_avgpool_bwd,
-    &ls_op_adaptive_avgpool,
-    &ls_op_adaptive_avgpool_bwd,
-    &ls_op_dropout,
-    &ls_op_dropout_bwd,
-    &ls_op_add,
-    &ls_op_concat,
-    &ls_op_slice,
-    &ls_op_flatten,
-    &ls_op_unflatten,
-    &ls_op_sum,
-    &ls_op_softmax_xent,
-    &ls_op_softmax_xent_bwd,
-    &ls_op_l2_loss,
-    &ls_op_l2_loss_bwd,
-    &ls_op_reorder,
-    &ls_op_sgd,
-    &ls_op_lars,
+#define X(name) &ls_op_##name,
+#include "graph/ops/list.def"
     NULL,
 };
 

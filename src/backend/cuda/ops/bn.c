@@ -204,8 +204,8 @@ static enum ls_status bn_bwd_run(struct ls_program *p, int node)
     return LS_OK;
 }
 
-const struct kernel ls_cuda_norms[] = {
-    {"bn", bn_prepare, bn_run, NULL},
-    {"bn_bwd", bn_bwd_prepare, bn_bwd_run, NULL},
+const struct kernel ls_cuda_ops_bn[] = {
+    {.op = "bn", .prepare = bn_prepare, .run = bn_run},
+    {.op = "bn_bwd", .prepare = bn_bwd_prepare, .run = bn_bwd_run},
     {0},
 };

@@ -241,12 +241,16 @@ static enum ls_status weights_run(struct ls_program *p, int node)
     return LS_OK;
 }
 
-const struct kernel ls_cuda_linear[] = {
-    {"conv", forward_prepare, forward_run, release_state},
-    {"conv_bwd_data", data_prepare, data_run, release_state},
-    {"conv_bwd_weights", weights_prepare, weights_run, release_state},
-    {"dense", forward_prepare, forward_run, release_state},
-    {"dense_bwd_data", data_prepare, data_run, release_state},
-    {"dense_bwd_weights", weights_prepare, weights_run, release_state},
+const struct kernel ls_cuda_ops_linear[] = {
+    {.op = "conv", .prepare = forward_prepare, .run = forward_run, .release = release_state},
+    {.op = "conv_bwd_data", .prepare = data_prepare, .run = data_run, .release = release_state},
+    {.op = "conv_bwd_weights", .prepare = weights_prepare, .run = weights_run, .release = release_state, .joins = true},
+    {.op = "dense", .prepare = forward_prepare, .run = forward_run, .release = release_state},
+    {.op = "dense_bwd_data", .prepare = data_prepare, .run = data_run, .release = release_state},
+    {.op = "dense_bwd_weights",
+     .prepare = weights_prepare,
+     .run = weights_run,
+     .release = release_state,
+     .joins = true},
     {0},
 };

@@ -1,3 +1,4 @@
+/* Convolutions. */
 #include "backend/ref/ref.h"
 
 /* Which output row (or column) has its window's tap k on input position i; -1 when none has. */
@@ -7,7 +8,7 @@ static int64_t output_at(int64_t i, int64_t k, int64_t pad, int64_t dilation, in
     return from >= 0 && from % stride == 0 && from / stride < outputs ? from / stride : -1;
 }
 
-void ls_ref_conv(const struct ls_ref_call *call)
+static void conv(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view x = ls_ref_in(call, 0), w = ls_ref_in(call, 1), b = ls_ref_in(call, 2), y = ls_ref_out(call, 0);
@@ -31,7 +32,7 @@ void ls_ref_conv(const struct ls_ref_call *call)
                 }
 }
 
-void ls_ref_conv_bwd_data(const struct ls_ref_call *call)
+static void conv_bwd_data(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view dy = ls_ref_in(call, 0), w = ls_ref_in(call, 1), dx = ls_ref_out(call, 0);
@@ -71,7 +72,7 @@ static double weight_gradient(const struct ls_attr *a, const struct ls_ref_view 
     return sum;
 }
 
-void ls_ref_conv_bwd_weights(const struct ls_ref_call *call)
+static void conv_bwd_weights(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view dy = ls_ref_in(call, 0), x = ls_ref_in(call, 1);
@@ -91,3 +92,10 @@ void ls_ref_conv_bwd_weights(const struct ls_ref_call *call)
         db.v[o] = (float)sum;
     }
 }
+
+const struct ls_ref_op ls_ref_ops_conv[] = {
+    {"conv", conv},
+    {"conv_bwd_data", conv_bwd_data},
+    {"conv_bwd_weights", conv_bwd_weights},
+    {0},
+};

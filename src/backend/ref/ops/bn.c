@@ -52,7 +52,7 @@ static void statistics(const struct ls_ref_call *call, const struct ls_ref_view 
     stat[x->c + c] = (float)(weight * variance * (double)count / (double)(count > 1 ? count - 1 : 1));
 }
 
-void ls_ref_bn(const struct ls_ref_call *call)
+static void bn(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view x = ls_ref_in(call, X), residual = ls_ref_in(call, RESIDUAL), y = ls_ref_out(call, Y);
@@ -101,7 +101,7 @@ static struct ls_ref_view gradient_before_act(const struct ls_ref_call *call)
     return dz;
 }
 
-void ls_ref_bn_bwd(const struct ls_ref_call *call)
+static void bn_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, B_X), dz = gradient_before_act(call);
     struct ls_ref_view dx = ls_ref_out(call, DX), dresidual = ls_ref_out(call, DRESIDUAL);
@@ -130,7 +130,7 @@ void ls_ref_bn_bwd(const struct ls_ref_call *call)
     }
 }
 
-void ls_ref_bn_running(const struct ls_ref_call *call)
+static void bn_running(const struct ls_ref_call *call)
 {
     struct ls_ref_view stat = ls_ref_in(call, 0);
     double share = call->n->attr.momentum;
@@ -140,3 +140,10 @@ void ls_ref_bn_running(const struct ls_ref_call *call)
             *running = (float)((1 - share) * *running + share * stat.v[row * stat.c + c]);
         }
 }
+
+const struct ls_ref_op ls_ref_ops_bn[] = {
+    {"bn", bn},
+    {"bn_bwd", bn_bwd},
+    {"bn_running", bn_running},
+    {0},
+};

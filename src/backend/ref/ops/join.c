@@ -1,12 +1,20 @@
+/* What joins tensors, and what takes them apart. */
 #include "backend/ref/ref.h"
 
 #include <string.h>
 
-/* flatten, unflatten, reorder: in plain NCHW all of them keep the values where they are. */
-void ls_ref_copy(const struct ls_ref_call *call)
+static void add(const struct ls_ref_call *call)
 {
-    struct ls_ref_view x = ls_ref_in(call, 0), y = ls_ref_out(call, 0);
-    memcpy(y.v, x.v, (size_t)ls_ref_count(&y) * sizeof *y.v);
+    struct ls_ref_view a = ls_ref_in(call, 0), b = ls_ref_in(call, 1), y = ls_ref_out(call, 0);
+    for (int64_t i = 0; i < ls_ref_count(&y); i++)
+        y.v[i] = ls_ref_act_of(call->n->attr.act, (double)a.v[i] + (double)b.v[i]);
+}
+
+static void sum(const struct ls_ref_call *call)
+{
+    struct ls_ref_view a = ls_ref_in(call, 0), b = ls_ref_in(call, 1), y = ls_ref_out(call, 0);
+    for (int64_t i = 0; i < ls_ref_count(&y); i++)
+        y.v[i] = a.v[i] + b.v[i];
 }
 
 /* Channels from_first ... of one tensor to channels to_first ... of the other. */
@@ -18,7 +26,7 @@ static void copy_channels(const struct ls_ref_view *from, int64_t from_first, co
                (size_t)(channels * from->h * from->w) * sizeof *to->v);
 }
 
-void ls_ref_concat(const struct ls_ref_call *call)
+static void concat(const struct ls_ref_call *call)
 {
     struct ls_ref_view y = ls_ref_out(call, 0);
     for (int64_t i = 0, first = 0; i < LS_MAX_IN; i++) {
@@ -30,8 +38,12 @@ void ls_ref_concat(const struct ls_ref_call *call)
     }
 }
 
-void ls_ref_slice(const struct ls_ref_call *call)
+static void slice(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), dx = ls_ref_out(call, 0);
     copy_channels(&dy, call->n->attr.offset, &dx, 0, dx.c);
 }
+
+const struct ls_ref_op ls_ref_ops_join[] = {
+    {"add", add}, {"sum", sum}, {"concat", concat}, {"slice", slice}, {0},
+};

@@ -1,3 +1,4 @@
+/* Losses. */
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ static double target(const struct ls_ref_call *call, int64_t classes, int64_t k,
     return (1 - smoothing) * (k == label) + smoothing / (double)classes;
 }
 
-void ls_ref_softmax_xent(const struct ls_ref_call *call)
+static void softmax_xent(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), loss = ls_ref_out(call, 0), prob = ls_ref_out(call, 2);
     int32_t *rank = ls_ref_out_data(call, 1);
@@ -46,7 +47,7 @@ void ls_ref_softmax_xent(const struct ls_ref_call *call)
     }
 }
 
-void ls_ref_softmax_xent_bwd(const struct ls_ref_call *call)
+static void softmax_xent_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view prob = ls_ref_in(call, 0), dx = ls_ref_out(call, 0);
     for (int64_t n = 0; n < prob.n; n++)
@@ -57,7 +58,7 @@ void ls_ref_softmax_xent_bwd(const struct ls_ref_call *call)
         }
 }
 
-void ls_ref_l2_loss(const struct ls_ref_call *call)
+static void l2_loss(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), loss = ls_ref_out(call, 0);
     int32_t *rank = ls_ref_out_data(call, 1);
@@ -73,7 +74,7 @@ void ls_ref_l2_loss(const struct ls_ref_call *call)
     }
 }
 
-void ls_ref_l2_loss_bwd(const struct ls_ref_call *call)
+static void l2_loss_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), dx = ls_ref_out(call, 0);
     for (int64_t n = 0; n < x.n; n++)
@@ -83,3 +84,11 @@ void ls_ref_l2_loss_bwd(const struct ls_ref_call *call)
             dx.v[n * x.c + k] = label < 0 ? 0 : (float)d;
         }
 }
+
+const struct ls_ref_op ls_ref_ops_loss[] = {
+    {"softmax_xent", softmax_xent},
+    {"softmax_xent_bwd", softmax_xent_bwd},
+    {"l2_loss", l2_loss},
+    {"l2_loss_bwd", l2_loss_bwd},
+    {0},
+};

@@ -1,6 +1,7 @@
+/* Dense layers. */
 #include "backend/ref/ref.h"
 
-void ls_ref_dense(const struct ls_ref_call *call)
+static void dense(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), w = ls_ref_in(call, 1), b = ls_ref_in(call, 2), y = ls_ref_out(call, 0);
     for (int64_t n = 0; n < y.n; n++)
@@ -12,7 +13,7 @@ void ls_ref_dense(const struct ls_ref_call *call)
         }
 }
 
-void ls_ref_dense_bwd_data(const struct ls_ref_call *call)
+static void dense_bwd_data(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), w = ls_ref_in(call, 1), dx = ls_ref_out(call, 0);
     for (int64_t n = 0; n < dy.n; n++)
@@ -24,7 +25,7 @@ void ls_ref_dense_bwd_data(const struct ls_ref_call *call)
         }
 }
 
-void ls_ref_dense_bwd_weights(const struct ls_ref_call *call)
+static void dense_bwd_weights(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), x = ls_ref_in(call, 1);
     struct ls_ref_view dw = ls_ref_out(call, 0), db = ls_ref_out(call, 1);
@@ -42,3 +43,10 @@ void ls_ref_dense_bwd_weights(const struct ls_ref_call *call)
         db.v[o] = (float)sum;
     }
 }
+
+const struct ls_ref_op ls_ref_ops_dense[] = {
+    {"dense", dense},
+    {"dense_bwd_data", dense_bwd_data},
+    {"dense_bwd_weights", dense_bwd_weights},
+    {0},
+};

@@ -1,3 +1,4 @@
+/* Local response normalisation. */
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@ static double scale_at(const struct ls_attr *a, const struct ls_ref_view *x, int
     return (double)a->k + (double)a->alpha / (double)a->size * squares;
 }
 
-void ls_ref_lrn(const struct ls_ref_call *call)
+static void lrn(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     struct ls_ref_view x = ls_ref_in(call, 0), y = ls_ref_out(call, 0);
@@ -25,7 +26,7 @@ void ls_ref_lrn(const struct ls_ref_call *call)
                     (float)(*ls_ref_at(&x, n, c, 0, i) * pow(scale_at(a, &x, n, c, i), -(double)a->beta));
 }
 
-void ls_ref_lrn_bwd(const struct ls_ref_call *call)
+static void lrn_bwd(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     double beta = a->beta;
@@ -43,3 +44,9 @@ void ls_ref_lrn_bwd(const struct ls_ref_call *call)
                 *ls_ref_at(&dx, n, c, 0, i) = (float)(own - factor * others);
             }
 }
+
+const struct ls_ref_op ls_ref_ops_lrn[] = {
+    {"lrn", lrn},
+    {"lrn_bwd", lrn_bwd},
+    {0},
+};

@@ -1,3 +1,4 @@
+/* Max, average and adaptive average pooling. */
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -75,13 +76,13 @@ void ls_ref_unpool_max(const struct ls_attr *attr, enum ls_act act, const struct
                 }
 }
 
-void ls_ref_maxpool(const struct ls_ref_call *call)
+static void maxpool(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), y = ls_ref_out(call, 0);
     ls_ref_pool_max(&call->n->attr, call->n->attr.act, &x, &y, ls_ref_out_data(call, 1));
 }
 
-void ls_ref_maxpool_bwd(const struct ls_ref_call *call)
+static void maxpool_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), y = ls_ref_in(call, 2), dx = ls_ref_out(call, 0);
     memset(dx.v, 0, (size_t)ls_ref_count(&dx) * sizeof *dx.v);
@@ -131,26 +132,36 @@ static void average(const struct ls_attr *a, bool sliding_window, bool backward,
                 }
 }
 
-void ls_ref_avgpool(const struct ls_ref_call *call)
+static void avgpool(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), y = ls_ref_out(call, 0);
     average(&call->n->attr, true, false, &x, &y);
 }
 
-void ls_ref_avgpool_bwd(const struct ls_ref_call *call)
+static void avgpool_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), dx = ls_ref_out(call, 0);
     average(&call->n->attr, true, true, &dx, &dy);
 }
 
-void ls_ref_adaptive_avgpool(const struct ls_ref_call *call)
+static void adaptive_avgpool(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), y = ls_ref_out(call, 0);
     average(&call->n->attr, false, false, &x, &y);
 }
 
-void ls_ref_adaptive_avgpool_bwd(const struct ls_ref_call *call)
+static void adaptive_avgpool_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), dx = ls_ref_out(call, 0);
     average(&call->n->attr, false, true, &dx, &dy);
 }
+
+const struct ls_ref_op ls_ref_ops_pool[] = {
+    {"maxpool", maxpool},
+    {"maxpool_bwd", maxpool_bwd},
+    {"avgpool", avgpool},
+    {"avgpool_bwd", avgpool_bwd},
+    {"adaptive_avgpool", adaptive_avgpool},
+    {"adaptive_avgpool_bwd", adaptive_avgpool_bwd},
+    {0},
+};

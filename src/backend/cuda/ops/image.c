@@ -1,0 +1,37 @@
+/* The nodes that stem.c inserts: images into a map, or unfolded for the first convolution. */
+#include "backend/cuda/program.h"
+
+static enum ls_status image_run(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->core.g->nodes[node];
+    const struct ls_shape *image = &p->core.g->tensors[p->core.g->input].shape;
+    struct ls_cuda_map y = map_of(p, n->out[0]);
+    void *to = data_of(p, n->out[0]);
+    if (is_unfolded(p, n->out[0])) {
+        const struct ls_attr *a = &p->core.g->nodes[p->stem.conv].attr;
+        struct ls_cuda_unfold u = {
+            .channels = (int)image->dim[1],
+            .height = (int)image->dim[2],
+            .width = (int)image->dim[3],
+            .columns = (int)a->kernel_w,
+            .block = (int)p->stem.block,
+            .row = (int)p->stem.row,
+            .stride_h = (int)a->stride_h,
+            .stride_w = (int)a->stride_w,
+            .border = (int)p->stem.border,
+            .pad = (int)a->pad_l,
+            .from_channels = p->pixel_channels,
+        };
+        ls_cuda_unfold(stream_of(p), type_of(p), p->run, p->pixels, &u, &y, to);
+    } else if (p->pixels) {
+        ls_cuda_image_picks(stream_of(p), type_of(p), p->run, p->pixels, &y, image->dim[1], to);
+    } else {
+        ls_cuda_image_planes(stream_of(p), type_of(p), p->run, &y, image->dim[1], to);
+    }
+    return LS_OK;
+}
+
+const struct kernel ls_cuda_ops_image[] = {
+    {.op = "reorder", .prepare = place_outputs, .run = image_run},
+    {0},
+};
