@@ -29,7 +29,7 @@ static enum ls_status load_cuda(const struct ls_backend **backend)
 /* A card, as far as can be told without loading anything. */
 static bool card_there(void)
 {
-    return access("/dev/nvidiactl", R_OK | W_OK) == 0 && ls_module_there("lockstep-cuda.so", NULL, 0);
+    return access("/dev/nvidiactl", R_OK | W_OK) == 0 && ls_module_find("lockstep-cuda.so", NULL, 0);
 }
 
 enum ls_status ls_backend_open(const char *name, const struct ls_backend **backend)
@@ -46,7 +46,7 @@ const struct ls_backend *ls_backend_find(const char *name)
     for (int i = 0; ls_backends[i]; i++)
         if (strcmp(name, "auto") == 0 || strcmp(ls_backends[i]->name, name) == 0)
             return ls_backends[i];
-    if (strcmp(name, "cuda") == 0 && ls_module_there("lockstep-cuda.so", NULL, 0) && load_cuda(&cuda) == LS_OK)
+    if (strcmp(name, "cuda") == 0 && ls_module_find("lockstep-cuda.so", NULL, 0) && load_cuda(&cuda) == LS_OK)
         return cuda;
     return NULL;
 }

@@ -2,7 +2,7 @@
 #ifndef LS_BACKEND_BACKEND_H
 #define LS_BACKEND_BACKEND_H
 
-#include "base/pick.h"
+#include "base/crop.h"
 #include "graph/graph.h"
 
 /* What changes from one pass to the next; everything else is frozen in the program. */
@@ -87,18 +87,18 @@ struct ls_backend_queue {
      * `slot` (0 or 1); results waits for that slot and gives them, valid until the slot is asked for again. */
     enum ls_status (*ask)(struct ls_program *p, int slot);
     enum ls_status (*results)(struct ls_program *p, int slot, const float **loss, const int32_t **rank);
-    /* Images as bytes, which the backend cuts, mirrors and normalises itself (base/pick.h). All four are there, or none.
+    /* Images as bytes, which the backend cuts, mirrors and normalises itself (base/crop.h). All four are there, or none.
      *
      * Memory for a data set's stored images, to be given back by give; *memory NULL where it would take more than a quarter of
      * what is free. put copies into it and returns when the host's bytes are no longer needed. */
     enum ls_status (*hold)(size_t bytes, void **memory);
     enum ls_status (*put)(void *to, const void *host, size_t bytes);
-    /* From now on images come as `pixels` says (copied), picked out of what is held, or with held NULL out of the bytes
+    /* From now on images come as `pixels` says (copied), cropped out of what is held, or with held NULL out of the bytes
      * that come along; pixels NULL: as planes again. Nothing may be enqueued that still reads the old ones. */
     enum ls_status (*source)(struct ls_program *p, const struct ls_pixels *pixels, const void *held);
-    /* Instead of input, for the images of a batch: one pick a sample, and bytes where nothing is held (else NULL). They are
+    /* Instead of input, for the images of a batch: one crop a sample, and bytes where nothing is held (else NULL). They are
      * copied by the next run, and must stay until the pass's results. */
-    enum ls_status (*picks)(struct ls_program *p, const struct ls_pick *picks, const uint8_t *bytes);
+    enum ls_status (*crops)(struct ls_program *p, const struct ls_crop *crops, const uint8_t *bytes);
     /* A number made of the bits of all parameters that are updated, or of their momentum; NULL: they must be read for that. */
     enum ls_status (*checksum)(struct ls_program *p, bool momentum, uint64_t *sum);
     /* What the next step begins with; between steps only. Both are there, or none. */

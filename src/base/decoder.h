@@ -18,8 +18,8 @@ struct ls_decoder {
 
 enum ls_decoded {
     LS_DECODED,
-    LS_DECODER_REFUSES, /* this file is left to others, whenever it comes */
-    LS_DECODER_FAILED   /* the device's error: the file may be fine */
+    LS_DECODER_UNSUPPORTED, /* this file is left to others, whenever it comes */
+    LS_DECODER_FAILED       /* the device's error: the file may be fine */
 };
 
 /* A baseline JPEG whose header is sound. */

@@ -41,7 +41,7 @@ void ls_file_writer_cancel(struct ls_file_writer *w);
 /* Is a folder's entry the name of a temporary file of the file `name`? */
 bool ls_file_is_temporary(const char *entry, const char *name);
 /* Removes temporary files of that path whose writers are gone, of this user; other files are left alone. */
-void ls_file_clean(const char *path);
+void ls_file_remove_stale(const char *path);
 /* Could that be done? Folders that are missing can be made. */
 bool ls_file_can_write(const char *path);
 /* The same for a small whole file. */

@@ -114,7 +114,7 @@ void ls_interrupt_watch(void)
     if (listener.on || sem_init(&listener.end, 0, 0) != 0)
         return;
     listener.watched = watched_signals();
-    listener.on = ls_quiet_thread(&listener.thread, listen, NULL) == 0;
+    listener.on = ls_thread_create(&listener.thread, listen, NULL) == 0;
     if (!listener.on) { /* they come to whom they come */
         sem_destroy(&listener.end);
         return;
@@ -148,7 +148,7 @@ int ls_interrupted(void)
     return caught;
 }
 
-void ls_interrupt_leaves(const char *file)
+void ls_interrupt_unlink(const char *file)
 {
     leaving = 0;
     if (!file || strlen(file) >= sizeof leaves)

@@ -16,6 +16,6 @@ void ls_interrupt_release(void);
 int ls_interrupted(void);
 /* A file that is to be removed where a signal ends the process, before signals are watched or at the second one; NULL:
  * none any more. */
-void ls_interrupt_leaves(const char *file);
+void ls_interrupt_unlink(const char *file);
 
 #endif

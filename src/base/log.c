@@ -10,8 +10,8 @@
 static struct {
     pthread_mutex_t lock;
     FILE *file;
-    ls_log_ear *ear;     /* NULL: this log speaks itself */
-    ls_log_words *words; /* NULL: none */
+    ls_log_sink *ear;     /* NULL: this log speaks itself */
+    ls_log_filter *words; /* NULL: none */
     int muted;
     char last[1024];
     char live[1024]; /* "": none */
@@ -43,7 +43,7 @@ static void deliver(enum ls_log_kind kind, const char *text)
     static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "lockstep: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
     pthread_mutex_lock(&sink.lock);
-    ls_log_ear *ear = sink.muted ? NULL : sink.ear;
+    ls_log_sink *ear = sink.muted ? NULL : sink.ear;
     if (kind <= LS_LOG_WARNING) {
         snprintf(sink.last, sizeof sink.last, "%.*s", (int)sizeof sink.last - 1, text);
         if (sink.words)
@@ -82,25 +82,25 @@ static void speak(enum ls_log_kind kind, const char *said)
     if (!room)
         return;
     memcpy(room, said, lines);
-    ls_utf8_show(said + lines, room + lines, (size > sizeof shown ? size : sizeof shown) - lines);
+    ls_utf8_printable(said + lines, room + lines, (size > sizeof shown ? size : sizeof shown) - lines);
     deliver(kind, room);
     if (room != shown)
         ls_free(room);
 }
 
-void ls_log_hear(enum ls_log_kind kind, const char *text)
+void ls_log_write(enum ls_log_kind kind, const char *text)
 {
     speak(kind, text);
 }
 
-void ls_log_reword(ls_log_words *words)
+void ls_log_set_filter(ls_log_filter *words)
 {
     pthread_mutex_lock(&sink.lock);
     sink.words = words;
     pthread_mutex_unlock(&sink.lock);
 }
 
-void ls_log_forward(ls_log_ear *ear)
+void ls_log_forward(ls_log_sink *ear)
 {
     pthread_mutex_lock(&sink.lock);
     sink.ear = ear;
@@ -128,7 +128,7 @@ void ls_warn(const char *format, ...)
     speak(LS_LOG_WARNING, text);
 }
 
-void ls_say(const char *format, ...)
+void ls_print(const char *format, ...)
 {
     char text[4096];
     va_list args;
@@ -158,7 +158,7 @@ void ls_note(const char *format, ...)
     speak(LS_LOG_NOTE, text);
 }
 
-void ls_log_live(const char *line)
+void ls_log_status_line(const char *line)
 {
     pthread_mutex_lock(&sink.lock);
     if (!sink.muted && (line || sink.live[0])) {

@@ -58,7 +58,7 @@ static bool look_up(const char *file, const char *named, char *path)
     return is_there(path, LS_MODULE_DIR, "", file);
 }
 
-bool ls_module_there(const char *file, char *path, size_t room)
+bool ls_module_find(const char *file, char *path, size_t room)
 {
     char at[PATH_MAX];
     if (!look_up(file, getenv("LOCKSTEP_MODULES"), at))
@@ -131,9 +131,9 @@ enum ls_status ls_module_load(const char *file, const char *object, const char *
     *found = dlsym(module, object);
     if (!*found)
         return ls_fail(LS_FAILED, "%s: not a module of Lockstep (it has no %s)", path, object);
-    void (*join)(ls_log_ear * ear);
+    void (*join)(ls_log_sink * ear);
     *(void **)&join = dlsym(module, "ls_module_forward_log");
     if (join)
-        join(ls_log_hear);
+        join(ls_log_write);
     return LS_OK;
 }

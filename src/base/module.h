@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Whether a module of that name is there; path[room] gets where. path may be NULL. */
-bool ls_module_there(const char *file, char *path, size_t room);
+bool ls_module_find(const char *file, char *path, size_t room);
 /* Loads a module for the life of the process and finds its object. The error says what to install and type, and
  * `instead`: what works without the module. */
 enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found);

@@ -2,7 +2,7 @@
 
 #include <signal.h>
 
-int ls_quiet_thread(pthread_t *thread, void *(*run)(void *), void *argument)
+int ls_thread_create(pthread_t *thread, void *(*run)(void *), void *argument)
 {
     sigset_t all, before;
     sigfillset(&all);

@@ -5,6 +5,6 @@
 #include <pthread.h>
 
 /* As pthread_create, for a thread that takes no signals: they are left to the caller's. */
-int ls_quiet_thread(pthread_t *thread, void *(*run)(void *), void *argument);
+int ls_thread_create(pthread_t *thread, void *(*run)(void *), void *argument);
 
 #endif

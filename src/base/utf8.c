@@ -60,12 +60,12 @@ static const char *spell(const char *text, bool controls, char *room, size_t siz
     return room;
 }
 
-const char *ls_utf8_spell(const char *text, char *room, size_t size)
+const char *ls_utf8_escape(const char *text, char *room, size_t size)
 {
     return spell(text, false, room, size);
 }
 
-const char *ls_utf8_show(const char *text, char *room, size_t size)
+const char *ls_utf8_printable(const char *text, char *room, size_t size)
 {
     return spell(text, true, room, size);
 }

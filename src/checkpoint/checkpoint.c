@@ -416,7 +416,7 @@ enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *r
         drop(w);
         return st;
     }
-    w->on = e->backend->queue && ls_quiet_thread(&w->thread, write_aside, w) == 0;
+    w->on = e->backend->queue && ls_thread_create(&w->thread, write_aside, w) == 0;
     if (!w->on)
         w->status = write_all(w);
     return LS_OK;

@@ -51,7 +51,7 @@ static json_t *names(const char *const *values, int64_t n)
     char room[1024];
     json_t *list = json_array();
     for (int64_t i = 0; i < n; i++)
-        json_array_append_new(list, json_string(ls_utf8_spell(values[i], room, sizeof room)));
+        json_array_append_new(list, json_string(ls_utf8_escape(values[i], room, sizeof room)));
     return list;
 }
 

@@ -453,7 +453,7 @@ static void start_beating(struct ls_run_lock *l)
     pthread_cond_init(&l->end, &attributes);
     pthread_condattr_destroy(&attributes);
     l->seen = now();
-    l->beating = ls_quiet_thread(&l->thread, beat, l) == 0; /* without it, steps touch the lock */
+    l->beating = ls_thread_create(&l->thread, beat, l) == 0; /* without it, steps touch the lock */
 }
 
 enum ls_status ls_run_lock_take(const char *run, char *const *argv, struct ls_run_lock_times times,
@@ -471,17 +471,17 @@ enum ls_status ls_run_lock_take(const char *run, char *const *argv, struct ls_ru
         l->times = times;
         compose(l->text, argv, id);
         snprintf(l->own, sizeof l->own, "%s.%s", l->path, id);
-        ls_interrupt_leaves(l->own);
+        ls_interrupt_unlink(l->own);
         st = write_new(l->own, l->text) ? claim(l) : cannot(l);
         unlink(l->own);
     }
     if (st != LS_OK) {
-        ls_interrupt_leaves(NULL);
+        ls_interrupt_unlink(NULL);
         ls_free(l);
         return st;
     }
     start_beating(l);
-    ls_interrupt_leaves(l->path);
+    ls_interrupt_unlink(l->path);
     *lock = l;
     return LS_OK;
 }
@@ -491,7 +491,7 @@ void ls_run_lock_release(struct ls_run_lock *l)
     struct holder h;
     if (!l)
         return;
-    ls_interrupt_leaves(NULL);
+    ls_interrupt_unlink(NULL);
     pthread_mutex_lock(&l->guard);
     l->ending = true;
     pthread_cond_signal(&l->end);

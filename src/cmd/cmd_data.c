@@ -389,7 +389,7 @@ static void print_normalisation(const struct ls_dataset_info *info)
         snprintf(mean + a, sizeof mean - a, "%s%.4f", c ? " " : "", (double)info->mean[c]);
         snprintf(deviation + b, sizeof deviation - b, "%s%.4f", c ? " " : "", (double)info->deviation[c]);
     }
-    ls_say(
+    ls_print(
         "mean and deviation are of values from 0 to 1, and each image counts the same; training normalises with mean "
         "%s, deviation %s",
         mean, deviation);
@@ -399,20 +399,20 @@ static enum ls_status print_text(const char *spec, const struct part *parts)
 {
     const struct part *train = &parts[0];
     const struct ls_dataset_info *info = ls_dataset_info(train->set);
-    ls_say("%s: %s, %" PRId64 " classes, %s", spec, info->format, info->classes,
-           info->channels == 1 ? "grey" : "colour");
+    ls_print("%s: %s, %" PRId64 " classes, %s", spec, info->format, info->classes,
+             info->channels == 1 ? "grey" : "colour");
     for (int p = 0; p < 2; p++)
         if (parts[p].set && !parts[p].same && ls_dataset_info(parts[p].set)->folder)
-            ls_say("%s: %s", p == 0 && parts[1].same ? "both" : parts[p].name, ls_dataset_info(parts[p].set)->folder);
+            ls_print("%s: %s", p == 0 && parts[1].same ? "both" : parts[p].name, ls_dataset_info(parts[p].set)->folder);
     LS_TRY(print_parts(parts, 2));
     print_normalisation(info);
     if (info->classes <= LISTED_CLASSES) {
-        ls_say("%s", "");
+        ls_print("%s", "");
         LS_TRY(print_classes(info, parts));
     } else if (info->class_names && train->class_counts[train->smallest] < train->class_counts[train->largest]) {
-        ls_say("fewest: %s (%" PRId64 "), most: %s (%" PRId64 ")", info->class_names[train->smallest],
-               train->class_counts[train->smallest], info->class_names[train->largest],
-               train->class_counts[train->largest]);
+        ls_print("fewest: %s (%" PRId64 "), most: %s (%" PRId64 ")", info->class_names[train->smallest],
+                 train->class_counts[train->smallest], info->class_names[train->largest],
+                 train->class_counts[train->largest]);
     }
     return LS_OK;
 }

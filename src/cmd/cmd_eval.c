@@ -117,8 +117,8 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     if (!o->json && !o->quiet) {
         char transform[256];
         ls_augment_describe(&task.test_augment, transform);
-        ls_say("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
-        ls_say("Each image: %s.", transform);
+        ls_print("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
+        ls_print("Each image: %s.", transform);
     }
     LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r));
     if (o->json && (!world.comm || ls_comm_rank(world.comm) == 0))

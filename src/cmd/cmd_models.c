@@ -164,11 +164,11 @@ static enum ls_status show_layers(const char *name, const struct ls_graph *g)
 {
     static const char *const headings[] = {"layer", "op", "output", "parameters", "MACs"};
     struct ls_table table;
-    char input[64], count[32], macs[32], shown[LS_SHOWN];
+    char input[64], count[32], macs[32], shown[LS_PRINTABLE_SIZE];
     int tensors;
     int64_t parameters = ls_graph_parameters(g, &tensors);
     printf("%s: input %s, %" PRId64 " classes, %s parameters in %d tensors, %s MACs\n",
-           ls_utf8_show(name, shown, sizeof shown), sample_shape(&g->tensors[g->input].shape, input),
+           ls_utf8_printable(name, shown, sizeof shown), sample_shape(&g->tensors[g->input].shape, input),
            g->tensors[g->logits].shape.dim[1], group_digits(parameters, count), tensors,
            round_count(ls_graph_macs(g), macs));
     ls_table_init(&table, "llrrr", headings);

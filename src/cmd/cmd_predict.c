@@ -45,7 +45,7 @@ static enum ls_status setup(struct predict *p)
     LS_TRY(ls_task_transform(p->o, &p->trained.card, NULL, size, &p->augment));
     ls_augment_describe(&p->augment, p->transform);
     if (!p->o->json && !p->o->quiet)
-        ls_say("Each image: %s.", p->transform);
+        ls_print("Each image: %s.", p->transform);
     LS_TRY(ls_engine_open(&p->engine, p->o, NULL, size, NULL, LS_ENGINE_EVAL));
     LS_TRY(ls_weights_load(&p->engine, LS_WEIGHTS_MODEL, p->trained.file));
     p->planes = ls_alloc((size_t)(size->batch * size->channels * size->height * size->width), sizeof *p->planes);
@@ -88,7 +88,7 @@ static double probability(const float *scores, int64_t classes, int64_t which)
 static void class_name(const struct predict *p, int64_t c, char *name, size_t room)
 {
     if (p->trained.card.class_names && c < p->trained.card.named)
-        ls_utf8_spell(p->trained.card.class_names[c], name, room);
+        ls_utf8_escape(p->trained.card.class_names[c], name, room);
     else
         snprintf(name, room, "class %lld", (long long)c);
 }
@@ -101,18 +101,18 @@ static void answer(struct predict *p, const char *file, const float *scores)
     json_t *top = json_array();
     char shown[4 * PATH_MAX];
     if (!p->o->json)
-        printf("%s\n", ls_utf8_show(file, shown, sizeof shown));
+        printf("%s\n", ls_utf8_printable(file, shown, sizeof shown));
     for (int i = 0; i < n; i++) {
         char name[256];
         double share = probability(scores, classes, best[i]);
         class_name(p, best[i], name, sizeof name);
-        int pad = 24 - ls_utf8_length(ls_utf8_show(name, shown, sizeof shown));
+        int pad = 24 - ls_utf8_length(ls_utf8_printable(name, shown, sizeof shown));
         if (!p->o->json)
             printf("  %s%*s %6.2f%%\n", shown, pad > 0 ? pad : 0, "", 100 * share);
         json_array_append_new(
             top, json_pack("{s:s, s:I, s:f}", "class", name, "index", (json_int_t)best[i], "probability", share));
     }
-    json_array_append_new(p->out, json_pack("{s:s, s:o, s:s}", "file", ls_utf8_spell(file, spelled, sizeof spelled),
+    json_array_append_new(p->out, json_pack("{s:s, s:o, s:s}", "file", ls_utf8_escape(file, spelled, sizeof spelled),
                                             "top", top, "transform", p->transform));
 }
 

@@ -256,7 +256,7 @@ static enum ls_status leave_thread(struct ls_comm *c)
 enum ls_status ls_thread_start(struct ls_comm *c)
 {
     double waited = 0, limit = fmax(c->o.deadline, MPI_START);
-    int code = ls_quiet_thread(&c->thread, thread_main, c);
+    int code = ls_thread_create(&c->thread, thread_main, c);
     if (code != 0)
         return ls_fail(LS_FAILED, "the communication thread cannot be started: %s", strerror(code));
     c->running = true;

@@ -32,7 +32,7 @@ static bool same(const char *a, const char *b)
         return true;
     if (ls_utf8_valid(a) && ls_utf8_valid(b))
         return false;
-    return strcmp(ls_utf8_spell(a, room_a, sizeof room_a), ls_utf8_spell(b, room_b, sizeof room_b)) == 0;
+    return strcmp(ls_utf8_escape(a, room_a, sizeof room_a), ls_utf8_escape(b, room_b, sizeof room_b)) == 0;
 }
 
 /* The number that a name is, -1: it is none. */
@@ -133,7 +133,7 @@ __attribute__((format(printf, 2, 3))) static void add(struct text *t, const char
 static void class_name(const char *const *names, int64_t c, char room[NAME_ROOM])
 {
     if (names)
-        ls_utf8_spell(names[c], room, 48);
+        ls_utf8_escape(names[c], room, 48);
     else
         snprintf(room, NAME_ROOM, "%" PRId64, c);
 }

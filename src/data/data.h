@@ -6,7 +6,7 @@
 #ifndef LS_DATA_DATA_H
 #define LS_DATA_DATA_H
 
-#include "base/pick.h"
+#include "base/crop.h"
 #include "base/status.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -154,16 +154,16 @@ void ls_augment_describe(const struct ls_augment *a, char text[256]);
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);
 /* The same up to the bytes: an image of the final size, rows of H x W x C, not mirrored and not normalised; what is left to do
- * is in *pick, whose image stays as it is. */
+ * is in *crop, whose image stays as it is. */
 enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
                                  uint64_t epoch, uint64_t sample, struct ls_image *scratch, uint8_t *pixels,
-                                 struct ls_pick *pick);
+                                 struct ls_crop *crop);
 /* Is all that the augmentation does to the images of that data set cutting and mirroring? */
-bool ls_augment_only_picks(const struct ls_augment *a, const struct ls_dataset_info *info);
+bool ls_augment_only_crops(const struct ls_augment *a, const struct ls_dataset_info *info);
 /* What it then does to a sample, whose number becomes the image's. */
-void ls_augment_pick(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
-                     uint64_t sample, struct ls_pick *pick);
-/* What a batch of pixels (info NULL), or picks of that data set's images, is to be read with. */
+void ls_augment_crop(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
+                     uint64_t sample, struct ls_crop *crop);
+/* What a batch of pixels (info NULL), or crops of that data set's images, is to be read with. */
 struct ls_pixels ls_augment_source(const struct ls_augment *a, const struct ls_dataset_info *info);
 /* What ls_augment_apply will look at. The augmentation stays borrowed by the view. */
 struct ls_view ls_augment_view(const struct ls_augment *a, uint64_t seed, uint64_t epoch, uint64_t sample);
@@ -183,12 +183,12 @@ int64_t ls_sampler_at(const struct ls_sampler *s, uint64_t epoch, int64_t positi
 /* --- loader ------------------------------------------------------------------------------------------- */
 
 /* One filled batch: `batch` samples of room, the first `valid` of them real; labels of the rest are -1 and
- * their values 0 (planes), their picks of no image (pixels, picks). */
+ * their values 0 (planes), their crops of no image (pixels, crops). */
 struct ls_slot {
     enum ls_form form;
     float *images;         /* planes: batch x C x H x W; else NULL */
     uint8_t *pixels;       /* pixels: batch x H x W x C; else NULL */
-    struct ls_pick *picks; /* pixels, where image i is number i, and picks, where it is the sample: batch; else NULL */
+    struct ls_crop *crops; /* pixels, where image i is number i, and crops, where it is the sample: batch; else NULL */
     int32_t *labels;       /* batch */
     int64_t valid;
     uint64_t epoch;
@@ -198,7 +198,7 @@ struct ls_slot {
 struct ls_loader_options {
     struct ls_dataset *set; /* borrowed */
     struct ls_augment augment;
-    enum ls_form form; /* of the slots; picks: ls_augment_only_picks */
+    enum ls_form form; /* of the slots; crops: ls_augment_only_crops */
     uint64_t seed;
     bool shuffle;
     int threads, ring; /* ring: slots in all, >= 2 + held */
@@ -228,7 +228,7 @@ enum ls_status ls_loader_next(struct ls_loader *loader, const struct ls_slot **s
 /* Waits until the next `slots` slots are filled, as far as the ring has room for them besides those that are in use, and
  * looks whether all of them can be had: false means that one of the next calls of next fails. Takes none. */
 bool ls_loader_ready(struct ls_loader *loader, int64_t slots);
-/* The memory that all slots' images, picks and labels lie in. */
+/* The memory that all slots' images, crops and labels lie in. */
 void *ls_loader_region(const struct ls_loader *loader, size_t *bytes);
 /* Seconds ls_loader_next has waited so far. */
 double ls_loader_waited(const struct ls_loader *loader);

@@ -26,7 +26,7 @@
  */
 #define CHUNK_VALUES 32768
 #define CHUNK_SAMPLES 16
-#define CHUNK_PICKS 256
+#define CHUNK_CROPS 256
 /* Threads that wait for storage for much of their time need no core each: of those that wait for more than WAITS_MUCH of it
  * there may be SLEEPERS a core, but no more than SLEEPERS_MOST for that reason; until they wait for less than WAITS_LITTLE. */
 #define WAITS_MUCH 0.5
@@ -58,7 +58,7 @@ struct ls_loader {
     int *order; /* owned */
     struct ls_sampler sampler;
     int64_t chunk, values; /* samples a claim; values of an image */
-    void *region;          /* owned; images, picks and labels of all slots */
+    void *region;          /* owned; images, crops and labels of all slots */
     size_t region_bytes;
     struct place *places;  /* owned; ring of them */
     struct worker *worker; /* owned; n_worker of them */
@@ -143,7 +143,7 @@ static void fill_none(const struct ls_loader *l, const struct ls_slot *slot, int
     if (slot->form == LS_FORM_PLANES)
         memset(slot->images + i * l->values, 0, (size_t)l->values * sizeof *slot->images);
     else
-        slot->picks[i] = (struct ls_pick){.image = -1};
+        slot->crops[i] = (struct ls_crop){.image = -1};
 }
 
 /* Turn the worker's image into what the slot holds of it. */
@@ -153,9 +153,9 @@ static enum ls_status fill_image(struct worker *w, const struct ls_slot *slot, i
     if (slot->form == LS_FORM_PLANES)
         return ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, sample, &w->scratch,
                                 slot->images + i * l->values);
-    slot->picks[i].image = i;
+    slot->crops[i].image = i;
     return ls_augment_pixels(&l->o.augment, &w->image, l->o.seed, slot->epoch, sample, &w->scratch,
-                             slot->pixels + i * l->values, &slot->picks[i]);
+                             slot->pixels + i * l->values, &slot->crops[i]);
 }
 
 /* Make sample i of the slot; the number of the sample in *sample for messages. */
@@ -167,9 +167,9 @@ static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int
         return LS_OK;
     }
     *sample = ls_sampler_at(&l->sampler, slot->epoch, slot->position + i);
-    if (slot->form == LS_FORM_PICKS) {
-        ls_augment_pick(&l->o.augment, ls_dataset_info(l->o.set), l->o.seed, slot->epoch, (uint64_t)*sample,
-                        &slot->picks[i]);
+    if (slot->form == LS_FORM_CROPS) {
+        ls_augment_crop(&l->o.augment, ls_dataset_info(l->o.set), l->o.seed, slot->epoch, (uint64_t)*sample,
+                        &slot->crops[i]);
         slot->labels[i] = ls_dataset_label(l->o.set, *sample);
         return LS_OK;
     }
@@ -264,7 +264,7 @@ static enum ls_status deliver_failure(struct ls_loader *l, const struct place *p
     return ls_fail(p->status, "%s: %s (`lockstep data` lists every broken file)", where, p->why);
 }
 
-/* A place is free: wake no more threads than its slot has chunks for. To wake one can take as long as to pick a batch. */
+/* A place is free: wake no more threads than its slot has chunks for. To wake one can take as long as to crop a batch. */
 static void wake(struct ls_loader *l)
 {
     int64_t chunks = (l->o.batch + l->chunk - 1) / l->chunk;
@@ -403,8 +403,8 @@ static enum ls_status check(const struct ls_loader_options *o)
     if (o->step > o->batch * o->parts)
         return ls_fail(LS_USAGE, "a step of %" PRId64 " samples does not fit %" PRId64 " slices of %" PRId64, o->step,
                        o->parts, o->batch);
-    if (o->form == LS_FORM_PICKS && !ls_augment_only_picks(&o->augment, ls_dataset_info(o->set)))
-        return ls_fail(LS_USAGE, "these images are scaled, and cannot be picked as they are stored");
+    if (o->form == LS_FORM_CROPS && !ls_augment_only_crops(&o->augment, ls_dataset_info(o->set)))
+        return ls_fail(LS_USAGE, "these images are scaled, and cannot be cropped as they are stored");
     if (o->position < 0)
         return ls_fail(LS_USAGE, "an epoch cannot begin at sample %" PRId64, o->position);
     return LS_OK;
@@ -415,10 +415,10 @@ static size_t pages(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* One region for all slots, each slot's images, picks and labels beginning on a page of their own. */
+/* One region for all slots, each slot's images, crops and labels beginning on a page of their own. */
 static enum ls_status place_slots(struct ls_loader *l)
 {
-    static const size_t value_bytes[] = {[LS_FORM_PLANES] = sizeof(float), [LS_FORM_PIXELS] = 1, [LS_FORM_PICKS] = 0};
+    static const size_t value_bytes[] = {[LS_FORM_PLANES] = sizeof(float), [LS_FORM_PIXELS] = 1, [LS_FORM_CROPS] = 0};
     size_t bytes, ring = (size_t)l->o.ring, batch = (size_t)l->o.batch;
     const struct ls_augment *a = &l->o.augment;
     enum ls_form form = l->o.form;
@@ -427,8 +427,8 @@ static enum ls_status place_slots(struct ls_loader *l)
         return ls_fail(LS_USAGE, "batches of %" PRId64 " images of %" PRId64 " values are too large", l->o.batch,
                        l->values);
     bytes = pages((size_t)l->values * value_bytes[form] * batch);
-    size_t pick_bytes = form == LS_FORM_PLANES ? 0 : pages(batch * sizeof(struct ls_pick));
-    size_t slot_bytes = bytes + pick_bytes + pages(batch * sizeof(int32_t));
+    size_t crop_bytes = form == LS_FORM_PLANES ? 0 : pages(batch * sizeof(struct ls_crop));
+    size_t slot_bytes = bytes + crop_bytes + pages(batch * sizeof(int32_t));
     l->places = ls_alloc(ring, sizeof *l->places);
     if (!l->places)
         return LS_FAILED;
@@ -440,13 +440,13 @@ static enum ls_status place_slots(struct ls_loader *l)
         slot->form = form;
         slot->images = form == LS_FORM_PLANES ? (float *)(void *)at : NULL;
         slot->pixels = form == LS_FORM_PIXELS ? (uint8_t *)at : NULL;
-        slot->picks = form == LS_FORM_PLANES ? NULL : (struct ls_pick *)(void *)(at + bytes);
-        slot->labels = (int32_t *)(void *)(at + bytes + pick_bytes);
+        slot->crops = form == LS_FORM_PLANES ? NULL : (struct ls_crop *)(void *)(at + bytes);
+        slot->labels = (int32_t *)(void *)(at + bytes + crop_bytes);
     }
     int64_t chunk = CHUNK_VALUES / l->values;
     l->chunk = chunk < 1 ? 1 : chunk > CHUNK_SAMPLES ? CHUNK_SAMPLES : chunk;
-    if (form == LS_FORM_PICKS)
-        l->chunk = CHUNK_PICKS;
+    if (form == LS_FORM_CROPS)
+        l->chunk = CHUNK_CROPS;
     return LS_OK;
 }
 
@@ -478,7 +478,7 @@ static enum ls_status start_workers(struct ls_loader *l)
         LS_TRY(reserve_scratch(&l->worker[i].scratch));
     }
     for (int i = 0; i < l->n_worker && st == LS_OK; i++) {
-        int code = ls_quiet_thread(&l->worker[i].thread, work, &l->worker[i]);
+        int code = ls_thread_create(&l->worker[i].thread, work, &l->worker[i]);
         if (code == 0)
             l->workers++;
         else if (i == 0)

@@ -103,9 +103,9 @@ enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct 
     *s = (struct ls_device_dataset){.open = true, .form = LS_FORM_PLANES, .backend = e->backend};
     if (!takes_bytes(e->backend, a->channels))
         return LS_OK;
-    if (ls_augment_only_picks(a, info))
+    if (ls_augment_only_crops(a, info))
         LS_TRY(hold(s, set));
-    s->form = s->held ? LS_FORM_PICKS : LS_FORM_PIXELS;
+    s->form = s->held ? LS_FORM_CROPS : LS_FORM_PIXELS;
     struct ls_pixels pixels = ls_augment_source(a, s->held ? info : NULL);
     return e->backend->queue->source(net->program, &pixels, s->held);
 }

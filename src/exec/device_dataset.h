@@ -1,5 +1,5 @@
 /* How the images of a data set come to one of the engine's programs: as planes, or where the backend makes them itself
- * (backend.h, hold) as bytes, or as picks out of the whole data set in the backend's memory, when it has room for it and
+ * (backend.h, hold) as bytes, or as crops out of the whole data set in the backend's memory, when it has room for it and
  * nothing is to be scaled. Values, and so results, are the same in every form. */
 #ifndef LS_EXEC_DEVICE_DATASET_H
 #define LS_EXEC_DEVICE_DATASET_H
@@ -11,7 +11,7 @@ struct ls_device_dataset {
     bool open;
     enum ls_form form;
     const struct ls_backend *backend; /* borrowed */
-    void *held;                       /* owned; the backend's memory, with picks */
+    void *held;                       /* owned; the backend's memory, with crops */
     size_t held_bytes;
 };
 

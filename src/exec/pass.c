@@ -33,7 +33,7 @@ enum ls_status ls_pass_input(struct ls_stepper *s, struct ls_net *net, const str
     if (slot->form == LS_FORM_PLANES)
         LS_TRY(b->input(net->program, net->graph.input, slot->images));
     else
-        LS_TRY(b->queue->picks(net->program, slot->picks, slot->pixels));
+        LS_TRY(b->queue->crops(net->program, slot->crops, slot->pixels));
     return b->input(net->program, net->graph.label, slot->labels);
 }
 

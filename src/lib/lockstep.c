@@ -183,7 +183,7 @@ static enum ls_status open_handle(struct lockstep *l, const struct lockstep_opti
 
 struct lockstep *lockstep_init(const struct lockstep_options *options)
 {
-    ls_log_reword(lib_reword);
+    ls_log_set_filter(lib_reword);
     struct lockstep *l = ls_alloc(1, sizeof *l);
     if (l)
         lib_note(l, open_handle(l, options));

@@ -213,9 +213,9 @@ enum ls_status ls_model_write_yaml(const struct ls_graph *g, const char *name, F
     struct ls_init_rule conv = head_rule(g, &ls_op_conv), dense = head_rule(g, &ls_op_dense);
     int tensors, before = g->input;
     int64_t parameters = ls_graph_parameters(g, &tensors);
-    char shown[LS_SHOWN];
-    fprintf(out, "# %s: %" PRId64 " parameters in %d tensors\n", ls_utf8_show(name, shown, sizeof shown), parameters,
-            tensors);
+    char shown[LS_PRINTABLE_SIZE];
+    fprintf(out, "# %s: %" PRId64 " parameters in %d tensors\n", ls_utf8_printable(name, shown, sizeof shown),
+            parameters, tensors);
     fprintf(out, "input: %" PRId64 "x%" PRId64 "x%" PRId64 "\n", x->dim[1], x->dim[2], x->dim[3]);
     fprintf(out, "classes: %" PRId64 "\n", g->tensors[g->logits].shape.dim[1]);
     fputs("init: {conv: ", out);

@@ -33,7 +33,7 @@ static void say(const struct ls_console *c, const char *line)
     if (c->quiet)
         ls_note("%s", line);
     else
-        ls_say("%s", line);
+        ls_print("%s", line);
 }
 
 /* --- the live line
@@ -76,7 +76,7 @@ static void draw_step(struct ls_console *c, const struct ls_report *step)
     time_left(c, step->step, left);
     const char *fields[] = {loss, top1, left, speed};
     ls_live_line(&c->look, label, step->step_in_epoch, step->steps_per_epoch, fields, 4, line);
-    ls_log_live(line);
+    ls_log_status_line(line);
 }
 
 void ls_console_progress(struct ls_console *c, const char *what, int64_t done, int64_t total)
@@ -85,13 +85,13 @@ void ls_console_progress(struct ls_console *c, const char *what, int64_t done, i
     if (!redraw(c))
         return;
     ls_live_line(&c->look, what, done, total, NULL, 0, line);
-    ls_log_live(line);
+    ls_log_status_line(line);
 }
 
 void ls_console_end(struct ls_console *c)
 {
     if (c->live)
-        ls_log_live(NULL);
+        ls_log_status_line(NULL);
     c->live = false;
 }
 
@@ -124,7 +124,7 @@ static void print_step(struct ls_console *c, const struct ls_report *step)
     if (c->live || c->quiet)
         ls_note("%s", line);
     else
-        ls_say("%s", line);
+        ls_print("%s", line);
     c->line = (struct ls_report){0};
 }
 

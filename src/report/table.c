@@ -35,7 +35,7 @@ void ls_table_row(struct ls_table *t)
 
 void ls_table_cell(struct ls_table *t, const char *format, ...)
 {
-    char text[256], shown[LS_SHOWN];
+    char text[256], shown[LS_PRINTABLE_SIZE];
     if (t->status != LS_OK || t->filled >= t->columns)
         return;
     va_list args;
@@ -44,7 +44,7 @@ void ls_table_cell(struct ls_table *t, const char *format, ...)
     va_end(args);
     for (char *c = text; (c = strchr(c, '\t'));)
         *c = ' ';
-    const char *cell = ls_arena_strdup(&t->text, ls_utf8_show(text, shown, sizeof shown));
+    const char *cell = ls_arena_strdup(&t->text, ls_utf8_printable(text, shown, sizeof shown));
     if (!cell)
         t->status = LS_FAILED;
     t->cells[(t->rows - 1) * t->columns + t->filled++] = cell;

@@ -24,7 +24,7 @@ void ls_trainer_say(const struct ls_trainer *t, const char *format, ...)
     if (t->o->quiet)
         ls_note("%s", line);
     else
-        ls_say("%s", line);
+        ls_print("%s", line);
 }
 
 static const char *plural(int64_t n)
@@ -152,7 +152,7 @@ static void say_machine(const struct ls_trainer *t)
 static void say_input(const struct ls_trainer *t)
 {
     const struct ls_device_dataset *s = &t->stepper.train;
-    if (s->form == LS_FORM_PICKS)
+    if (s->form == LS_FORM_CROPS)
         ls_trainer_say(t, "  input      cut by the device out of %.1f MiB of images that it holds",
                        (double)s->held_bytes / 1048576);
     else if (s->form == LS_FORM_PIXELS)

@@ -63,7 +63,7 @@ static void say_slow(struct marks *m, const char *spec, int64_t count)
     if (m->said || omp_get_thread_num() != 0 || ls_now() - m->start < PATIENCE)
         return;
     m->said = true;
-    ls_say("Looking at the sizes of some %" PRId64 " files of %s ...", count / (int64_t)m->every, spec);
+    ls_print("Looking at the sizes of some %" PRId64 " files of %s ...", count / (int64_t)m->every, spec);
 }
 
 static enum ls_status mark_all(struct marks *m, const struct ls_dataset *set, const char *spec, bool quiet)
@@ -105,7 +105,7 @@ static json_t *classes_json(const struct ls_dataset_info *info, const struct cla
     for (int64_t c = 0; c < info->classes; c++) {
         char name[256];
         if (names)
-            ls_utf8_spell(names[c], name, sizeof name);
+            ls_utf8_escape(names[c], name, sizeof name);
         else
             snprintf(name, sizeof name, "%" PRId64, c);
         json_array_append_new(list, json_pack("[s, I, o, o]", name, (json_int_t)sums[c].count,

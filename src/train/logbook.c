@@ -36,7 +36,7 @@ static void note_command(const struct ls_options *o)
     fputs("  command    ", out);
     ls_options_command(o, out);
     if (fclose(out) == 0)
-        ls_log_hear(LS_LOG_NOTE, text); /* however long it is */
+        ls_log_write(LS_LOG_NOTE, text); /* however long it is */
     free(text);
 }
 

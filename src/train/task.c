@@ -91,7 +91,7 @@ static enum ls_status match_classes(struct ls_task *t, const struct ls_options *
         model = ls_classes_of(ls_dataset_info(t->train), t->size.classes);
     LS_TRY(ls_classes_match(&model, t->test, o->eval_data ? o->eval_data : o->data, note, sizeof note));
     if (*note && !o->quiet && !o->json)
-        ls_say("%s.", note);
+        ls_print("%s.", note);
     else if (*note)
         ls_note("%s.", note);
     return LS_OK;

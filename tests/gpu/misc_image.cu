@@ -1,4 +1,4 @@
-/* Images from bytes: exactly what the host's ls_pick_planes makes, rounded and laid out. */
+/* Images from bytes: exactly what the host's ls_crop_planes makes, rounded and laid out. */
 #include "misc.h"
 
 #include "base/decoder.h"
@@ -25,17 +25,17 @@ static struct ls_pixels pixels_of(const image_case &c)
 }
 
 /* The last sample is none; the others are cut anywhere and every other one is mirrored. */
-static std::vector<struct ls_pick> picks_of(const image_case &c, uint32_t &state)
+static std::vector<struct ls_crop> crops_of(const image_case &c, uint32_t &state)
 {
-    std::vector<struct ls_pick> picks(c.samples);
+    std::vector<struct ls_crop> crops(c.samples);
     for (int i = 0; i < c.samples; i++) {
         int tops = c.from_height + 2 * c.pad - c.height + 1, lefts = c.from_width + 2 * c.pad - c.width + 1;
-        picks[i].image = i == c.samples - 1 && i > 0 ? -1 : (int64_t)(next(state) % (uint32_t)c.stored);
-        picks[i].top = (int32_t)(next(state) % (uint32_t)tops) - c.pad;
-        picks[i].left = (int32_t)(next(state) % (uint32_t)lefts) - c.pad;
-        picks[i].flip = i & 1;
+        crops[i].image = i == c.samples - 1 && i > 0 ? -1 : (int64_t)(next(state) % (uint32_t)c.stored);
+        crops[i].top = (int32_t)(next(state) % (uint32_t)tops) - c.pad;
+        crops[i].left = (int32_t)(next(state) % (uint32_t)lefts) - c.pad;
+        crops[i].flip = i & 1;
     }
-    return picks;
+    return crops;
 }
 
 static values laid_out(const image_case &c, const struct ls_cuda_map &y, const values &planes)
@@ -55,26 +55,26 @@ static void one(const image_case &c, enum ls_dtype t)
 {
     uint32_t state = 7;
     struct ls_pixels p = pixels_of(c);
-    std::vector<struct ls_pick> picks = picks_of(c, state);
+    std::vector<struct ls_crop> crops = crops_of(c, state);
     std::vector<uint8_t> bytes((size_t)(c.stored * ls_pixels_bytes(&p)));
     for (uint8_t &b : bytes)
         b = (uint8_t)next(state);
     values planes((size_t)c.samples * (size_t)(c.channels * c.height * c.width));
-    ls_pick_planes(&p, bytes.data(), picks.data(), c.samples, planes.data());
+    ls_crop_planes(&p, bytes.data(), crops.data(), c.samples, planes.data());
 
     struct ls_cuda_map y = {c.samples, c.height, c.width, pad8(c.channels)};
     values want = laid_out(c, y, planes);
-    device rounded(t, want), to(want.size() * 4), d_bytes(bytes.size()), d_picks(picks.size() * sizeof picks[0]);
+    device rounded(t, want), to(want.size() * 4), d_bytes(bytes.size()), d_crops(crops.size() * sizeof crops[0]);
     cudaMemcpy(d_bytes.at, bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
-    cudaMemcpy(d_picks.at, picks.data(), picks.size() * sizeof picks[0], cudaMemcpyHostToDevice);
+    cudaMemcpy(d_crops.at, crops.data(), crops.size() * sizeof crops[0], cudaMemcpyHostToDevice);
     object<struct ls_pixels> d_pixels(p);
     struct ls_cuda_run run = {};
     run.images = d_bytes.at;
-    run.picks = d_picks.as<struct ls_pick>();
+    run.crops = d_crops.as<struct ls_crop>();
     object<struct ls_cuda_run> d_run(run);
-    ls_cuda_image_picks(0, t, d_run.ptr(), d_pixels.ptr(), &y, c.channels, to.at);
+    ls_cuda_image_crops(0, t, d_run.ptr(), d_pixels.ptr(), &y, c.channels, to.at);
     char name[128];
-    snprintf(name, sizeof name, "image_picks %s %dx%dx%d to %dx%dx%d", misc_type(t), c.from_channels, c.from_height,
+    snprintf(name, sizeof name, "image_crops %s %dx%dx%d to %dx%dx%d", misc_type(t), c.from_channels, c.from_height,
              c.from_width, c.channels, c.height, c.width);
     verdict(name, to.read(t, want.size()), want, 0);
 }

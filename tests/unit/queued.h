@@ -3,7 +3,7 @@
  *   - work is done as late as can be: in order, as far as what is waited for;
  *   - a fetch fills the host's memory with NaN at once, and with values when its work is done;
  *   - inputs and what is sent are read from the host's memory when their work is done;
- *   - images that come as bytes are made into planes then, by base/pick.h;
+ *   - images that come as bytes are made into planes then, by base/crop.h;
  *   - sums over processes, where `queued.peers` allows them, are made then, too. */
 #ifndef LS_TESTS_QUEUED_H
 #define LS_TESTS_QUEUED_H
@@ -23,7 +23,7 @@ struct ls_program {
     struct ls_program *inner; /* ref's; owned */
     const struct ls_graph *g;
     const void *input, *label; /* not yet copied; NULL: they are */
-    const struct ls_pick *picks;
+    const struct ls_crop *crops;
     struct ls_pixels *pixels; /* owned; NULL: images come as planes */
     const uint8_t *held;
     float *planes;    /* owned; a batch */
@@ -56,7 +56,7 @@ struct queued_work {
     int mark;        /* of FETCH; slot of ASK; cut of SUM */
     struct ls_run run;
     const void *input, *label;
-    const struct ls_pick *picks; /* input is then of bytes */
+    const struct ls_crop *crops; /* input is then of bytes */
     float *to;
     const float *from;
     size_t count;
@@ -163,9 +163,9 @@ static inline void queued_do(const struct queued_work *w)
     struct ls_program *inner = w->p->inner;
     switch (w->kind) {
     case QUEUED_RUN:
-        if (w->picks) {
+        if (w->crops) {
             const struct ls_pixels *pixels = w->p->pixels;
-            ls_pick_planes(pixels, w->input, w->picks, w->p->g->tensors[w->p->g->input].shape.dim[0], w->p->planes);
+            ls_crop_planes(pixels, w->input, w->crops, w->p->g->tensors[w->p->g->input].shape.dim[0], w->p->planes);
             QUEUED_NEED(ref->write(inner, w->p->g->input, w->p->planes) == LS_OK);
         } else if (w->input)
             QUEUED_NEED(ref->write(inner, w->p->g->input, w->input) == LS_OK);
@@ -385,12 +385,12 @@ static enum ls_status queued_source(struct ls_program *p, const struct ls_pixels
     return LS_OK;
 }
 
-static enum ls_status queued_picks(struct ls_program *p, const struct ls_pick *picks, const uint8_t *bytes)
+static enum ls_status queued_crops(struct ls_program *p, const struct ls_crop *crops, const uint8_t *bytes)
 {
-    QUEUED_NEED(p->pixels && picks && !bytes == !!p->held);
-    p->picks = picks;
+    QUEUED_NEED(p->pixels && crops && !bytes == !!p->held);
+    p->crops = crops;
     p->input = p->held ? p->held : bytes;
-    queued.forms |= 1u << (p->held ? LS_FORM_PICKS : LS_FORM_PIXELS);
+    queued.forms |= 1u << (p->held ? LS_FORM_CROPS : LS_FORM_PIXELS);
     return LS_OK;
 }
 
@@ -484,9 +484,9 @@ static enum ls_status queued_run(struct ls_program *p, int first, int last, cons
     QUEUED_NEED(first < last);
     w.input = p->input;
     w.label = p->label;
-    w.picks = p->picks;
+    w.crops = p->crops;
     p->input = p->label = NULL;
-    p->picks = NULL;
+    p->crops = NULL;
     return queued_add_work(w);
 }
 
@@ -635,7 +635,7 @@ static struct ls_backend_queue queued_queue = {
     .hold = queued_hold,
     .put = queued_put,
     .source = queued_source,
-    .picks = queued_picks,
+    .crops = queued_crops,
     .get_scale = queued_get_scale,
     .set_scale = queued_set_scale,
 };

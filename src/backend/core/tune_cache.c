@@ -132,7 +132,7 @@ static enum ls_status load_cache(struct ls_tune_cache *a, const char *path)
     size_t size;
     int bad;
     if (path)
-        ls_file_clean(path);
+        ls_file_remove_stale(path);
     if (!path || !ls_file_exists(path))
         return LS_OK;
     ls_log_mute(1);

@@ -12,7 +12,7 @@
 #ifndef LS_BACKEND_CUDA_KERNELS_H
 #define LS_BACKEND_CUDA_KERNELS_H
 
-#include "base/pick.h"
+#include "base/crop.h"
 #include "graph/graph.h"
 
 #define LS_CUDA_LANE 8
@@ -27,8 +27,8 @@ struct ls_cuda_run {
     uint32_t replica;
     float grad_scale, stat_weight, lr;
     int64_t valid;
-    const void *images;          /* of the pass: planes; with picks the bytes that they pick from */
-    const struct ls_pick *picks; /* one a sample */
+    const void *images;          /* of the pass: planes; with crops the bytes that they crop from */
+    const struct ls_crop *crops; /* one a sample */
     const int32_t *labels;
 };
 
@@ -280,9 +280,9 @@ void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth
 /* f32 planes (N,C,H,W) at run->images into an NHWC map of type t, channels padded. */
 void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_cuda_map *y,
                           int64_t channels, void *to);
-/* The same from bytes: sample i is run->picks[i] of the images at run->images, as base/pick.h defines it; pixels in device
+/* The same from bytes: sample i is run->crops[i] of the images at run->images, as base/crop.h defines it; pixels in device
  * memory. channels: 1 or 3, pixels->channels. */
-void ls_cuda_image_picks(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
+void ls_cuda_image_crops(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                          const struct ls_pixels *pixels, const struct ls_cuda_map *y, int64_t channels, void *to);
 
 /* --- shrink.cu ----------------------------------------------------------------------------------------------- */
@@ -295,7 +295,7 @@ void ls_cuda_shrink(ls_cuda_stream s, const struct ls_decoder_job *job, const vo
 
 /* Pixel (row, column) of y has as channels r * row + k * channels + c: channel c of the image (of height x width) at
  * row row * stride_h - border + r, for r < block, column column * stride_w - pad + k; zero beyond the image. The images are
- * run's planes, or with pixels its picks, as for ls_cuda_image_planes and _picks. */
+ * run's planes, or with pixels its crops, as for ls_cuda_image_planes and _crops. */
 struct ls_cuda_unfold {
     int channels, height, width, columns, block, row, stride_h, stride_w, border, pad;
     int from_channels; /* with pixels: theirs */

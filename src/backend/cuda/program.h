@@ -113,15 +113,15 @@ struct ls_program {
     uint64_t *checksum;              /* device; owned */
 
     /* The pass under way. */
-    const void *images, *labels, *picks; /* the host's; NULL: none come, or they are held */
+    const void *images, *labels, *crops; /* the host's; NULL: none come, or they are held */
     char *input[SLOTS];                  /* device; images; owned */
     size_t input_room;                   /* of each, in bytes; made when it is known in what form images come */
-    char *notes[SLOTS];                  /* device; labels, then picks; owned */
-    size_t pick_offset;
+    char *notes[SLOTS];                  /* device; labels, then crops; owned */
+    size_t crop_offset;
     struct ls_pixels *pixels; /* device; owned; NULL: images come as planes of f32 */
     int pixel_channels;       /* stored */
     size_t pixel_bytes;       /* of a batch's stored images, where they are not held */
-    const void *held;         /* device; borrowed; the images that are picked from */
+    const void *held;         /* device; borrowed; the images that are cropped from */
     cudaEvent_t fed[SLOTS], used[SLOTS], asked[SLOTS];
     float *loss[SLOTS]; /* pinned; owned */
     int32_t *rank[SLOTS];

@@ -95,9 +95,9 @@ static size_t label_bytes(const struct ls_graph *g)
     return g->label == LS_NONE ? 0 : (size_t)ls_shape_count(&g->tensors[g->label].shape) * sizeof(int32_t);
 }
 
-static size_t pick_bytes(const struct ls_graph *g)
+static size_t crop_bytes(const struct ls_graph *g)
 {
-    return g->input == LS_NONE ? 0 : (size_t)g->tensors[g->input].shape.dim[0] * sizeof(struct ls_pick);
+    return g->input == LS_NONE ? 0 : (size_t)g->tensors[g->input].shape.dim[0] * sizeof(struct ls_crop);
 }
 
 static enum ls_status take_room(struct ls_program *p, size_t bytes)
@@ -142,7 +142,7 @@ static enum ls_status put(void *to, const void *host, size_t bytes)
 static enum ls_status source(struct ls_program *p, const struct ls_pixels *pixels, const void *held)
 {
     program_forget(p);
-    p->images = p->picks = NULL;
+    p->images = p->crops = NULL;
     p->held = held;
     if (!pixels) {
         device_give(p->pixels);
@@ -157,9 +157,9 @@ static enum ls_status source(struct ls_program *p, const struct ls_pixels *pixel
     return held ? LS_OK : take_room(p, p->pixel_bytes);
 }
 
-static enum ls_status picks(struct ls_program *p, const struct ls_pick *list, const uint8_t *bytes)
+static enum ls_status crops(struct ls_program *p, const struct ls_crop *list, const uint8_t *bytes)
 {
-    p->picks = list;
+    p->crops = list;
     p->images = bytes;
     return LS_OK;
 }
@@ -223,7 +223,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .hold = hold,
     .put = put,
     .source = source,
-    .picks = picks,
+    .crops = crops,
     .checksum = checksum,
     .get_scale = get_scale,
     .set_scale = set_scale,
@@ -234,7 +234,7 @@ const struct ls_backend_queue ls_cuda_queue = {
 enum ls_status program_open_queue(struct ls_program *p)
 {
     const struct ls_graph *g = p->core.g;
-    p->pick_offset = (label_bytes(g) + 255) / 256 * 256;
+    p->crop_offset = (label_bytes(g) + 255) / 256 * 256;
     LS_TRY(device_take(sizeof *p->run, "a pass", (void **)&p->run));
     LS_TRY(device_take(sizeof *p->checksum, "a checksum", (void **)&p->checksum));
     p->scaled_step = UINT64_MAX;
@@ -248,7 +248,7 @@ enum ls_status program_open_queue(struct ls_program *p)
     CUDA_TRY(cudaEventCreateWithFlags(&p->fork, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming));
     for (int s = 0; s < SLOTS; s++) {
-        LS_TRY(device_take(p->pick_offset + pick_bytes(g), "labels", (void **)&p->notes[s]));
+        LS_TRY(device_take(p->crop_offset + crop_bytes(g), "labels", (void **)&p->notes[s]));
         CUDA_TRY(cudaEventCreateWithFlags(&p->fed[s], cudaEventDisableTiming));
         CUDA_TRY(cudaEventCreateWithFlags(&p->used[s], cudaEventDisableTiming));
         CUDA_TRY(cudaEventCreateWithFlags(&p->asked[s], cudaEventDisableTiming));
@@ -301,8 +301,8 @@ static enum ls_status feed_batch(struct ls_program *p)
                                  cudaMemcpyHostToDevice, copies));
     if (p->labels)
         CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot], p->labels, label_bytes(p->core.g), cudaMemcpyHostToDevice, copies));
-    if (p->picks)
-        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot] + p->pick_offset, p->picks, pick_bytes(p->core.g),
+    if (p->crops)
+        CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot] + p->crop_offset, p->crops, crop_bytes(p->core.g),
                                  cudaMemcpyHostToDevice, copies));
     CUDA_TRY(cudaEventRecord(p->fed[p->slot], copies));
     CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->fed[p->slot], 0));
@@ -334,7 +334,7 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
         .lr = run->lr,
         .valid = run->valid,
         .images = p->held ? p->held : p->input[p->slot],
-        .picks = (const struct ls_pick *)(const void *)(p->notes[p->slot] + p->pick_offset),
+        .crops = (const struct ls_crop *)(const void *)(p->notes[p->slot] + p->crop_offset),
         .labels = (const int32_t *)(const void *)p->notes[p->slot],
     };
     ls_cuda_set_run(p->device->compute, p->run, &now);

@@ -62,7 +62,7 @@ static size_t pages(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Bytes of a slot's images and picks, in the form that the program takes. */
+/* Bytes of a slot's images and crops, in the form that the program takes. */
 static size_t image_bytes(const struct bench *b)
 {
     size_t values = (size_t)(b->task.size.batch * image_values(&b->task.size));
@@ -70,9 +70,9 @@ static size_t image_bytes(const struct bench *b)
     return form == LS_FORM_PLANES ? values * sizeof(float) : form == LS_FORM_PIXELS ? values : 0;
 }
 
-static size_t pick_bytes(const struct bench *b)
+static size_t crop_bytes(const struct bench *b)
 {
-    return b->stepper.train.form == LS_FORM_PLANES ? 0 : (size_t)b->task.size.batch * sizeof(struct ls_pick);
+    return b->stepper.train.form == LS_FORM_PLANES ? 0 : (size_t)b->task.size.batch * sizeof(struct ls_crop);
 }
 
 static size_t label_bytes(const struct bench *b)
@@ -82,18 +82,18 @@ static size_t label_bytes(const struct bench *b)
 
 static enum ls_status make_slots(struct bench *b)
 {
-    size_t images = pages(image_bytes(b)), picks = pages(pick_bytes(b)), labels = pages(label_bytes(b));
+    size_t images = pages(image_bytes(b)), crops = pages(crop_bytes(b)), labels = pages(label_bytes(b));
     enum ls_form form = b->stepper.train.form;
     b->n_slots = SLOTS * b->stepper.replicas.n_slices;
     b->slots = ls_alloc((size_t)b->n_slots, sizeof *b->slots);
     if (!b->slots)
         return LS_FAILED;
-    b->region_bytes = (size_t)b->n_slots * (images + picks + labels);
+    b->region_bytes = (size_t)b->n_slots * (images + crops + labels);
     LS_TRY(ls_region_map(b->region_bytes, &b->region));
     if (b->engine.backend->queue)
         b->engine.backend->queue->pin(b->region, b->region_bytes);
     char *at = b->region;
-    for (int i = 0; i < b->n_slots; i++, at += images + picks + labels) {
+    for (int i = 0; i < b->n_slots; i++, at += images + crops + labels) {
         struct ls_slot *slot = &b->slots[i];
         int64_t slices = b->engine.tree->replicas * b->engine.passes;
         int slice = b->stepper.replicas.order[i % b->stepper.replicas.n_slices];
@@ -101,8 +101,8 @@ static enum ls_status make_slots(struct bench *b)
         slot->form = form;
         slot->images = form == LS_FORM_PLANES ? (float *)(void *)at : NULL;
         slot->pixels = form == LS_FORM_PIXELS ? (uint8_t *)at : NULL;
-        slot->picks = form == LS_FORM_PLANES ? NULL : (struct ls_pick *)(void *)(at + images);
-        slot->labels = (int32_t *)(void *)(at + images + picks);
+        slot->crops = form == LS_FORM_PLANES ? NULL : (struct ls_crop *)(void *)(at + images);
+        slot->labels = (int32_t *)(void *)(at + images + crops);
     }
     return LS_OK;
 }
@@ -132,7 +132,7 @@ static void fill_bytes(struct bench *b, struct ls_slot *slot, uint64_t stream)
         memcpy(slot->pixels + i, r, bytes - i < 16 ? (size_t)(bytes - i) : 16);
     }
     for (int64_t k = 0; k < b->task.size.batch; k++)
-        slot->picks[k] = (struct ls_pick){.image = k, .flip = (int32_t)(k & 1)};
+        slot->crops[k] = (struct ls_crop){.image = k, .flip = (int32_t)(k & 1)};
 }
 
 static void fill_synthetic(struct bench *b)
@@ -157,8 +157,8 @@ static void copy_slot(const struct bench *b, const struct ls_slot *from, struct 
         memcpy(to->images, from->images, image_bytes(b));
     if (from->pixels)
         memcpy(to->pixels, from->pixels, image_bytes(b));
-    if (from->picks)
-        memcpy(to->picks, from->picks, pick_bytes(b));
+    if (from->crops)
+        memcpy(to->crops, from->crops, crop_bytes(b));
     memcpy(to->labels, from->labels, label_bytes(b));
 }
 
@@ -330,9 +330,9 @@ static enum ls_status print_table(const struct bench *b, const struct ls_stats *
     int tensors;
     int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
     struct ls_table t;
-    char shown[LS_SHOWN];
+    char shown[LS_PRINTABLE_SIZE];
     printf("%s, %lld parameters in %d tensors, batch %lld, input %lldx%lldx%lld, %s, backend %s, %d thread%s\n",
-           ls_utf8_show(b->o->model, shown, sizeof shown), (long long)parameters, tensors, (long long)b->o->batch,
+           ls_utf8_printable(b->o->model, shown, sizeof shown), (long long)parameters, tensors, (long long)b->o->batch,
            (long long)b->task.size.channels, (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype,
            b->engine.backend->name, b->engine.threads, b->engine.threads == 1 ? "" : "s");
     printf("%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",

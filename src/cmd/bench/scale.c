@@ -146,7 +146,7 @@ static void draw(const struct scale *s, int at)
     snprintf(label, sizeof label, "%d worker%s", s->entries[at].workers, s->entries[at].workers == 1 ? "" : "s");
     ls_live_duration(ls_now() - s->start, time);
     ls_live_line(&look, label, at, s->n, (const char *const[]){time}, 1, line);
-    ls_log_live(line);
+    ls_log_status_line(line);
 }
 
 /* What the child says on standard output, whole; the line on the terminal goes on meanwhile. */
@@ -261,9 +261,9 @@ static void compare(struct scale *s)
 static void print_head(const struct scale *s)
 {
     int cores = ls_engine_cores();
-    char shown[LS_SHOWN];
+    char shown[LS_PRINTABLE_SIZE];
     printf("%s, %s scaling: batch %lld%s, %lld thread%s a worker, %lld repetition%s, samples/s\n",
-           ls_utf8_show(s->o->model, shown, sizeof shown), s->o->weak ? "weak" : "strong", (long long)s->o->batch,
+           ls_utf8_printable(s->o->model, shown, sizeof shown), s->o->weak ? "weak" : "strong", (long long)s->o->batch,
            s->o->weak ? " a worker" : "", (long long)s->threads, s->threads == 1 ? "" : "s", (long long)s->o->repeat,
            s->o->repeat == 1 ? "" : "s");
     for (int i = 0; i < s->n; i++)
@@ -339,7 +339,7 @@ enum ls_status ls_bench_scale(const struct ls_options *o)
     for (int i = 0; st == LS_OK && i < s.n; i++)
         st = run_one(&s, i);
     if (s.live)
-        ls_log_live(NULL);
+        ls_log_status_line(NULL);
     if (st == LS_OK) {
         compare(&s);
         st = o->json ? print_json(&s) : print_table(&s);

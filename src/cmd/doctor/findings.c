@@ -71,14 +71,14 @@ void ls_findings_print(const struct ls_findings *f, bool quiet, bool colour, FIL
 {
     for (int i = 0; i < f->n; i++) {
         const struct ls_finding *x = &f->list[i];
-        char where[LS_SHOWN], text[4 * LS_SHOWN];
+        char where[LS_PRINTABLE_SIZE], text[4 * LS_PRINTABLE_SIZE];
         if (quiet && x->health < LS_HEALTH_WARNING)
             continue;
         fprintf(out, "%s%-7s%s  %-12s  %s%s%s\n", colour ? colours[x->health] : "", names[x->health],
-                colour ? "\033[0m" : "", x->topic, ls_utf8_show(x->where, where, sizeof where), *x->where ? ": " : "",
-                ls_utf8_show(x->text, text, sizeof text));
+                colour ? "\033[0m" : "", x->topic, ls_utf8_printable(x->where, where, sizeof where),
+                *x->where ? ": " : "", ls_utf8_printable(x->text, text, sizeof text));
         if (x->advice)
-            fprintf(out, "%23s%s\n", "", ls_utf8_show(x->advice, text, sizeof text));
+            fprintf(out, "%23s%s\n", "", ls_utf8_printable(x->advice, text, sizeof text));
     }
 }
 

@@ -23,7 +23,7 @@ static enum ls_health missing(bool wanted)
 static bool load(struct ls_findings *f, bool wanted, const struct ls_backend **backend)
 {
     char path[512], why[600];
-    if (!ls_module_there("lockstep-cuda.so", path, sizeof path)) {
+    if (!ls_module_find("lockstep-cuda.so", path, sizeof path)) {
         ls_find(f, missing(wanted), "cuda", "",
                 "not built: no CUDA toolkit with cuDNN 9 was found when Lockstep was compiled");
         if (missing(wanted) != LS_HEALTH_MISSING)

@@ -80,7 +80,7 @@ static bool is_needed(const struct transport_module *m, const struct ls_launch *
 static void check_transport(struct ls_findings *f, const struct transport_module *m, bool needed)
 {
     char text[1024];
-    if (!ls_module_there(m->file, NULL, 0)) {
+    if (!ls_module_find(m->file, NULL, 0)) {
         ls_find(f, needed ? LS_HEALTH_ERROR : LS_HEALTH_MISSING, m->topic, "",
                 "not here: this Lockstep was built without %s", ls_module_library(m->file));
         ls_module_remedy(m->file, text, sizeof text);

@@ -2,7 +2,7 @@
  * it says goes to that program's log. */
 #include "comm/modules/module_log.h"
 
-void ls_module_forward_log(ls_log_ear *ear)
+void ls_module_forward_log(ls_log_sink *ear)
 {
     ls_log_forward(ear);
 }

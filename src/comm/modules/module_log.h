@@ -4,6 +4,6 @@
 
 #include "base/log.h"
 
-void ls_module_forward_log(ls_log_ear *ear);
+void ls_module_forward_log(ls_log_sink *ear);
 
 #endif

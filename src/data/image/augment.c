@@ -197,20 +197,20 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
 }
 
 /* Where the output is cut out of an image of that size, once it is scaled, and which way round. */
-static struct ls_pick choose(const struct ls_augment *a, int height, int width, uint64_t seed, uint64_t epoch,
+static struct ls_crop choose(const struct ls_augment *a, int height, int width, uint64_t seed, uint64_t epoch,
                              uint64_t sample)
 {
     uint32_t r[4] = {0};
     int pad = a->crop_pad;
     if (a->flip || pad >= 0)
         draw(seed, epoch, sample, 0, r);
-    struct ls_pick pick = {
+    struct ls_crop crop = {
         .top = half(height - (int)a->height), .left = half(width - (int)a->width), .flip = a->flip && r[0] >> 31};
     if (pad >= 0) {
-        pick.top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
-        pick.left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
+        crop.top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
+        crop.left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
     }
-    return pick;
+    return crop;
 }
 
 static enum ls_status scale_random(const struct ls_augment *a, const struct ls_image *image, const struct ls_view *view,
@@ -222,32 +222,32 @@ static enum ls_status scale_random(const struct ls_augment *a, const struct ls_i
     return ls_image_resize(image, &box, all.height, all.width, &all, scratch);
 }
 
-/* Scale, where that is needed, into scratch. *shown is then what is to be cut by *pick. */
+/* Scale, where that is needed, into scratch. *shown is then what is to be cut by *crop. */
 static enum ls_status scale(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                             uint64_t sample, struct ls_image *scratch, const struct ls_image **shown,
-                            struct ls_pick *pick)
+                            struct ls_crop *crop)
 {
     int height = image->height, width = image->width;
     *shown = scratch;
     if (a->random_resized) {
         struct ls_view view = ls_augment_view(a, seed, epoch, sample);
-        *pick = choose(a, (int)a->height, (int)a->width, seed, epoch, sample);
+        *crop = choose(a, (int)a->height, (int)a->width, seed, epoch, sample);
         return scale_random(a, image, &view, scratch);
     }
     scaled_size(a, &height, &width);
-    *pick = choose(a, height, width, seed, epoch, sample);
+    *crop = choose(a, height, width, seed, epoch, sample);
     if (height == image->height && width == image->width) {
         *shown = image;
         return LS_OK;
     }
     /* Scale only what the cut will show. */
-    int top = pick->top, left = pick->left, y0 = top > 0 ? top : 0, x0 = left > 0 ? left : 0;
+    int top = crop->top, left = crop->left, y0 = top > 0 ? top : 0, x0 = left > 0 ? left : 0;
     int y1 = top + (int)a->height < height ? top + (int)a->height : height;
     int x1 = left + (int)a->width < width ? left + (int)a->width : width;
     struct ls_box whole = {0, 0, image->height, image->width};
     struct ls_box window = {y0, x0, y1 - y0, x1 - x0}; /* not empty: the padding is smaller than the output */
-    pick->top -= window.top;
-    pick->left -= window.left;
+    crop->top -= window.top;
+    crop->left -= window.left;
     return ls_image_resize(image, &whole, height, width, &window, scratch);
 }
 
@@ -255,26 +255,26 @@ enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_imag
                                 uint64_t sample, struct ls_image *scratch, float *planes)
 {
     const struct ls_image *shown;
-    struct ls_pick pick;
-    LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &pick));
-    to_planes(a, shown, pick.top, pick.left, pick.flip, planes);
+    struct ls_crop crop;
+    LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &crop));
+    to_planes(a, shown, crop.top, crop.left, crop.flip, planes);
     return LS_OK;
 }
 
 enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
                                  uint64_t epoch, uint64_t sample, struct ls_image *scratch, uint8_t *pixels,
-                                 struct ls_pick *pick)
+                                 struct ls_crop *crop)
 {
     const struct ls_image *shown;
-    struct ls_pick made;
+    struct ls_crop made;
     LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &made));
     to_pixels(a, shown, made.top, made.left, pixels);
-    pick->top = pick->left = 0;
-    pick->flip = made.flip;
+    crop->top = crop->left = 0;
+    crop->flip = made.flip;
     return LS_OK;
 }
 
-bool ls_augment_only_picks(const struct ls_augment *a, const struct ls_dataset_info *info)
+bool ls_augment_only_crops(const struct ls_augment *a, const struct ls_dataset_info *info)
 {
     int height = (int)info->height, width = (int)info->width;
     if (height == 0 || a->random_resized)
@@ -283,11 +283,11 @@ bool ls_augment_only_picks(const struct ls_augment *a, const struct ls_dataset_i
     return height == info->height && width == info->width;
 }
 
-void ls_augment_pick(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
-                     uint64_t sample, struct ls_pick *pick)
+void ls_augment_crop(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
+                     uint64_t sample, struct ls_crop *crop)
 {
-    *pick = choose(a, (int)info->height, (int)info->width, seed, epoch, sample);
-    pick->image = (int64_t)sample;
+    *crop = choose(a, (int)info->height, (int)info->width, seed, epoch, sample);
+    crop->image = (int64_t)sample;
 }
 
 struct ls_pixels ls_augment_source(const struct ls_augment *a, const struct ls_dataset_info *info)

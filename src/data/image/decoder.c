@@ -37,7 +37,8 @@ enum ls_status ls_decoding_try(struct ls_image *image, bool suits, const struct 
             return fail(image, "no decoder can be opened on the GPU", "is its memory used up?");
         image->decoder->ops = by->ops;
     }
-    enum ls_decoded how = suits ? image->decoder->ops->decode(image->decoder, job, image->pixels) : LS_DECODER_REFUSES;
+    enum ls_decoded how =
+        suits ? image->decoder->ops->decode(image->decoder, job, image->pixels) : LS_DECODER_UNSUPPORTED;
     if (how == LS_DECODER_FAILED)
         return fail(image, "it cannot be decoded on the GPU", image->decoder->why);
     *done = how == LS_DECODED;

@@ -375,13 +375,13 @@ static const struct sizes all_sizes[] = {
     {&folder_like, 61, 47, 3, 32, 32}, {&folder_like, 20, 90, 3, 24, 31}, {&folder_like, 40, 33, 1, 32, 32},
 };
 
-static void bytes_and_picks_give_the_planes(void **state)
+static void bytes_and_crops_give_the_planes(void **state)
 {
     enum { MOST = 3 * 32 * 32 };
     float planes[MOST], again[MOST];
     uint8_t pixels[MOST];
     struct ls_image image = {0}, scratch = {0};
-    int picked = 0, flipped = 0;
+    int cropped = 0, flipped = 0;
     (void)state;
     for (size_t k = 0; k < sizeof all_sizes / sizeof *all_sizes; k++)
         for (size_t l = 0; l < 2 * sizeof lists / sizeof *lists; l++) {
@@ -392,48 +392,48 @@ static void bytes_and_picks_give_the_planes(void **state)
             size_t bytes = sizeof(float) * (size_t)(c->channels * c->out_h * c->out_w);
             struct ls_pixels whole = ls_augment_source(&a, NULL), stored = ls_augment_source(&a, c->info);
             paint(&image, (int)c->info->channels, c->height, c->width);
-            bool only_picks = ls_augment_only_picks(&a, c->info);
+            bool only_crops = ls_augment_only_crops(&a, c->info);
             for (uint64_t sample = 0; sample < 12; sample++) {
-                struct ls_pick pick = {.image = 0};
+                struct ls_crop crop = {.image = 0};
                 GOOD(ls_augment_apply(&a, &image, 7, 1, sample, &scratch, planes));
-                GOOD(ls_augment_pixels(&a, &image, 7, 1, sample, &scratch, pixels, &pick));
+                GOOD(ls_augment_pixels(&a, &image, 7, 1, sample, &scratch, pixels, &crop));
                 memset(again, 0xff, sizeof again);
-                ls_pick_planes(&whole, pixels, &pick, 1, again);
+                ls_crop_planes(&whole, pixels, &crop, 1, again);
                 assert_memory_equal(planes, again, bytes);
-                flipped += pick.flip;
-                if (!only_picks)
+                flipped += crop.flip;
+                if (!only_crops)
                     continue;
-                ls_augment_pick(&a, c->info, 7, 1, sample, &pick);
-                assert_int_equal(pick.image, sample);
-                pick.image = 0;
+                ls_augment_crop(&a, c->info, 7, 1, sample, &crop);
+                assert_int_equal(crop.image, sample);
+                crop.image = 0;
                 memset(again, 0xff, sizeof again);
-                ls_pick_planes(&stored, image.pixels, &pick, 1, again);
+                ls_crop_planes(&stored, image.pixels, &crop, 1, again);
                 assert_memory_equal(planes, again, bytes);
-                picked++;
+                cropped++;
             }
         }
-    assert_true(picked > 500 && flipped > 200);
+    assert_true(cropped > 500 && flipped > 200);
     ls_image_release(&image);
     ls_image_release(&scratch);
 }
 
-/* What is scaled cannot be picked, nor what has no one size. */
-static void scaled_images_are_not_picked(void **state)
+/* What is scaled cannot be cropped, nor what has no one size. */
+static void scaled_images_are_no_crops(void **state)
 {
     struct ls_augment a;
     (void)state;
     GOOD(ls_augment_parse("auto", true, &cifar_like, 3, 32, 32, &a));
-    assert_true(ls_augment_only_picks(&a, &cifar_like));
+    assert_true(ls_augment_only_crops(&a, &cifar_like));
     GOOD(ls_augment_parse("none", true, &cifar_like, 3, 24, 24, &a));
-    assert_false(ls_augment_only_picks(&a, &cifar_like));
+    assert_false(ls_augment_only_crops(&a, &cifar_like));
     GOOD(ls_augment_parse("center", true, &cifar_like, 3, 24, 24, &a));
-    assert_true(ls_augment_only_picks(&a, &cifar_like));
+    assert_true(ls_augment_only_crops(&a, &cifar_like));
     GOOD(ls_augment_parse("crop:4", true, &cifar_like, 3, 48, 48, &a));
-    assert_false(ls_augment_only_picks(&a, &cifar_like));
+    assert_false(ls_augment_only_crops(&a, &cifar_like));
     GOOD(ls_augment_parse("rrc", true, &cifar_like, 3, 32, 32, &a));
-    assert_false(ls_augment_only_picks(&a, &cifar_like));
+    assert_false(ls_augment_only_crops(&a, &cifar_like));
     GOOD(ls_augment_parse("auto", false, &folder_like, 3, 32, 32, &a));
-    assert_false(ls_augment_only_picks(&a, &folder_like));
+    assert_false(ls_augment_only_crops(&a, &folder_like));
 }
 
 int main(void)
@@ -451,8 +451,8 @@ int main(void)
         cmocka_unit_test(mistakes_in_the_list_are_named),
         cmocka_unit_test(every_order_is_a_permutation),
         cmocka_unit_test(orders_differ_and_are_even),
-        cmocka_unit_test(bytes_and_picks_give_the_planes),
-        cmocka_unit_test(scaled_images_are_not_picked),
+        cmocka_unit_test(bytes_and_crops_give_the_planes),
+        cmocka_unit_test(scaled_images_are_no_crops),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -84,9 +84,9 @@ static void bytes_that_are_not_utf8_are_spelled(void **state)
     (void)state;
     char room[32];
     assert_true(ls_utf8_valid("caf\xc3\xa9") && !ls_utf8_valid("caf\xe9") && !ls_utf8_valid("\xed\xa0\x80"));
-    assert_string_equal(ls_utf8_spell("caf\xe9s", room, sizeof room), "caf\\xe9s");
-    assert_string_equal(ls_utf8_spell("caf\xc3\xa9", room, 6), "caf\xc3\xa9");
-    assert_string_equal(ls_utf8_spell("caf\xc3\xa9", room, 5), "caf");
+    assert_string_equal(ls_utf8_escape("caf\xe9s", room, sizeof room), "caf\\xe9s");
+    assert_string_equal(ls_utf8_escape("caf\xc3\xa9", room, 6), "caf\xc3\xa9");
+    assert_string_equal(ls_utf8_escape("caf\xc3\xa9", room, 5), "caf");
     struct ls_classes model = {.count = 1, .named = 1, .names = (const char *const[]){"caf\\xe9"}};
     int32_t labels[8];
     char note[256];

@@ -64,7 +64,7 @@ static enum ls_decoded fake_decode(struct ls_decoder *decoder, const struct ls_d
         return LS_DECODER_FAILED;
     if (refuses || ls_image_decode(job->bytes, job->size, NULL, job->channels, &f->whole) != LS_OK ||
         f->whole.height != job->height || f->whole.width != job->width)
-        return LS_DECODER_REFUSES;
+        return LS_DECODER_UNSUPPORTED;
     for (int y = job->top; y < job->top + job->rows; y++)
         for (int x = job->left; x < job->left + job->columns; x++)
             for (int c = 0; c < job->channels; c++) {

@@ -153,7 +153,7 @@ static void slots_hold_the_samples_of_the_order(void **state)
     ls_image_release(&scratch);
 }
 
-/* The slots of three loaders side by side: bytes and picks stand for the planes. */
+/* The slots of three loaders side by side: bytes and crops stand for the planes. */
 static void all_forms_hold_the_same(void **state)
 {
     struct ls_dataset *set = synthetic(23);
@@ -170,8 +170,8 @@ static void all_forms_hold_the_same(void **state)
         GOOD(ls_dataset_read(set, i, 0, &image, &label));
         memcpy(stored + i * VALUES, image.pixels, VALUES);
     }
-    struct ls_pixels whole = ls_augment_source(&o.augment, NULL), picked;
-    picked = ls_augment_source(&o.augment, ls_dataset_info(set));
+    struct ls_pixels whole = ls_augment_source(&o.augment, NULL), cropped;
+    cropped = ls_augment_source(&o.augment, ls_dataset_info(set));
     o.epochs = 3;
     for (int form = 0; form < 3; form++) {
         o.form = (enum ls_form)form;
@@ -188,10 +188,10 @@ static void all_forms_hold_the_same(void **state)
             assert_memory_equal(s[form]->labels, s[0]->labels, 7 * sizeof(int32_t));
             assert_null(s[form]->images);
         }
-        assert_true(s[1]->pixels && !s[2]->pixels && !s[0]->pixels && !s[0]->picks);
-        ls_pick_planes(&whole, s[1]->pixels, s[1]->picks, 7, planes);
+        assert_true(s[1]->pixels && !s[2]->pixels && !s[0]->pixels && !s[0]->crops);
+        ls_crop_planes(&whole, s[1]->pixels, s[1]->crops, 7, planes);
         assert_memory_equal(planes, s[0]->images, sizeof planes);
-        ls_pick_planes(&picked, stored, s[2]->picks, 7, planes);
+        ls_crop_planes(&cropped, stored, s[2]->crops, 7, planes);
         assert_memory_equal(planes, s[0]->images, sizeof planes);
     }
     assert_true(!s[1] && !s[2] && slots == 12);
@@ -429,7 +429,7 @@ static void impossible_options_are_refused(void **state)
     o.batch = INT64_MAX / 2;
     assert_int_equal(ls_loader_new(&o, &loader), LS_USAGE);
     o = good;
-    o.form = LS_FORM_PICKS;
+    o.form = LS_FORM_CROPS;
     GOOD(ls_augment_parse("rrc", true, ls_dataset_info(set), 3, 8, 8, &o.augment));
     assert_int_equal(ls_loader_new(&o, &loader), LS_USAGE);
     ls_dataset_close(set);

@@ -25,7 +25,7 @@ struct story {
 
 static enum ls_status train_in(enum mode mode, const struct story *s)
 {
-    static const char *const runs[] = {"none", "planes", "pixels", "some", "picks"};
+    static const char *const runs[] = {"none", "planes", "pixels", "some", "crops"};
     struct ls_options o = tiny_options(runs[mode]);
     tiny_set(&o.backend, mode == NO_QUEUE ? "ref" : "cuda");
     tiny_set(&o.data, s->data);
@@ -60,7 +60,7 @@ static void compare(const struct story *s)
 }
 
 #define PIXELS (1u << LS_FORM_PIXELS)
-#define PICKS (1u << LS_FORM_PICKS)
+#define CROPS (1u << LS_FORM_CROPS)
 
 static void sets_of_one_size(void **state)
 {
@@ -73,8 +73,8 @@ static void sets_of_one_size(void **state)
     };
     for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
         struct story s = stories[i];
-        s.some_room = PIXELS | PICKS; /* for the test set */
-        s.room = PICKS;
+        s.some_room = PIXELS | CROPS; /* for the test set */
+        s.room = CROPS;
         compare(&s);
     }
 }
@@ -86,8 +86,8 @@ static void scaled_sets(void **state)
     compare(&(struct story){.data = "synthetic:3x8x8:4:110",
                             .augment = "rrc,flip",
                             .train_bytes = 110 * 192,
-                            .some_room = PIXELS | PICKS,
-                            .room = PIXELS | PICKS});
+                            .some_room = PIXELS | CROPS,
+                            .room = PIXELS | CROPS});
     compare(&(struct story){.data = "synthetic:3x16x16:4:110",
                             .augment = "resize:10,crop:1",
                             .input = "3x9x9",
@@ -140,12 +140,12 @@ static void one_image_of_another_size(void **state)
     make_tiny_imagenet();
     s.data = at("t");
     s.some_room = PIXELS; /* both parts are of one size */
-    s.room = PICKS;
+    s.room = CROPS;
     compare(&s);
     put_tiny(at("t/train/n01/images/04.JPEG"), 80);
     s.data = at("t");
     s.some_room = PIXELS;
-    s.room = PIXELS | PICKS;
+    s.room = PIXELS | CROPS;
     compare(&s);
 }
 
@@ -194,7 +194,7 @@ static void bench_takes_the_same_way(void **state)
             fclose(stdout);
             stdout = terminal;
             assert_int_equal(st, LS_OK);
-            enum ls_form form = mode == PLANES ? LS_FORM_PLANES : mode == ROOM && data ? LS_FORM_PICKS : LS_FORM_PIXELS;
+            enum ls_form form = mode == PLANES ? LS_FORM_PLANES : mode == ROOM && data ? LS_FORM_CROPS : LS_FORM_PIXELS;
             assert_int_equal(queued.forms, 1u << form);
             assert_true(queued_empty());
             ls_options_release(&o);

@@ -253,7 +253,7 @@ static enum ls_decoded enqueue_image(struct decoder *d, const struct ls_decoder_
         if (!is_of_the_file(status))
             return fail(d, "nvJPEG's error: is the GPU's memory used up?");
     }
-    return LS_DECODER_REFUSES;
+    return LS_DECODER_UNSUPPORTED;
 }
 
 static size_t part_bytes(const struct ls_decoder_job *job)
@@ -286,7 +286,7 @@ static enum ls_decoded decode(struct ls_decoder *base, const struct ls_decoder_j
         return fail(d, "the card is lost");
     cudaError_t error = cudaSetDevice(d->library->device);
     if (error == cudaSuccess && ((int64_t)job->height * job->width > MOST_PIXELS || !is_as_told(d->library, job)))
-        return LS_DECODER_REFUSES;
+        return LS_DECODER_UNSUPPORTED;
     if (error == cudaSuccess)
         error = take_room(d, &d->whole, pitch * (size_t)job->height);
     if (error == cudaSuccess)

@@ -24,7 +24,7 @@ static enum ls_status image_run(struct ls_program *p, int node)
         };
         ls_cuda_unfold(stream_of(p), type_of(p), p->run, p->pixels, &u, &y, to);
     } else if (p->pixels) {
-        ls_cuda_image_picks(stream_of(p), type_of(p), p->run, p->pixels, &y, image->dim[1], to);
+        ls_cuda_image_crops(stream_of(p), type_of(p), p->run, p->pixels, &y, image->dim[1], to);
     } else {
         ls_cuda_image_planes(stream_of(p), type_of(p), p->run, &y, image->dim[1], to);
     }

@@ -29,14 +29,14 @@ enum form { PLANES, BYTES, OTHERS };
 /* A line of values, by one warp: row y of the cut and mirrored image, from pixel `left` on; 0 outside of it. */
 template <typename T, form FORM>
 static __device__ __forceinline__ void make_line(const struct ls_pixels &p, const struct ls_cuda_unfold &u,
-                                                 const struct ls_pick &pick, const void *images, int y, int left,
+                                                 const struct ls_crop &crop, const void *images, int y, int left,
                                                  const struct cut &cut, T *line)
 {
-    constexpr bool PICKS = FORM != PLANES;
-    const int lane = threadIdx.x % 32, top = PICKS ? pick.top + y : y;
-    const bool there = (unsigned)y < (unsigned)u.height && (!PICKS || pick.image >= 0);
-    const bool black = PICKS && (unsigned)top >= (unsigned)p.from_height;
-    const uint8_t *bytes = (const uint8_t *)images + (PICKS && !black ? top * p.from_width * p.from_channels : 0);
+    constexpr bool CROPS = FORM != PLANES;
+    const int lane = threadIdx.x % 32, top = CROPS ? crop.top + y : y;
+    const bool there = (unsigned)y < (unsigned)u.height && (!CROPS || crop.image >= 0);
+    const bool black = CROPS && (unsigned)top >= (unsigned)p.from_height;
+    const uint8_t *bytes = (const uint8_t *)images + (CROPS && !black ? top * p.from_width * p.from_channels : 0);
     const float *plane = (const float *)images + (there ? y * u.width : 0);
     for (int start = lane; start < cut.line; start += FLIGHT * 32) {
         int channel[FLIGHT]; /* < 0: outside */
@@ -47,11 +47,11 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
             uint32_t c = (uint32_t)(start + k * 32);
             const int x = left + (int)divide_rest(c, cut.by_channels);
             channel[k] = there && (unsigned)x < (unsigned)u.width && start + k * 32 < cut.line ? (int)c : -1;
-            if (!PICKS) {
+            if (!CROPS) {
                 v[k] = channel[k] < 0 ? 0 : __ldg(plane + (int)c * u.height * u.width + x);
                 continue;
             }
-            const int column = pick.left + (pick.flip ? u.width - 1 - x : x);
+            const int column = crop.left + (crop.flip ? u.width - 1 - x : x);
             byte[k] = 0;
             if (channel[k] >= 0 && !black && (unsigned)column < (unsigned)p.from_width) {
                 const uint8_t *at = bytes + column * p.from_channels + (FORM == BYTES ? (int)c : 0);
@@ -60,7 +60,7 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
         }
 #pragma unroll
         for (int k = 0; k < FLIGHT; k++) {
-            if (PICKS)
+            if (CROPS)
                 v[k] = channel[k] < 0 ? 0 : p.table[channel[k]][byte[k]];
             if (start + k * 32 < cut.line)
                 line[start + k * 32] = from_float<T>(v[k]);
@@ -83,17 +83,17 @@ static __global__ void __launch_bounds__(THREADS)
     uint32_t group = blockIdx.x, sample = divide_rest(group, cut.by_groups);
     const int first_row = (int)divide_rest(group, cut.by_column_groups) * cut.rows,
               first_column = (int)group * cut.columns;
-    struct ls_pick pick = {};
+    struct ls_crop crop = {};
     const void *images = (const float *)run->images + (int64_t)sample * u.channels * u.height * u.width;
     if (FORM != PLANES) {
         for (int i = threadIdx.x; i < HEAD + u.channels * 256; i += THREADS)
             ((uint32_t *)&p)[i] = __ldg((const uint32_t *)pixels + i);
-        pick = run->picks[sample];
+        crop = run->crops[sample];
         __syncthreads();
-        images = (const uint8_t *)run->images + (pick.image < 0 ? 0 : pick.image * ls_pixels_bytes(&p));
+        images = (const uint8_t *)run->images + (crop.image < 0 ? 0 : crop.image * ls_pixels_bytes(&p));
     }
     for (int i = threadIdx.x / 32; i < cut.lines; i += THREADS / 32)
-        make_line<T, FORM>(p, u, pick, images, first_row * u.stride_h - u.border + i, first_column * u.stride_w - u.pad,
+        make_line<T, FORM>(p, u, crop, images, first_row * u.stride_h - u.border + i, first_column * u.stride_w - u.pad,
                            cut, values + i * cut.line);
     __syncthreads();
 

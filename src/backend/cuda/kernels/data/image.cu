@@ -53,17 +53,17 @@ void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
 /* A pixel is an octet; `each` of them to a sample. */
 template <typename T, int CHANNELS>
 static __global__ void __launch_bounds__(THREADS)
-    picks_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, uint32_t each, divider tiles,
+    crops_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, uint32_t each, divider tiles,
                  divider width, void *to)
 {
     __shared__ struct ls_pixels p;
     for (int i = threadIdx.x; i < HEAD + CHANNELS * 256; i += THREADS)
         ((uint32_t *)&p)[i] = __ldg((const uint32_t *)pixels + i);
     uint32_t tile = blockIdx.x, sample = divide_rest(tile, tiles);
-    struct ls_pick pick = run->picks[sample];
+    struct ls_crop crop = run->crops[sample];
     __syncthreads();
-    const bool none = pick.image < 0;
-    const uint8_t *image = (const uint8_t *)run->images + (none ? 0 : pick.image * ls_pixels_bytes(&p));
+    const bool none = crop.image < 0;
+    const uint8_t *image = (const uint8_t *)run->images + (none ? 0 : crop.image * ls_pixels_bytes(&p));
 #pragma unroll
     for (int k = 0; k < OCTETS; k++) {
         uint32_t at = (tile * OCTETS + k) * THREADS + threadIdx.x, column = at;
@@ -74,25 +74,25 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int c = 0; c < CHANNELS; c++)
             if (!none)
-                v[c] = p.table[c][ls_pick_byte(&p, image, ls_pick_source(&p, &pick, (int)row, (int)column), c)];
+                v[c] = p.table[c][ls_crop_byte(&p, image, ls_crop_source(&p, &crop, (int)row, (int)column), c)];
         store<T>(to, (int64_t)sample * each + at, narrow<T>(v));
     }
 }
 
 template <typename T, int CHANNELS>
-static void pick_images(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
+static void crop_images(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_pixels *pixels,
                         const struct ls_cuda_map *y, void *to)
 {
     int64_t each = y->h * y->w, tiles = ceil_div(each, THREADS * OCTETS);
-    picks_kernel<T, CHANNELS><<<(unsigned)(y->n * tiles), THREADS, 0, s>>>(run, pixels, (uint32_t)each,
+    crops_kernel<T, CHANNELS><<<(unsigned)(y->n * tiles), THREADS, 0, s>>>(run, pixels, (uint32_t)each,
                                                                            divider_of(tiles), divider_of(y->w), to);
 }
 
-void ls_cuda_image_picks(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
+void ls_cuda_image_crops(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                          const struct ls_pixels *pixels, const struct ls_cuda_map *y, int64_t channels, void *to)
 {
     if (channels == 1)
-        LS_CUDA_BY_TYPE(t, pick_images<T, 1>(s, run, pixels, y, to));
+        LS_CUDA_BY_TYPE(t, crop_images<T, 1>(s, run, pixels, y, to));
     else
-        LS_CUDA_BY_TYPE(t, pick_images<T, 3>(s, run, pixels, y, to));
+        LS_CUDA_BY_TYPE(t, crop_images<T, 3>(s, run, pixels, y, to));
 }

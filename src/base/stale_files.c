@@ -47,7 +47,7 @@ static bool is_abandoned(int fd, long pid, bool locks)
     return kill((pid_t)pid, 0) != 0 && errno == ESRCH;
 }
 
-void ls_file_clean(const char *path)
+void ls_file_remove_stale(const char *path)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
