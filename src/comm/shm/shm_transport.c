@@ -1,95 +1,32 @@
-/* Messages between the processes of a node, through the rings of the segment. A short message travels in one record. A
- * long one is asked for first and sent in pieces once the receiver has a place for it, so that nothing large ever
- * waits in a ring and no message stands in another's way.
- *
- *     sender                 receiver
- *     SHORT  bytes  ----->   into a posted receive, or put by until there is one
- *     ASK    size   ----->
- *            <-----  GRANT   once a receive is posted
- *     PIECE  bytes  ----->   ... until all is there
- */
-#include "comm/transports.h"
+/* Transport `shm`: messages between the processes of a node, through the rings of the segment. Records are those of
+ * transfer.h. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "comm/transfer.h"
+#include "comm/transports.h"
 
 #include <stdio.h>
 #include <string.h>
 
-enum kind { SHORT = 1, ASK, GRANT, PIECE, SKIP /* the rest of the ring is left empty */ };
-enum { SHORT_MOST = 2048, RECORD_ALIGN = 32, KEPT_AT_FIRST = 64 };
+enum kind { SHORT = 1, ASK, GRANT, PIECE, SKIP /* the rest of the ring is empty */ };
+enum { SHORT_MOST = 2048, RECORD_ALIGN = 32, SPARES = 64 };
 
 struct record {
     uint32_t kind, tag;
-    uint64_t id;    /* SHORT: none; ASK: the send's; GRANT: the send's; PIECE: the receive's */
-    uint64_t bytes; /* ASK: of the message; else of what follows; GRANT: the receive's id */
+    uint64_t id;    /* ASK, GRANT: the send's; PIECE: the receive's; SHORT: none */
+    uint64_t bytes; /* ASK: of the message; GRANT: the receive's id; otherwise of the data that follows */
     uint64_t unused;
-};
-
-enum stage { NEW, ASKED, GRANTED, MOVING, DONE, TOO_LONG };
-
-/* A request of struct ls_transport_request, in its words. */
-struct __attribute__((may_alias)) mail {
-    struct mail *next;
-    char *data;
-    uint64_t size, moved; /* bytes of the message (a receive: its room, until matched) */
-    uint64_t id, other;   /* ours; the other side's */
-    uint32_t tag;
-    int32_t peer; /* -1: any */
-    uint32_t stage, receives;
-};
-_Static_assert(sizeof(struct mail) <= sizeof(((struct ls_transport_request *)0)->words), "a mail fits a request");
-
-struct queue {
-    struct mail *head, **end;
-};
-
-/* A message that came before its receive. */
-struct kept {
-    struct kept *next;
-    uint64_t bytes, id; /* id: of an ASK; 0: the bytes are here */
-    uint32_t tag;
-    int32_t peer;
-    char data[SHORT_MOST];
 };
 
 struct shm {
     struct ls_shm_segment *segment; /* owned when `owns` */
     bool owns;
-    struct queue *sends;   /* owned; for each peer, in order */
-    struct queue receives; /* posted, not matched */
-    struct queue arriving; /* matched, to be granted or under way */
-    struct kept *kept, **kept_end, *spare;
-    struct kept *pool; /* owned; the first KEPT_AT_FIRST */
+    struct ls_transfer_queue *sends;   /* owned; for each peer, in order */
+    struct ls_transfer_queue receives; /* posted, not matched */
+    struct ls_transfer_queue arriving; /* matched, to be granted or under way */
+    struct ls_unexpected_list unexpected;
     uint64_t last_id;
 };
-
-static struct mail *mail_of(struct ls_transport_request *r)
-{
-    return (struct mail *)(void *)r->words;
-}
-
-static struct ls_transport_request *request_of(struct mail *m)
-{
-    return (struct ls_transport_request *)(void *)m; /* words come first */
-}
-
-static void queue_add(struct queue *q, struct mail *m)
-{
-    m->next = NULL;
-    *q->end = m;
-    q->end = &m->next;
-}
-
-static void queue_remove(struct queue *q, struct mail *m)
-{
-    for (struct mail **at = &q->head; *at; at = &(*at)->next)
-        if (*at == m) {
-            *at = m->next;
-            if (q->end == &m->next)
-                q->end = at;
-            return;
-        }
-}
 
 /* --- rings ---------------------------------------------------------------------------------------------------- */
 
@@ -98,7 +35,7 @@ static size_t record_size(size_t payload)
     return (sizeof(struct record) + payload + RECORD_ALIGN - 1) / RECORD_ALIGN * RECORD_ALIGN;
 }
 
-/* Write a record if there is room for it. */
+/* Writes a record; false: there is no room for it. */
 static bool put(struct shm *s, int peer, struct record r, const void *payload)
 {
     struct ls_ring *ring = ls_shm_ring(s->segment, s->segment->me, peer);
@@ -122,127 +59,64 @@ static bool put(struct shm *s, int peer, struct record r, const void *payload)
     return true;
 }
 
-/* Pieces are small enough that sender and receiver work on different ones at a time. */
+/* Several pieces fit a ring, so that sender and receiver work at the same time. */
 static size_t piece_most(const struct shm *s)
 {
     return s->segment->ring / 8 - sizeof(struct record);
 }
 
-/* --- matching --------------------------------------------------------------------------------------------------- */
+/* --- receiving ------------------------------------------------------------------------------------------------- */
 
-static bool fits(const struct mail *m, int peer, uint32_t tag)
+/* A receive meets an announced message. */
+static void accept_long(struct shm *s, struct ls_transfer *t, int peer, uint64_t bytes, uint64_t id)
 {
-    return (m->peer == peer || m->peer < 0) && m->tag == tag;
-}
-
-/* This receive gets a message of so many bytes; false: it has no room for it. */
-static bool match(struct mail *m, int peer, uint64_t bytes)
-{
-    struct ls_transport_request *r = request_of(m);
-    r->peer = peer;
-    r->bytes = bytes;
-    m->peer = peer;
-    m->stage = bytes > m->size ? TOO_LONG : MOVING;
-    m->size = bytes;
-    return m->stage == MOVING;
-}
-
-static void take_short(struct mail *m, int peer, const void *data, uint64_t bytes)
-{
-    if (!match(m, peer, bytes))
+    if (bytes > t->size) {
+        ls_transfer_received(t, peer, bytes, true);
         return;
-    if (bytes > 0)
-        memcpy(m->data, data, bytes);
-    m->stage = DONE;
-}
-
-static void take_ask(struct shm *s, struct mail *m, int peer, uint64_t bytes, uint64_t id)
-{
-    if (!match(m, peer, bytes))
-        return;
-    m->other = id;
-    m->stage = ASKED;
-    queue_add(&s->arriving, m);
-}
-
-static struct mail *find_receive(struct shm *s, int peer, uint32_t tag)
-{
-    for (struct mail *m = s->receives.head; m; m = m->next)
-        if (fits(m, peer, tag)) {
-            queue_remove(&s->receives, m);
-            return m;
-        }
-    return NULL;
-}
-
-/* Put a message by. More memory is taken only when very many wait. */
-static void keep(struct shm *s, int peer, const struct record *r, const void *payload)
-{
-    struct kept *k = s->spare;
-    if (k) {
-        s->spare = k->next;
-    } else {
-        k = ls_alloc(1, sizeof *k);
-        if (!k)
-            return; /* said; the receive will miss its deadline */
     }
-    k->peer = peer;
-    k->tag = r->tag;
-    k->bytes = r->bytes;
-    k->id = r->kind == ASK ? r->id : 0;
-    if (r->kind == SHORT && r->bytes > 0)
-        memcpy(k->data, payload, r->bytes);
-    k->next = NULL;
-    *s->kept_end = k;
-    s->kept_end = &k->next;
+    t->peer = peer;
+    t->size = bytes;
+    t->other = id;
+    t->stage = LS_TRANSFER_ASKED;
+    ls_transfer_queue_add(&s->arriving, t);
 }
 
-/* --- moving on ---------------------------------------------------------------------------------------------------- */
-
-static struct mail *by_id(const struct queue *q, uint64_t id)
+static void take_piece(struct shm *s, int peer, const struct record *r, const void *payload)
 {
-    struct mail *m = q->head;
-    while (m && m->id != id)
-        m = m->next;
-    return m;
-}
-
-static void take_piece(struct shm *s, const struct record *r, const void *payload)
-{
-    struct mail *m = by_id(&s->arriving, r->id);
-    if (!m || r->bytes > m->size - m->moved)
-        return; /* given up meanwhile */
-    memcpy(m->data + m->moved, payload, r->bytes);
-    m->moved += r->bytes;
-    if (m->moved == m->size) {
-        queue_remove(&s->arriving, m);
-        m->stage = DONE;
+    struct ls_transfer *t = ls_transfer_queue_find(&s->arriving, r->id, peer);
+    if (!t || r->bytes > t->size - t->moved)
+        return; /* cancelled */
+    memcpy(t->data + t->moved, payload, r->bytes);
+    t->moved += r->bytes;
+    if (t->moved == t->size) {
+        ls_transfer_queue_remove(&s->arriving, t);
+        ls_transfer_received(t, peer, t->size, false);
     }
 }
 
 static void take(struct shm *s, int peer, const struct record *r, const void *payload)
 {
-    struct mail *m;
+    struct ls_transfer *t;
     switch (r->kind) {
     case SHORT:
     case ASK:
-        m = find_receive(s, peer, r->tag);
-        if (!m)
-            keep(s, peer, r, payload);
+        t = ls_transfer_queue_match(&s->receives, peer, r->tag);
+        if (!t) /* without memory, which was reported, the receive misses its deadline */
+            ls_unexpected_keep(&s->unexpected, peer, r->tag, r->id, r->bytes, r->kind == SHORT ? payload : NULL);
         else if (r->kind == SHORT)
-            take_short(m, peer, payload, r->bytes);
+            ls_transfer_take_short(t, peer, payload, r->bytes);
         else
-            take_ask(s, m, peer, r->bytes, r->id);
+            accept_long(s, t, peer, r->bytes, r->id);
         break;
     case GRANT:
-        m = by_id(&s->sends[peer], r->id);
-        if (m) {
-            m->other = r->bytes;
-            m->stage = GRANTED;
+        t = ls_transfer_queue_find(&s->sends[peer], r->id, peer);
+        if (t) {
+            t->other = r->bytes;
+            t->stage = LS_TRANSFER_GRANTED;
         }
         break;
     case PIECE:
-        take_piece(s, r, payload);
+        take_piece(s, peer, r, payload);
         break;
     default:
         break;
@@ -269,45 +143,43 @@ static bool read_ring(struct shm *s, int peer)
     return true;
 }
 
-/* One send: true when it went as far as it can for now and something moved. */
-static bool push(struct shm *s, struct mail *m)
+/* --- sending --------------------------------------------------------------------------------------------------- */
+
+/* Moves a send as far as it goes now; true: something moved. */
+static bool push(struct shm *s, struct ls_transfer *t)
 {
     bool moved = false;
-    if (m->stage == NEW && m->size <= SHORT_MOST) {
-        struct record r = {.kind = SHORT, .tag = m->tag, .bytes = m->size};
-        if (put(s, m->peer, r, m->data))
-            m->stage = DONE;
-        return m->stage == DONE;
-    }
-    if (m->stage == NEW) {
-        if (!put(s, m->peer, (struct record){.kind = ASK, .tag = m->tag, .id = m->id, .bytes = m->size}, NULL))
+    if (t->stage == LS_TRANSFER_NEW) {
+        bool is_short = t->size <= SHORT_MOST;
+        struct record r = {.kind = is_short ? SHORT : ASK, .tag = t->tag, .id = is_short ? 0 : t->id, .bytes = t->size};
+        if (!put(s, t->peer, r, t->data))
             return false;
-        m->stage = ASKED;
+        t->stage = is_short ? LS_TRANSFER_DONE : LS_TRANSFER_ASKED;
         return true;
     }
-    while (m->stage == GRANTED && m->moved < m->size) {
-        uint64_t left = m->size - m->moved, n = left < piece_most(s) ? left : piece_most(s);
-        if (!put(s, m->peer, (struct record){.kind = PIECE, .id = m->other, .bytes = n}, m->data + m->moved))
+    while (t->stage == LS_TRANSFER_GRANTED && t->moved < t->size) {
+        uint64_t left = t->size - t->moved, n = left < piece_most(s) ? left : piece_most(s);
+        if (!put(s, t->peer, (struct record){.kind = PIECE, .id = t->other, .bytes = n}, t->data + t->moved))
             return moved;
-        m->moved += n;
+        t->moved += n;
         moved = true;
     }
-    if (m->stage == GRANTED)
-        m->stage = DONE;
+    if (t->stage == LS_TRANSFER_GRANTED)
+        t->stage = LS_TRANSFER_DONE;
     return moved;
 }
 
-/* In order, so that no message under a tag overtakes another: a send that could not begin holds up those behind it. */
-static bool push_all(struct shm *s, struct queue *q)
+/* In order: a send that could not begin holds up those behind it, so that messages under a tag stay in order. */
+static bool push_all(struct shm *s, struct ls_transfer_queue *q)
 {
     bool moved = false;
-    struct mail *next;
-    for (struct mail *m = q->head; m; m = next) {
-        next = m->next;
-        moved |= push(s, m);
-        if (m->stage == DONE)
-            queue_remove(q, m);
-        else if (m->stage == NEW)
+    struct ls_transfer *next;
+    for (struct ls_transfer *t = q->head; t; t = next) {
+        next = t->next;
+        moved |= push(s, t);
+        if (t->stage == LS_TRANSFER_DONE)
+            ls_transfer_queue_remove(q, t);
+        else if (t->stage == LS_TRANSFER_NEW)
             break;
     }
     return moved;
@@ -316,16 +188,16 @@ static bool push_all(struct shm *s, struct queue *q)
 static bool grant_all(struct shm *s)
 {
     bool moved = false;
-    for (struct mail *m = s->arriving.head; m; m = m->next)
-        if (m->stage == ASKED &&
-            put(s, m->peer, (struct record){.kind = GRANT, .id = m->other, .bytes = m->id}, NULL)) {
-            m->stage = MOVING;
+    for (struct ls_transfer *t = s->arriving.head; t; t = t->next)
+        if (t->stage == LS_TRANSFER_ASKED &&
+            put(s, t->peer, (struct record){.kind = GRANT, .id = t->other, .bytes = t->id}, NULL)) {
+            t->stage = LS_TRANSFER_ARRIVING;
             moved = true;
         }
     return moved;
 }
 
-static void move_on(struct shm *s)
+static void progress(struct shm *s)
 {
     bool moved = true;
     while (moved) {
@@ -346,11 +218,12 @@ static enum ls_status shm_send(void *state, int peer, uint32_t tag, const void *
                                struct ls_transport_request *request)
 {
     struct shm *s = state;
-    struct mail *m = mail_of(request);
-    *m = (struct mail){.data = (char *)(uintptr_t)data, .size = bytes, .id = ++s->last_id, .tag = tag, .peer = peer};
+    struct ls_transfer *t = ls_transfer_of(request);
+    *t = (struct ls_transfer){
+        .data = (char *)(uintptr_t)data, .size = bytes, .id = ++s->last_id, .tag = tag, .peer = peer};
     request->peer = peer;
     request->bytes = bytes;
-    queue_add(&s->sends[peer], m);
+    ls_transfer_queue_add(&s->sends[peer], t);
     push_all(s, &s->sends[peer]);
     return LS_OK;
 }
@@ -359,66 +232,50 @@ static enum ls_status shm_receive(void *state, int peer, uint32_t tag, void *dat
                                   struct ls_transport_request *request)
 {
     struct shm *s = state;
-    struct mail *m = mail_of(request);
-    *m = (struct mail){.data = data, .size = room, .id = ++s->last_id, .tag = tag, .peer = peer, .receives = 1};
+    struct ls_transfer *t = ls_transfer_of(request);
+    *t = (struct ls_transfer){
+        .data = data, .size = room, .id = ++s->last_id, .tag = tag, .peer = peer, .stage = LS_TRANSFER_POSTED};
     request->peer = peer;
-    for (struct kept **at = &s->kept; *at; at = &(*at)->next)
-        if (fits(m, (*at)->peer, (*at)->tag)) {
-            struct kept *k = *at;
-            *at = k->next;
-            if (s->kept_end == &k->next)
-                s->kept_end = at;
-            if (k->id)
-                take_ask(s, m, k->peer, k->bytes, k->id);
-            else
-                take_short(m, k->peer, k->data, k->bytes);
-            k->next = s->spare;
-            s->spare = k;
-            return LS_OK;
-        }
-    queue_add(&s->receives, m);
+    request->too_long = false;
+    struct ls_unexpected *u = ls_unexpected_find(&s->unexpected, t);
+    if (!u) {
+        ls_transfer_queue_add(&s->receives, t);
+        return LS_OK;
+    }
+    if (u->id)
+        accept_long(s, t, u->peer, u->bytes, u->id);
+    else
+        ls_transfer_take_short(t, u->peer, u->data, u->bytes);
+    ls_unexpected_recycle(&s->unexpected, u);
     return LS_OK;
 }
 
 static enum ls_status shm_test(void *state, struct ls_transport_request *request, bool *done)
 {
-    struct mail *m = mail_of(request);
-    if (m->stage != DONE && m->stage != TOO_LONG)
-        move_on(state);
-    request->too_long = m->stage == TOO_LONG;
-    *done = m->stage == DONE || m->stage == TOO_LONG;
+    const struct ls_transfer *t = ls_transfer_of(request);
+    if (t->stage != LS_TRANSFER_DONE)
+        progress(state);
+    *done = t->stage == LS_TRANSFER_DONE;
     return LS_OK;
 }
 
 static void shm_cancel(void *state, struct ls_transport_request *request)
 {
     struct shm *s = state;
-    struct mail *m = mail_of(request);
-    if (!m->receives)
-        queue_remove(&s->sends[m->peer], m);
-    queue_remove(&s->receives, m);
-    queue_remove(&s->arriving, m);
-}
-
-static void free_kept(struct shm *s, struct kept *k)
-{
-    while (k) {
-        struct kept *next = k->next;
-        if (k < s->pool || k >= s->pool + KEPT_AT_FIRST)
-            ls_free(k);
-        k = next;
-    }
+    struct ls_transfer *t = ls_transfer_of(request);
+    if (t->peer >= 0)
+        ls_transfer_queue_remove(&s->sends[t->peer], t);
+    ls_transfer_queue_remove(&s->receives, t);
+    ls_transfer_queue_remove(&s->arriving, t);
 }
 
 static void shm_close(void *state, bool graceful)
 {
     struct shm *s = state;
     (void)graceful;
-    free_kept(s, s->kept);
-    free_kept(s, s->spare);
+    ls_unexpected_release(&s->unexpected);
     if (s->owns)
         ls_shm_segment_close(s->segment);
-    ls_free(s->pool);
     ls_free(s->sends);
     ls_free(s);
 }
@@ -429,21 +286,15 @@ enum ls_status ls_shm_on_segment(struct ls_shm_segment *segment, void **state)
     if (!s)
         return LS_FAILED;
     s->segment = segment;
-    s->kept_end = &s->kept;
-    s->receives.end = &s->receives.head;
-    s->arriving.end = &s->arriving.head;
+    ls_transfer_queue_init(&s->receives);
+    ls_transfer_queue_init(&s->arriving);
     s->sends = ls_alloc((size_t)segment->size, sizeof *s->sends);
-    s->pool = ls_alloc(KEPT_AT_FIRST, sizeof *s->pool);
-    if (!s->sends || !s->pool) {
+    if (ls_unexpected_init(&s->unexpected, SHORT_MOST, SPARES) != LS_OK || !s->sends) {
         shm_close(s, false);
         return LS_FAILED;
     }
     for (int i = 0; i < segment->size; i++)
-        s->sends[i].end = &s->sends[i].head;
-    for (int i = 0; i < KEPT_AT_FIRST; i++) {
-        s->pool[i].next = s->spare;
-        s->spare = &s->pool[i];
-    }
+        ls_transfer_queue_init(&s->sends[i]);
     *state = s;
     return LS_OK;
 }
