@@ -1,14 +1,13 @@
-/* How the values of a sum travel: as f32, or smaller. In a reduce-scatter each rank encodes the range it sends to its
- * owner; the owner decodes, adds in f32 in the order of the tree, encodes the sum and sends it to all. So a codec sees
- * each value at most twice, and the sum itself never rounds.
+/* A codec encodes the values of a sum for the wire. In a reduce-scatter each rank encodes the range that it sends to the
+ * range's owner. The owner decodes, adds in f32 in the order of the tree, encodes the sum and sends it to all. A value is
+ * encoded at most twice, and the sum itself is not rounded.
  *
- * Ranges are cut into blocks of LS_CODEC_BLOCK values (sum.h), each encoded by a call of its own. A rank's parts for its
- * own range stay as they are.
+ * Ranges are cut into blocks of LS_CODEC_BLOCK values (algorithms/sum.h); each call encodes one block. An owner does not
+ * encode its own parts.
  *
- * The wire size depends on the count alone, is a multiple of 4 and at most 4 * count + 256 for any count. Encoding may
- * keep what it rounded away and add it next time (error feedback): `feedback` is count floats that belong to this place
- * in this bucket, zero at first; NULL for codecs that keep nothing. The owner's second encoding has a feedback of its
- * own. */
+ * The wire size depends on the count alone, is a multiple of 4 and at most 4 * count + 256. A codec may keep the rounding
+ * error and add it the next time (error feedback): `feedback` holds count floats for these values, zero at first, NULL
+ * for codecs without feedback. The encoding of the sum has feedback memory of its own. */
 #ifndef LS_COMM_CODEC_H
 #define LS_COMM_CODEC_H
 
@@ -17,16 +16,16 @@
 
 struct ls_codec {
     const char *name;
-    bool feedback;      /* wants that memory */
-    bool fills_padding; /* a zero may decode as another value, so padding must be cleared after a sum */
-    bool
-        shows_overflow; /* a value that is not finite decodes as such and leaves no trace in later steps, and no finite value
-                            is clipped that a gradient can reach: fp16 training can tell when a gradient overflows */
-    float limit;        /* finite values of this size or more are sent as the type's largest; 0: there is no limit */
+    bool feedback;      /* needs feedback memory */
+    bool fills_padding; /* a zero may decode as another value, so that padding must be cleared after a sum */
+    /* A value that is not finite decodes as such and leaves no trace in later steps, and no finite gradient is clipped. So
+     * fp16 training sees the overflow of a gradient. */
+    bool shows_overflow;
+    float limit; /* finite values from this magnitude on are sent as the largest of the type; 0: no limit */
     size_t (*bytes)(size_t count);
     void (*encode)(const float *values, float *feedback, size_t count, void *wire);
     void (*decode)(const void *wire, size_t count, float *values);
-    /* values += decoded; the order of additions within a value is that of the calls. */
+    /* values += decoded */
     void (*decode_add)(const void *wire, size_t count, float *values);
 };
 

@@ -1,4 +1,4 @@
-/* Which way a collective goes. */
+/* Chooses the algorithm of a collective and runs it. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "comm/group.h"
@@ -29,8 +29,8 @@ static enum ls_status allreduce_by_tree(struct ls_comm *c, struct ls_work *w)
     return ls_direct_share(c, k, w, -1);
 }
 
-/* Encoded values have one way only, so that a codec sees the same values however ranks are placed. */
-static enum ls_collective way_of(const struct ls_comm *c, const struct ls_work *w)
+/* Encoded values take one algorithm only, so that a codec sees the same values however ranks are placed. */
+static enum ls_collective choose(const struct ls_comm *c, const struct ls_work *w)
 {
     if (w->kind != LS_WORK_ALLREDUCE || w->codec)
         return LS_COLLECTIVE_TREE;
@@ -56,7 +56,7 @@ static enum ls_status run_over_messages(struct ls_comm *c, struct ls_work *w)
         return k->halving ? ls_halving_share(c, k, w->data, count) : ls_direct_share(c, k, w, -1);
     case LS_WORK_BROADCAST:
         LS_TRY(ls_broadcast_run(c, w));
-        return w->call.number ? ls_barrier_run(c) : LS_OK; /* C5 */
+        return w->call.number ? ls_barrier_run(c) : LS_OK; /* COMM-5 */
     case LS_WORK_ALLGATHER:
         return ls_allgather_run(c, w);
     case LS_WORK_BARRIER:
@@ -68,19 +68,19 @@ static enum ls_status run_over_messages(struct ls_comm *c, struct ls_work *w)
     return ls_fail(LS_FAILED, "%s is no collective", ls_work_name(w->kind));
 }
 
-/* Within a node, and by the MPI library, sums are made in place. */
-static bool needs_room(const struct ls_comm *c, enum ls_collective way)
+/* Sums within a node and sums of the MPI library are made in place and need no scratch memory. */
+static bool needs_scratch(const struct ls_comm *c, enum ls_collective algorithm)
 {
-    return way == LS_COLLECTIVE_RING || (c->nodes > 1 && way != LS_COLLECTIVE_MPI);
+    return algorithm == LS_COLLECTIVE_RING || (c->nodes > 1 && algorithm != LS_COLLECTIVE_MPI);
 }
 
-/* Ranks own ranges of the others' whole. */
+/* SCATTER and COLLECT define the owners of the ranges of the whole, and cannot be cut. */
 static bool may_be_cut(const struct ls_work *w)
 {
     return w->kind == LS_WORK_ALLREDUCE || w->kind == LS_WORK_REDUCE;
 }
 
-static enum ls_status check(const struct ls_comm *c, const struct ls_work *w, enum ls_collective way)
+static enum ls_status check(const struct ls_comm *c, const struct ls_work *w, enum ls_collective algorithm)
 {
     int first;
     bool sums = w->kind <= LS_WORK_COLLECT, rooted = w->kind == LS_WORK_REDUCE || w->kind == LS_WORK_BROADCAST;
@@ -91,17 +91,18 @@ static enum ls_status check(const struct ls_comm *c, const struct ls_work *w, en
     if (rooted && (w->peer < 0 || w->peer >= c->size))
         return ls_fail(LS_FAILED, "a %s needs a rank from 0 to %d, not %d", ls_work_name(w->kind), c->size - 1,
                        w->peer);
-    if (sums && needs_room(c, way) && w->bytes > c->o.max_bytes && !may_be_cut(w))
+    if (sums && needs_scratch(c, algorithm) && w->bytes > c->o.max_bytes && !may_be_cut(w))
         return ls_fail(LS_FAILED, "a sum of %zu bytes in a group opened for at most %zu", w->bytes, c->o.max_bytes);
     return LS_OK;
 }
 
-/* Between nodes clocks differ, and who waits for a message waits for the network too. What is beyond the usual cost is
- * put down to the rank whose message took longest. */
-static void note_last(struct ls_comm *c, struct ls_work *w, enum ls_collective way)
+/* Clocks of nodes differ, and a wait for a message includes the network's time. The time beyond twice the measured cost
+ * is attributed to the rank whose message took longest. */
+static void note_last(struct ls_comm *c, struct ls_work *w, enum ls_collective algorithm)
 {
-    double usual = c->cost[way].alpha + c->cost[way].beta * (double)w->bytes, wait = c->longest_wait - 2 * usual;
-    if (wait <= w->last_wait || c->cost[way].alpha == 0)
+    double usual = c->cost[algorithm].alpha + c->cost[algorithm].beta * (double)w->bytes,
+           wait = c->longest_wait - 2 * usual;
+    if (wait <= w->last_wait || c->cost[algorithm].alpha == 0)
         return;
     w->last_rank = c->longest_peer;
     w->last_wait = wait;
@@ -109,23 +110,23 @@ static void note_last(struct ls_comm *c, struct ls_work *w, enum ls_collective w
     atomic_fetch_add(&c->peers[w->last_rank].late_ns, (int64_t)(1e9 * wait));
 }
 
-static enum ls_status run_one(struct ls_comm *c, struct ls_work *w, enum ls_collective way)
+static enum ls_status run_one(struct ls_comm *c, struct ls_work *w, enum ls_collective algorithm)
 {
-    if (way == LS_COLLECTIVE_RING)
+    if (algorithm == LS_COLLECTIVE_RING)
         return ls_ring_run(c, w);
-    if (way == LS_COLLECTIVE_MPI)
+    if (algorithm == LS_COLLECTIVE_MPI)
         return ls_library_allreduce_run(c, w);
     if (c->nodes == 1)
         return ls_shm_collective_run(c, w);
-    if (w->bytes == 0) /* nothing to send, but a mark (C5) */
+    if (w->bytes == 0) /* only marks travel (COMM-5) */
         return ls_barrier_run(c);
-    if (way == LS_COLLECTIVE_HIER)
+    if (algorithm == LS_COLLECTIVE_HIER)
         return ls_hier_run(c, w);
     return run_over_messages(c, w);
 }
 
-/* A sum for which there is not room enough, piece by piece. */
-static enum ls_status run_pieces(struct ls_comm *c, struct ls_work *w, enum ls_collective way)
+/* A sum that is larger than the scratch memory, in pieces. */
+static enum ls_status run_pieces(struct ls_comm *c, struct ls_work *w, enum ls_collective algorithm)
 {
     int first, n = ls_tree_parts(&c->tree, c->rank, &first);
     size_t most = c->o.max_bytes / sizeof(float) / LS_CODEC_BLOCK * LS_CODEC_BLOCK, count = w->bytes / sizeof(float);
@@ -140,15 +141,15 @@ static enum ls_status run_pieces(struct ls_comm *c, struct ls_work *w, enum ls_c
             parts[i] = w->parts[i] + at;
         piece.parts = w->parts ? parts : NULL;
         piece.codec_state = w->codec_state ? (float *)w->codec_state + ls_comm_feedback(c, at) : NULL;
-        LS_TRY(run_one(c, &piece, way));
+        LS_TRY(run_one(c, &piece, algorithm));
     }
     return LS_OK;
 }
 
 enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
 {
-    enum ls_collective way = way_of(c, w);
-    enum ls_status st = check(c, w, way);
+    enum ls_collective algorithm = choose(c, w);
+    enum ls_status st = check(c, w, algorithm);
     w->begun = ls_now();
     w->last_rank = -1;
     w->last_wait = 0;
@@ -156,9 +157,10 @@ enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
     ls_mark_begin(c, w);
     if (st != LS_OK)
         return st;
-    st = needs_room(c, way) && may_be_cut(w) && w->bytes > c->o.max_bytes ? run_pieces(c, w, way) : run_one(c, w, way);
+    st = needs_scratch(c, algorithm) && may_be_cut(w) && w->bytes > c->o.max_bytes ? run_pieces(c, w, algorithm)
+                                                                                   : run_one(c, w, algorithm);
     ls_messages_clear(c);
     if (c->nodes > 1)
-        note_last(c, w, way);
+        note_last(c, w, algorithm);
     return st;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- a group of one (C4) ---------------------------------------------------------------------------------------------- */
+/* --- a group of one (COMM-4) ---------------------------------------------------------------------------------------------- */
 
 /* The tree of a group of one has one part: the whole. */
 static enum ls_status open_alone(struct ls_comm *c)
@@ -28,7 +28,7 @@ static enum ls_status open_alone(struct ls_comm *c)
     return ls_tree_init(&c->tree, c->o.replicas > 0 ? c->o.replicas : 1, 1);
 }
 
-/* A message to oneself waits in the list for its other half. */
+/* A send to this rank waits in the list for its receive, and the other way round. */
 static void post_alone_message(struct ls_comm *c, struct ls_work *w)
 {
     struct ls_work **at = &c->p2p.head;
@@ -69,7 +69,7 @@ static void post_alone(struct ls_comm *c, struct ls_work *w)
     ls_work_finish(w, LS_OK);
 }
 
-/* --- beginning and end --------------------------------------------------------------------------------------------------- */
+/* --- open and close --------------------------------------------------------------------------------------------------- */
 
 static void release(struct ls_comm *c)
 {
@@ -90,15 +90,16 @@ static void release(struct ls_comm *c)
     ls_free(c);
 }
 
-/* Memory for what lies in no region: DEPTH (4) chunks handed in for each index and part, and 4 sums. */
+/* Memory for buffers that lie in no region: for each of LS_SHM_DEPTH chunks in flight, a buffer for each index and part,
+ * and one for the sum. */
 static enum ls_status take_staging(struct ls_comm *c)
 {
-    size_t slots = 4 * ((size_t)c->node.size * (size_t)c->node.most_parts + 1);
+    size_t buffers = LS_SHM_DEPTH * ((size_t)c->node.size * (size_t)c->node.most_parts + 1);
     c->staging_bytes = LS_CODEC_BLOCK * sizeof(float) + 256;
     if (!c->segment && c->nodes == 1)
         return LS_OK;
     int region;
-    LS_TRY(ls_region_take(c, slots * c->staging_bytes, true, &region));
+    LS_TRY(ls_region_take(c, buffers * c->staging_bytes, true, &region));
     pthread_mutex_lock(&c->drive);
     c->staging = c->regions[region].base ? region : -1;
     pthread_mutex_unlock(&c->drive);
@@ -137,7 +138,7 @@ enum ls_status ls_comm_open(const struct ls_launch *launch, const struct ls_comm
     enum ls_status st = launch->kind == LS_LAUNCH_ALONE || launch->size == 1 ? open_alone(c) : connect_all(c);
     if (st != LS_OK) {
         ls_thread_stop(c, false);
-        if (atomic_load(&c->opened) != 2) /* else the thread that was left behind has it */
+        if (atomic_load(&c->opened) != 2) /* otherwise the abandoned thread still uses it */
             release(c);
         return st;
     }
@@ -230,7 +231,7 @@ size_t ls_comm_feedback(const struct ls_comm *c, size_t count)
     return ((size_t)n + 1) * count;
 }
 
-/* --- who and where ----------------------------------------------------------------------------------------------------------- */
+/* --- positions ----------------------------------------------------------------------------------------------------------- */
 
 int ls_comm_rank(const struct ls_comm *c)
 {
@@ -288,7 +289,7 @@ void ls_comm_position(struct ls_comm *c, uint64_t step, int bucket, enum ls_stag
     atomic_store_explicit(slot ? &slot->since : &c->since, ls_clock_ns(), memory_order_relaxed);
 }
 
-static struct ls_position near(const struct ls_comm *c, int rank)
+static struct ls_position local_position(const struct ls_comm *c, int rank)
 {
     const struct ls_slot *slot = c->segment ? ls_shm_slot(c->segment, c->peers[rank].local) : NULL;
     int64_t since = atomic_load_explicit(slot ? &slot->since : &c->since, memory_order_relaxed);
@@ -304,8 +305,8 @@ struct ls_position ls_comm_where(const struct ls_comm *c, int rank)
 {
     const struct ls_peer *p = &c->peers[rank];
     if (p->node == c->peers[c->rank].node)
-        return near(c, rank);
-    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&c->queue_lock; /* locking is no change to speak of */
+        return local_position(c, rank);
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&c->queue_lock; /* the lock is not part of the value */
     pthread_mutex_lock(lock);
     struct ls_position there = {.step = p->step, .bucket = p->bucket, .stage = p->stage, .age = ls_now() - p->since};
     pthread_mutex_unlock(lock);
@@ -314,13 +315,9 @@ struct ls_position ls_comm_where(const struct ls_comm *c, int rank)
 
 void ls_comm_allow(struct ls_comm *c, double seconds)
 {
-    int64_t until = ls_clock_ns() + (int64_t)(1e9 * seconds);
-    _Atomic int64_t *places[2] = {&c->allowed, c->segment ? &c->segment->head->allowed : NULL};
-    for (int i = 0; i < 2 && places[i]; i++) {
-        int64_t now = atomic_load(places[i]);
-        while (until > now && !atomic_compare_exchange_weak(places[i], &now, until))
-            ;
-    }
+    ls_deadline_extend(&c->allowed, seconds);
+    if (c->segment)
+        ls_deadline_extend(&c->segment->head->allowed, seconds);
 }
 
 void ls_comm_abort(struct ls_comm *c, enum ls_status status, const char *why)
@@ -354,7 +351,7 @@ void ls_comm_give_up(struct ls_comm *c, struct ls_work *works, int n)
             continue;
         if (ls_comm_broken(c) == LS_OK)
             ls_comm_abort(c, LS_FAILED, NULL);
-        ls_comm_wait(c, &works[i]); /* at once: G3 */
+        ls_comm_wait(c, &works[i]); /* returns at once: COMM-8 */
     }
 }
 

@@ -1,5 +1,5 @@
-/* Coming together, in the communication thread: the transport connects, everyone says who and where it is, the processes of
- * a node take their slots at a segment, and the tree is dealt. */
+/* Opening a group, in the communication thread: the transport connects, all ranks exchange who and where they are, the
+ * processes of a node attach to a segment of shared memory, and the tree is made. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -7,19 +7,15 @@
 #include "comm/group.h"
 #include "comm/transports.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MESSAGES_LEAST = 2304, HELLO_VERSION = 2, NAME_ROOM = 64 };
 
-/* Bytes of an envelope. */
-#define ENVELOPE (sizeof(struct ls_mark) + LS_PACKED)
+#define ENVELOPE (sizeof(struct ls_mark) + LS_PACKED) /* bytes */
 
 struct hello {
     uint32_t version;
@@ -29,47 +25,6 @@ struct hello {
 };
 
 /* --- who is where --------------------------------------------------------------------------------------------------- */
-
-static uint64_t mix(uint64_t hash, const void *data, size_t bytes)
-{
-    const unsigned char *p = data;
-    for (size_t i = 0; i < bytes; i++)
-        hash = (hash ^ p[i]) * UINT64_C(1099511628211);
-    return hash;
-}
-
-static uint64_t mix_link(uint64_t hash, const char *path)
-{
-    char text[128];
-    ssize_t n = readlink(path, text, sizeof text);
-    return mix(hash, text, n > 0 ? (size_t)n : 0);
-}
-
-/* Processes of equal numbers are on one node: one kernel, one /dev/shm, the same names for processes. Another network
- * namespace is another node: whoever made it wants traffic to go over its network; so is another LOCKSTEP_NODE, which
- * is for tests. */
-static uint64_t node_number(const char *host, const char *named)
-{
-    uint64_t hash = mix(UINT64_C(14695981039346656037), host, strlen(host));
-    if (named)
-        hash = mix(hash, named, strlen(named) + 1);
-    char boot[64] = "";
-    struct stat shm;
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f) {
-        if (!fgets(boot, sizeof boot, f))
-            boot[0] = 0;
-        fclose(f);
-    }
-    hash = mix(hash, boot, strlen(boot));
-    hash = mix_link(hash, "/proc/self/ns/net");
-    hash = mix_link(hash, "/proc/self/ns/pid");
-    if (stat("/dev/shm", &shm) == 0) {
-        hash = mix(hash, &shm.st_dev, sizeof shm.st_dev);
-        hash = mix(hash, &shm.st_ino, sizeof shm.st_ino);
-    }
-    return hash;
-}
 
 static enum ls_status exchange(struct ls_comm *c, struct hello *all)
 {
@@ -105,7 +60,7 @@ static enum ls_status compare(const struct ls_comm *c, const struct hello *all)
     return LS_OK;
 }
 
-/* Nodes are numbered as their first ranks are. */
+/* Nodes are numbered in the order of their first ranks. */
 static void number_nodes(struct ls_comm *c, const struct hello *all)
 {
     c->nodes = 0;
@@ -127,7 +82,7 @@ static void number_nodes(struct ls_comm *c, const struct hello *all)
         c->locals += c->peers[r].node == c->peers[c->rank].node;
 }
 
-static enum ls_status meet(struct ls_comm *c)
+static enum ls_status exchange_hellos(struct ls_comm *c)
 {
     struct hello *all = ls_alloc((size_t)c->size, sizeof *all);
     if (!all)
@@ -140,7 +95,7 @@ static enum ls_status meet(struct ls_comm *c)
     mine->replicas = c->o.replicas;
     mine->collective = (int32_t)c->o.collective;
     mine->max_bytes = c->o.max_bytes;
-    mine->node = node_number(mine->host, getenv("LOCKSTEP_NODE"));
+    mine->node = ls_node_number(mine->host, c->launch.node);
     enum ls_status st = exchange(c, all);
     if (st == LS_OK) {
         for (int r = 0; r < c->size; r++) {
@@ -155,7 +110,7 @@ static enum ls_status meet(struct ls_comm *c)
     return st;
 }
 
-/* --- the segment ---------------------------------------------------------------------------------------------------------- */
+/* --- shared memory ---------------------------------------------------------------------------------------------------------- */
 
 static enum ls_status name_segment(struct ls_comm *c, char *name)
 {
@@ -196,79 +151,15 @@ static enum ls_status gather_node(struct ls_comm *c)
     use_segment(c, segment);
     if (c->nodes > 1)
         return LS_OK;
-    /* Messages go through shared memory as well. The transport is kept for its own sums, and for the end. */
+    /* Messages use shared memory as well. The transport is kept for its allreduce and for the close. */
     LS_TRY(ls_shm_on_segment(segment, &c->channel_state));
     c->channel = &ls_transport_shm;
     return LS_OK;
 }
 
-/* --- subgroups --------------------------------------------------------------------------------------------------------------- */
+/* --- open and close ----------------------------------------------------------------------------------------------------------------- */
 
-static enum ls_status make_subgroup(struct ls_subgroup *k, int replicas, int size)
-{
-    LS_TRY(ls_tree_init(&k->tree, replicas, size));
-    k->size = size;
-    k->ranks = ls_alloc((size_t)size, sizeof *k->ranks);
-    if (!k->ranks)
-        return LS_FAILED;
-    for (int i = 0; i < size; i++) {
-        int first, n = ls_tree_parts(&k->tree, i, &first);
-        k->most_parts = n > k->most_parts ? n : k->most_parts;
-    }
-    k->halving = (size & (size - 1)) == 0 && k->tree.n_parts == size;
-    return ls_summer_new(&k->tree, &k->summer);
-}
-
-static void release_subgroup(struct ls_subgroup *k)
-{
-    ls_summer_free(k->summer);
-    ls_tree_release(&k->tree);
-    ls_free(k->ranks);
-    *k = (struct ls_subgroup){0};
-}
-
-static bool power_of_two(int n)
-{
-    return (n & (n - 1)) == 0;
-}
-
-/* Who takes which place of the tree: see hier.c. */
-static void place_ranks(struct ls_comm *c)
-{
-    c->hier = c->size == c->nodes * c->locals && c->locals > 1;
-    for (int r = 0; r < c->size; r++)
-        c->hier = c->hier && c->peers[r].local < c->locals;
-    c->hier_exact = c->hier && power_of_two(c->size) && c->o.replicas % c->size == 0;
-    for (int r = 0; r < c->size; r++) {
-        struct ls_peer *p = &c->peers[r];
-        p->place = c->hier_exact ? p->node + c->nodes * p->local : r;
-        c->all.ranks[p->place] = r;
-    }
-    c->all.me = c->peers[c->rank].place;
-}
-
-static enum ls_status make_subgroups(struct ls_comm *c)
-{
-    LS_TRY(make_subgroup(&c->all, c->o.replicas, c->size));
-    place_ranks(c);
-    LS_TRY(ls_tree_init_placed(&c->tree, c->o.replicas, c->size, c->all.ranks));
-    LS_TRY(make_subgroup(&c->node, c->nodes == 1 ? c->o.replicas : c->locals, c->locals));
-    LS_TRY(make_subgroup(&c->across, c->nodes, c->nodes));
-    for (int r = 0; r < c->size; r++) {
-        const struct ls_peer *p = &c->peers[r];
-        if (p->node == c->peers[c->rank].node)
-            c->node.ranks[p->local] = r;
-        if (p->local == c->local)
-            c->across.ranks[p->node] = r;
-    }
-    c->node.me = c->local;
-    c->across.me = c->peers[c->rank].node;
-    return LS_OK;
-}
-
-/* --- all of it ----------------------------------------------------------------------------------------------------------------- */
-
-/* What needs the size of the group and no more. */
+/* Memory whose size depends on the number of ranks only. */
 static enum ls_status take_memory(struct ls_comm *c)
 {
     size_t n = (size_t)c->size;
@@ -307,7 +198,7 @@ static enum ls_status take_scratch(struct ls_comm *c)
     return LS_OK;
 }
 
-static enum ls_status check_way(const struct ls_comm *c)
+static enum ls_status check_collective(const struct ls_comm *c)
 {
     if (c->o.collective == LS_COLLECTIVE_MPI && !c->transport->allreduce)
         return ls_fail(LS_USAGE,
@@ -326,7 +217,7 @@ enum ls_status ls_connect(struct ls_comm *c)
     LS_TRY(ls_transport_find(&c->launch, &c->transport));
     LS_TRY(c->transport->open(&c->launch, c->o.deadline, &c->transport_state));
     if (!atomic_compare_exchange_strong(&c->opened, &waited_for, 1))
-        return LS_PEER_LOST; /* ls_thread_start has said why */
+        return LS_PEER_LOST; /* ls_thread_start has reported it */
     c->rank = c->launch.rank;
     c->size = c->launch.size;
     if (c->size == 1)
@@ -337,19 +228,19 @@ enum ls_status ls_connect(struct ls_comm *c)
     c->channel = c->transport;
     c->channel_state = c->transport_state;
     c->nodes = 1;
-    if (c->transport == &ls_transport_shm && !getenv("LOCKSTEP_NODE"))
+    if (c->transport == &ls_transport_shm && !c->launch.node)
         use_segment(c, ls_shm_segment_of(c->transport_state));
     c->polled = !c->segment;
     if (c->polled && c->channel->descriptor)
         c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    LS_TRY(meet(c));
+    LS_TRY(exchange_hellos(c));
     LS_TRY(gather_node(c));
-    LS_TRY(make_subgroups(c));
-    LS_TRY(check_way(c));
+    LS_TRY(ls_subgroups_make(c));
+    LS_TRY(check_collective(c));
     LS_TRY(take_scratch(c));
     bool library = c->o.collective == LS_COLLECTIVE_MPI;
     c->polled = c->nodes > 1 || library;
-    if (c->event >= 0 && (c->nodes == 1 || library)) { /* it belongs to the transport, which is no longer asked */
+    if (c->event >= 0 && (c->nodes == 1 || library)) { /* it serves the transport, which no longer carries messages */
         close(c->event);
         c->event = -1;
     }
@@ -376,8 +267,5 @@ void ls_disconnect(struct ls_comm *c, bool graceful)
     c->envelope_room = NULL;
     ls_region_unmap(c->scratch, c->scratch_bytes);
     c->scratch = NULL;
-    release_subgroup(&c->all);
-    release_subgroup(&c->node);
-    release_subgroup(&c->across);
-    ls_tree_release(&c->tree);
+    ls_subgroups_release(c);
 }

@@ -1,4 +1,4 @@
-/* What an allreduce costs, measured: alpha from a small one, beta from the difference to a larger one. */
+/* Measures what an allreduce costs: alpha from a small one, beta from the difference to a larger one. */
 #include "base/clock.h"
 #include "comm/group.h"
 
@@ -19,15 +19,15 @@ static enum ls_status time_one(struct ls_comm *c, float *const *parts, size_t by
     return LS_OK;
 }
 
-static bool can(const struct ls_comm *c, enum ls_collective way)
+static bool available(const struct ls_comm *c, enum ls_collective algorithm)
 {
-    switch (way) {
+    switch (algorithm) {
     case LS_COLLECTIVE_TREE:
     case LS_COLLECTIVE_RING:
         return true;
     case LS_COLLECTIVE_HIER:
         return c->nodes > 1 && c->hier;
-    case LS_COLLECTIVE_MPI: /* where the library is in use anyway: it may mind the thread */
+    case LS_COLLECTIVE_MPI: /* where the library is in use anyway, because it may restrict threads */
         return c->transport->allreduce && !c->may_help;
     case LS_COLLECTIVE_AUTO:
         break;
@@ -38,17 +38,17 @@ static bool can(const struct ls_comm *c, enum ls_collective way)
 static enum ls_status measure(struct ls_comm *c, float *const *parts)
 {
     size_t large = c->o.max_bytes < LARGE ? c->o.max_bytes / 64 * 64 : LARGE;
-    for (int way = LS_COLLECTIVE_TREE; way < LS_ALGORITHMS; way++) {
+    for (int algorithm = LS_COLLECTIVE_TREE; algorithm < LS_ALGORITHMS; algorithm++) {
         double little = 0, much = 0;
-        if (!can(c, (enum ls_collective)way) || large <= SMALL)
+        if (!available(c, (enum ls_collective)algorithm) || large <= SMALL)
             continue;
-        c->force = (enum ls_collective)way;
+        c->force = (enum ls_collective)algorithm;
         LS_TRY(time_one(c, parts, SMALL, &little));
         LS_TRY(time_one(c, parts, large, &much));
-        c->cost[way].beta = much > little ? (much - little) / (double)(large - SMALL) : 0;
-        c->cost[way].alpha = little - c->cost[way].beta * SMALL;
-        if (c->cost[way].alpha < 0)
-            c->cost[way].alpha = 0;
+        c->cost[algorithm].beta = much > little ? (much - little) / (double)(large - SMALL) : 0;
+        c->cost[algorithm].alpha = little - c->cost[algorithm].beta * SMALL;
+        if (c->cost[algorithm].alpha < 0)
+            c->cost[algorithm].alpha = 0;
     }
     return LS_OK;
 }
@@ -66,13 +66,13 @@ enum ls_status ls_cost_measure(struct ls_comm *c)
     return ls_comm_broadcast(c, 0, c->cost, sizeof c->cost);
 }
 
-struct ls_cost ls_comm_cost(const struct ls_comm *c, enum ls_collective way)
+struct ls_cost ls_comm_cost(const struct ls_comm *c, enum ls_collective algorithm)
 {
-    if (way == LS_COLLECTIVE_AUTO)
-        way = ls_comm_choice(c, c->o.max_bytes);
-    if (way == LS_COLLECTIVE_HIER && c->nodes == 1)
-        way = LS_COLLECTIVE_TREE;
-    return c->cost[way];
+    if (algorithm == LS_COLLECTIVE_AUTO)
+        algorithm = ls_comm_choice(c, c->o.max_bytes);
+    if (algorithm == LS_COLLECTIVE_HIER && c->nodes == 1)
+        algorithm = LS_COLLECTIVE_TREE;
+    return c->cost[algorithm];
 }
 
 enum ls_collective ls_comm_choice(const struct ls_comm *c, size_t bytes)
@@ -90,11 +90,11 @@ enum ls_collective ls_comm_choice(const struct ls_comm *c, size_t bytes)
     return h->alpha + n * h->beta < t->alpha + n * t->beta ? LS_COLLECTIVE_HIER : LS_COLLECTIVE_TREE;
 }
 
-bool ls_comm_exact(const struct ls_comm *c, enum ls_collective way)
+bool ls_comm_exact(const struct ls_comm *c, enum ls_collective algorithm)
 {
     if (c->size == 1)
         return true;
-    if (way == LS_COLLECTIVE_HIER)
+    if (algorithm == LS_COLLECTIVE_HIER)
         return c->nodes == 1 || !c->hier || c->hier_exact;
-    return way == LS_COLLECTIVE_AUTO || way == LS_COLLECTIVE_TREE;
+    return algorithm == LS_COLLECTIVE_AUTO || algorithm == LS_COLLECTIVE_TREE;
 }

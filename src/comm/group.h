@@ -1,36 +1,37 @@
 /* The inside of struct ls_comm, for the files of this folder.
  *
- *   G1  Whoever holds `drive` is the driver: the communication thread, or, where no library that minds threads is
- *       involved, a thread that waits for its work and does it rather than wake another. All below the line "the
- *       driver's" is touched by the driver only.
- *   G2  A collective runs from begin to end; while it waits, messages move on. Collectives run in the order posted.
- *   G3  After `broken` is set nothing is sent or waited for any more: all work ends with that status.
- *   G4  Memory for the collectives is taken at open. */
+ *   COMM-6  The thread that holds `drive` is the driver. It is the communication thread, or a thread that waits for its
+ *           work and executes it itself instead of waking another. The latter happens only where no library restricts
+ *           threads. Only the driver touches the fields below "the driver's".
+ *   COMM-7  A collective runs from begin to end without another in between; while it waits, point-to-point messages make
+ *           progress. Collectives run in the order posted.
+ *   COMM-8  After `broken` is set nothing is sent or waited for; all work ends with that status.
+ *   COMM-9  Memory for the collectives is taken at open. */
 #ifndef LS_COMM_GROUP_H
 #define LS_COMM_GROUP_H
 
-#include "comm/shm/shm_segment.h"
-#include "comm/comm.h"
 #include "comm/algorithms/sum.h"
+#include "comm/comm.h"
+#include "comm/shm/shm_segment.h"
 #include "comm/transport.h"
 #include <pthread.h>
 
-/* Seconds that a short sleep may take longer; beyond, this process was stopped. */
+/* A short sleep that takes this many seconds longer means that this process was stopped. */
 #define LS_STOPPED 0.5
 enum { LS_HOST_ROOM = 64, LS_MAX_REGIONS = 64, LS_MAX_PARTS = 64, LS_ALGORITHMS = LS_COLLECTIVE_MPI + 1 };
-/* Tags of our own, above those of LS_WORK_SEND. */
+/* Internal tags, above those of LS_WORK_SEND. */
 enum { LS_TAG_COLLECTIVE = LS_TAG_LIMIT, LS_TAG_HELLO, LS_TAG_HEARTBEAT, LS_TAG_MARK };
-/* Bytes of a message that travel in one message with the mark; longer ones follow it. */
+/* Bytes of a message that are packed behind the mark; longer messages follow it. */
 enum { LS_PACKED = 16384 };
 
-/* Processes that sum together: all of them, those of a node, or those of equal number on all nodes. Within a subgroup they
- * go by index; index i owns range i of what is summed. */
+/* Ranks that sum together: all of them, those of a node, or those with the same local number on all nodes. Members have
+ * an index within the subgroup; index i owns range i of the sum. */
 struct ls_subgroup {
     int size, me;
     int *ranks;          /* owned; of each index */
     struct ls_tree tree; /* over indices */
     int most_parts;      /* of one index */
-    bool halving;        /* a power of two, one part each */
+    bool halving;        /* the size is a power of two, with one part each */
     struct ls_summer *summer;
 };
 
@@ -40,28 +41,28 @@ struct ls_peer {
     int32_t pid;
     _Atomic uint64_t late_times;
     _Atomic int64_t late_ns;
-    /* by heartbeat, from other nodes; under queue_lock */
-    uint64_t collective; /* it has come to so many */
+    /* from heartbeats, for ranks of other nodes; under queue_lock */
+    uint64_t collective; /* collectives begun */
     uint64_t step;
     int bucket;
     enum ls_stage stage;
     int waits;           /* 1 + the rank it waits for; 0: none */
-    double heard, since; /* when it was heard of; when it came to this position */
+    double heard, since; /* the last heartbeat; when it came to this position */
 };
 
-/* Memory of ls_comm_region: of every process of the node, as mapped here. */
+/* One region of ls_comm_region: that of every process of the node, as mapped here. */
 struct ls_region {
     size_t bytes;
-    char **base;   /* owned; of n processes; NULL: nobody else sees it */
+    char **base;   /* owned; of n processes; NULL: not shared */
     size_t *sizes; /* owned; of each */
     int n, me;
     char *mine;
 };
 
-/* The mark of a collective on its way to or from a rank, with the first message behind it where that is short. */
+/* The mark of a collective to or from a rank, with the first message packed behind it where that is short. */
 struct ls_envelope {
     struct ls_transport_request request;
-    uint64_t collective; /* the last that it was used for */
+    uint64_t collective; /* the last that used it */
     char *room;          /* borrowed; for a mark and LS_PACKED bytes */
     bool under_way;
 };
@@ -74,7 +75,7 @@ struct ls_message {
     size_t bytes;
     int peer;
     bool under_way, coming;
-    bool apart; /* it does not lie in the envelope */
+    bool apart; /* it is not packed in the envelope */
 };
 
 struct ls_list {
@@ -82,28 +83,27 @@ struct ls_list {
 };
 
 struct ls_comm {
-    int rank, size, nodes, local, locals;
+    int rank, size, nodes, local, locals; /* local: index on this node; locals: ranks of this node */
     struct ls_comm_options o;
     struct ls_launch launch; /* what it points to is borrowed, and only during open */
     struct ls_peer *peers;   /* owned */
     struct ls_tree tree;     /* of the run, by rank */
     struct ls_subgroup all, node, across;
-    bool hier, hier_exact; /* as many ranks on each node; and its sums are the tree's */
+    bool hier, hier_exact; /* every node has as many ranks; and its sums are the tree's */
     struct ls_cost cost[LS_ALGORITHMS];
 
-    const struct ls_transport *transport; /* what connected us */
+    const struct ls_transport *transport; /* of the launch: it connected the group */
     void *transport_state;
-    const struct ls_transport
-        *channel; /* what carries messages: the transport, or shared memory where that reaches all */
+    const struct ls_transport *channel; /* carries messages: the transport, or shared memory on a single node */
     void *channel_state;
-    bool polled;         /* the channel rings no doorbell: it has to be asked */
+    bool polled;         /* the channel rings no doorbell: it has to be polled */
     int event;           /* wakes a driver that sleeps on the channel's descriptor; -1: the channel has none */
-    atomic_bool polling; /* it does */
-    bool may_help;       /* G1 */
+    atomic_bool polling; /* a driver sleeps on it */
+    bool may_help;       /* waiting threads may drive (COMM-6) */
     bool crowded;        /* more processes than cores on this node */
 
     struct ls_shm_segment *segment; /* owned; NULL: alone on this node */
-    struct ls_doorbell own;         /* without a segment */
+    struct ls_doorbell own;         /* used without a segment */
     struct ls_doorbell *doorbell;
     struct ls_region regions[LS_MAX_REGIONS];
     int n_regions;
@@ -111,23 +111,23 @@ struct ls_comm {
     pthread_t thread;
     bool running;
     _Atomic uint32_t connected; /* futex: 0 not yet, 1 connected, 2 failed */
-    _Atomic int opened;         /* the transport: 0 not yet, 1 open, 2 nobody waits for it any more */
+    _Atomic int opened;         /* the transport: 0 not yet, 1 open, 2 the opener has given up */
     enum ls_status connect_status;
     atomic_bool stop;
     bool graceful;       /* how to close the transport; set before stop */
-    atomic_bool closing; /* all is done but the last barrier: who is through may leave */
+    atomic_bool closing; /* only the last barrier is left: a rank that is through may leave */
 
     pthread_mutex_t queue_lock;
     struct ls_list queue; /* posted, not taken; under queue_lock */
     atomic_ulong posted, taken;
     atomic_int broken;                 /* enum ls_status */
-    _Atomic(struct ls_work *) overdue; /* a message that a thread has waited for too long */
-    _Atomic double beyond;             /* so many seconds */
-    atomic_bool asked;                 /* ls_comm_overdue: is anybody? */
-    atomic_int aborting;               /* ls_comm_abort: tell the other nodes */
+    _Atomic(struct ls_work *) overdue; /* a message for which a thread waited beyond the deadline */
+    _Atomic double beyond;             /* by this many seconds */
+    atomic_bool asked;                 /* ls_comm_overdue has a question for the driver */
+    atomic_int aborting;               /* ls_comm_abort: the status to report to the other nodes */
     char why[LS_REASON_ROOM];          /* under queue_lock until aborting is set */
-    _Atomic int64_t allowed;           /* no deadline before then; nanoseconds */
-    /* where this process is, without a segment */
+    _Atomic int64_t allowed;           /* no deadline before this time; nanoseconds */
+    /* this process's position, without a segment */
     _Atomic uint64_t step;
     _Atomic int32_t bucket, stage;
     _Atomic int64_t since;
@@ -135,147 +135,172 @@ struct ls_comm {
 
     pthread_mutex_t drive;
     /* the driver's */
-    int driver; /* 0 or 1, as struct ls_doorbell has it */
+    int driver; /* 0 or 1, as in struct ls_doorbell */
     struct ls_list collectives, p2p;
-    atomic_int pending; /* messages and collectives taken and not done */
+    atomic_int pending; /* works taken and not done */
     struct ls_work *current;
     uint64_t collective; /* how many were begun */
     struct ls_mark mark; /* of the last */
-    uint64_t arrivals;   /* how often it came to the segment */
-    uint64_t chunks;     /* how many went over the segment */
+    uint64_t arrivals;   /* collectives through shared memory */
+    uint64_t chunks;     /* chunks through shared memory */
     enum ls_collective force;
-    double watched, last_heartbeat;
+    double checked;        /* the last ls_group_check that looked at all peers */
+    double last_heartbeat; /* when this rank sent one */
     double heard,
-        company; /* the last heartbeat of any rank; since when there was none, less the time we were stopped in */
-    bool *missing, *ends;        /* owned; scratch for messages to people */
+        heard_since;      /* the last heartbeat of any rank; when it came, not counting time in which we were stopped */
+    bool *missing, *ends; /* owned; sets of ranks, for blame.c */
     struct ls_message *messages; /* owned */
     int n_messages, message_room;
     struct ls_envelope *envelopes; /* owned; to each rank, then from each */
     char *envelope_room;           /* owned; reserved only */
-    double longest_wait;           /* for a message of this collective; from whom */
+    double longest_wait;           /* for a message of this collective; from longest_peer */
     int longest_peer;
     char *scratch; /* owned; of the collectives over messages, reserved only */
     size_t scratch_bytes;
     const float **operands; /* owned; of the sums */
     const void **wires;
     float **results;
-    int staging; /* region for what lies in no region; -1: none yet */
-    size_t staging_bytes;
+    int staging;                      /* region for buffers that lie in no region; -1: none yet */
+    size_t staging_bytes;             /* of one buffer in it */
     struct ls_heartbeats *heartbeats; /* owned; NULL on one node */
 };
 
 /* --- waiting: deadline.c ------------------------------------------------------------------------------------ */
 
-/*     struct ls_wait p = {0};
- *     while (!what is waited for)
- *         LS_TRY_GOTO(out, ls_wait_step(c, &p, missing, context));
- * out: ls_wait_end(c, &p);
- * Spins a little, then sleeps until a doorbell rings; messages move on meanwhile. When the deadline passes `missing` marks
- * the ranks that have not come, and they are named. */
+/*     struct ls_wait w = {0};
+ *     while (!condition)
+ *         LS_TRY_GOTO(out, ls_wait_step(c, &w, missing, context));
+ * out: ls_wait_end(c, &w);
+ *
+ * Spins a little, then sleeps until the doorbell rings; point-to-point messages make progress meanwhile. When the
+ * deadline passes, `missing` marks the ranks that have not come, and a rank is blamed. */
 typedef void ls_missing(const struct ls_comm *c, const void *context, bool *missing);
 struct ls_wait {
     uint32_t steps, rung;
-    bool mail;                /* for messages: sleep until the transport has something, where it can tell */
-    bool prepared, said;      /* said: for whom it waits */
+    bool for_messages;        /* sleep on the channel's descriptor, where it has one */
+    bool prepared;            /* the next step sleeps */
+    bool published;           /* other ranks can see for whom this one waits */
     double since, began, nap; /* the wait; this spell of spinning; the next sleep */
-    double seen;              /* when this process last looked at the clock */
+    double seen;              /* the last look at the clock */
 };
-enum ls_status ls_wait_step(struct ls_comm *c, struct ls_wait *p, ls_missing *missing, const void *context);
-void ls_wait_end(struct ls_comm *c, struct ls_wait *p);
+enum ls_status ls_wait_step(struct ls_comm *c, struct ls_wait *w, ls_missing *missing, const void *context);
+void ls_wait_end(struct ls_comm *c, struct ls_wait *w);
 
-/* Wake this process's driver; for work that was posted, or when all ends. */
+/* Wakes this process's driver. */
 void ls_group_wake(struct ls_comm *c);
-/* As the doorbell's, for the driver; mail: messages wake it too. */
-uint32_t ls_group_prepare_sleep(struct ls_comm *c, enum ls_sleep how, bool mail);
+/* The doorbell's functions, for the driver. for_messages: messages wake it as well. */
+uint32_t ls_group_prepare_sleep(struct ls_comm *c, enum ls_sleep how, bool for_messages);
 void ls_group_sleep(struct ls_comm *c, uint32_t rung, double seconds);
 void ls_group_cancel_sleep(struct ls_comm *c);
 
-/* The group cannot go on: say why, once, and tell the others. */
+/* Ends the group: reports the error, to this process and to all other ranks. Later calls return the first status. */
 enum ls_status ls_group_lose(struct ls_comm *c, enum ls_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* What a transport's call says of a peer: a lost one is named. */
+/* Passes on the status of a transport's call; LS_PEER_LOST ends the group with the peer's name. */
 enum ls_status ls_group_check_peer(struct ls_comm *c, enum ls_status status, int peer);
-/* The ranks marked in c->missing did not come in time; so many seconds beyond it. Names them, or those who hold them up;
- * LS_OK: ask again, because it does not show yet who that is, or they have reason. */
-enum ls_status ls_group_blame(struct ls_comm *c, double beyond);
-/* Has anybody failed or gone? Cheap enough for ten times a second. */
+/* Fails when another rank has failed or is gone. Cheap enough for ten calls a second. */
 enum ls_status ls_group_check(struct ls_comm *c);
-/* Say that this process runs, and for whom it waits (-1: nobody). */
+/* Publishes that this process runs, and for whom it waits (-1: none). */
 void ls_group_alive(struct ls_comm *c);
 void ls_group_waits(struct ls_comm *c, int rank);
-/* When a wait that began then has lasted too long. */
+/* When the deadline of a wait passes that began at `since`. */
 double ls_group_limit(const struct ls_comm *c, double since);
+/* Moves *allowed to this many seconds from now, unless it is later. Any number is safe. */
+void ls_deadline_extend(_Atomic int64_t *allowed, double seconds);
+
+/* --- finding the cause: blame.c ------------------------------------------------------------------------------ */
+
+/* The ranks marked in c->missing did not come; the deadline passed `beyond` seconds ago. Names them, or the ranks that
+ * hold them up. LS_OK: ask again later, because the cause is not certain yet or those ranks are excused. */
+enum ls_status ls_blame(struct ls_comm *c, double beyond);
+/* Ranks are marked in c->missing, and all of them start, save or evaluate. */
+bool ls_blame_excused(const struct ls_comm *c);
+/* Answers ls_comm_overdue. */
+enum ls_status ls_blame_overdue(struct ls_comm *c);
+/* Ends the group because no other host was heard for this many seconds. */
+enum ls_status ls_blame_network(struct ls_comm *c, double seconds);
+/* "it was last seen computing step 7 3 s ago" */
+void ls_blame_describe(const struct ls_comm *c, int rank, char *text, size_t room);
 const char *ls_work_name(enum ls_work_kind kind);
 
-/* --- driving: thread.c -------------------------------------------------------------------------------------- */
+/* --- driving: thread.c --------------------------------------------------------------------------------------- */
 
 enum ls_status ls_thread_start(struct ls_comm *c);
 void ls_thread_stop(struct ls_comm *c, bool graceful);
-/* Until done; in this thread where that is allowed. */
+/* Waits until the work is done; executes it in this thread where that is allowed. */
 void ls_thread_wait(struct ls_comm *c, struct ls_work *work);
 void ls_queue_push(struct ls_comm *c, struct ls_work *work);
 void ls_work_finish(struct ls_work *work, enum ls_status status);
-/* The driver's: move messages on (true: something moved); run a collective. */
+/* The driver's: takes posted work and moves messages on (true: one was done). */
 bool ls_p2p_progress(struct ls_comm *c);
 enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *work);
 
-/* --- set-up: connect.c, region.c, cost.c, heartbeat.c -------------------------------------------------------------- */
+/* --- set-up: connect.c, place.c, shm/region.c, cost.c, heartbeat.c -------------------------------------------- */
 
-/* In the communication thread: the transport, who is where, the segment. */
+/* In the communication thread: opens the transport, exchanges who is where, opens the segment of this node. */
 enum ls_status ls_connect(struct ls_comm *c);
 void ls_disconnect(struct ls_comm *c, bool graceful);
+/* The number of this process's node; processes with equal numbers share memory. */
+uint64_t ls_node_number(const char *host, const char *named);
+/* Gives every rank its place in the tree and makes the subgroups. */
+enum ls_status ls_subgroups_make(struct ls_comm *c);
+void ls_subgroups_release(struct ls_comm *c);
 /* As ls_comm_region; reserve: no page is taken before it is used. */
 enum ls_status ls_region_take(struct ls_comm *c, size_t bytes, bool reserve, int *region);
 /* Where the other processes of the node see this buffer. */
 struct ls_region_ref ls_region_find(const struct ls_comm *c, const void *data, size_t bytes);
 void ls_regions_release(struct ls_comm *c);
 enum ls_status ls_cost_measure(struct ls_comm *c);
-/* Heartbeats, once a second, and what else is to be told to other nodes. */
 enum ls_status ls_heartbeat_start(struct ls_comm *c);
 enum ls_status ls_heartbeat_progress(struct ls_comm *c);
-/* Tell what ls_comm_abort was given, if it was. */
-void ls_heartbeat_report_abort(struct ls_comm *c);
+/* Sends a failure to the ranks of other nodes, once; of rank `rank`, or -1 when `why` names the rank. */
 void ls_heartbeat_report(struct ls_comm *c, enum ls_status status, int rank, const char *why);
+/* Sends the failure that ls_comm_abort was given, if it was called. */
+void ls_heartbeat_report_abort(struct ls_comm *c);
 void ls_heartbeat_stop(struct ls_comm *c);
 
-/* --- collectives ---------------------------------------------------------------------------------------------- */
+/* --- comparing calls: mark.c ----------------------------------------------------------------------------------- */
+
+/* A collective begins: sets c->mark and publishes it in this rank's slot. */
+void ls_mark_begin(struct ls_comm *c, const struct ls_work *w);
+/* Two ranks are in different collectives: ends the group. */
+enum ls_status ls_mark_refuse(struct ls_comm *c, int one, const struct ls_mark *its, int other,
+                              const struct ls_mark *others);
+/* Fails unless that rank is in this rank's collective. */
+enum ls_status ls_mark_check(struct ls_comm *c, int rank, const struct ls_mark *its);
+/* The same for a mark that did not come with the data: marks of other collectives are ignored. */
+enum ls_status ls_mark_compare(struct ls_comm *c, int rank, const struct ls_mark *its);
+/* Compares the marks in the slots of this node. Finds ranks that wait in different ways and so never exchange data. */
+enum ls_status ls_mark_look(struct ls_comm *c);
+
+/* --- messages: messages.c, p2p.c ------------------------------------------------------------------------------- */
+
+/* Messages of a collective: all are started, waited for, and cleared. */
+enum ls_status ls_message_send(struct ls_comm *c, int rank, const void *data, size_t bytes);
+enum ls_status ls_message_receive(struct ls_comm *c, int rank, void *data, size_t bytes);
+/* Waits until messages first .. last-1 are through. */
+enum ls_status ls_messages_wait(struct ls_comm *c, int first, int last);
+void ls_messages_clear(struct ls_comm *c);
+/* Point-to-point work (LS_WORK_SEND, LS_WORK_RECEIVE): starts one; tests all (true: one was done); cancels all. */
+enum ls_status ls_p2p_begin(struct ls_comm *c, struct ls_work *w);
+bool ls_p2p_test(struct ls_comm *c);
+void ls_p2p_cancel_all(struct ls_comm *c, enum ls_status status);
+
+/* --- algorithms ------------------------------------------------------------------------------------------------ */
 
 /* Range i of count values cut for n, at multiples of 16. */
 void ls_range(size_t count, int n, int i, size_t *first, size_t *last);
-/* The parts of a work: its list, or its data alone. */
+/* Part i of a work: from its list, or its data. */
 static inline const float *ls_work_part(const struct ls_work *w, int i)
 {
     return w->parts ? w->parts[i] : w->data;
 }
 
-/* A collective begins: c->mark says which, and so does this rank's slot. */
-void ls_mark_begin(struct ls_comm *c, const struct ls_work *w);
-/* Two ranks are in different collectives: the group cannot go on. */
-enum ls_status ls_mark_refuse(struct ls_comm *c, int one, const struct ls_mark *its, int other,
-                              const struct ls_mark *others);
-/* Is that rank where this one is? */
-enum ls_status ls_mark_check(struct ls_comm *c, int rank, const struct ls_mark *its);
-/* The same for what was heard of a rank beside the data: of other collectives it says nothing. */
-enum ls_status ls_mark_compare(struct ls_comm *c, int rank, const struct ls_mark *its);
-/* At the slots of this node: ranks that wait in different ways never meet. */
-enum ls_status ls_mark_look(struct ls_comm *c);
-
-/* Among the processes of this node, through shared memory: any kind but messages. */
+/* Among the processes of this node, through shared memory: every kind but SEND and RECEIVE. */
 enum ls_status ls_shm_collective_run(struct ls_comm *c, struct ls_work *w);
 
-/* Messages: all of a collective's are waited for, then forgotten. */
-enum ls_status ls_message_send(struct ls_comm *c, int rank, const void *data, size_t bytes);
-enum ls_status ls_message_receive(struct ls_comm *c, int rank, void *data, size_t bytes);
-/* Until messages first .. last-1 are through. */
-enum ls_status ls_messages_wait(struct ls_comm *c, int first, int last);
-void ls_messages_clear(struct ls_comm *c);
-/* Posted messages: start one; test all (true: one was done); give all up. */
-enum ls_status ls_p2p_begin(struct ls_comm *c, struct ls_work *w);
-bool ls_p2p_test(struct ls_comm *c);
-void ls_p2p_cancel_all(struct ls_comm *c, enum ls_status status);
-
-/* Over messages, in a subgroup. Sums leave index i's range at data (in its place); sharing makes all ranges whole
- * everywhere, or at one index only (root >= 0). */
+/* Over messages, in a subgroup. _sum: index i gets its range of the sum, in its place at data. _share: every index gets
+ * all ranges, or only index `root` does (root >= 0). */
 enum ls_status ls_direct_sum(struct ls_comm *c, const struct ls_subgroup *k, struct ls_work *w);
 enum ls_status ls_direct_share(struct ls_comm *c, const struct ls_subgroup *k, struct ls_work *w, int root);
 /* Bytes of scratch for sums of up to `count` values. */
@@ -286,12 +311,12 @@ enum ls_status ls_halving_sum(struct ls_comm *c, const struct ls_subgroup *k, co
 enum ls_status ls_halving_share(struct ls_comm *c, const struct ls_subgroup *k, float *data, size_t count);
 enum ls_status ls_ring_run(struct ls_comm *c, struct ls_work *w);
 enum ls_status ls_hier_run(struct ls_comm *c, struct ls_work *w);
+/* The transport's own allreduce. */
 enum ls_status ls_library_allreduce_run(struct ls_comm *c, struct ls_work *w);
-/* Over messages, whatever is not a sum. */
 enum ls_status ls_broadcast_run(struct ls_comm *c, struct ls_work *w);
 enum ls_status ls_allgather_run(struct ls_comm *c, struct ls_work *w);
 enum ls_status ls_barrier_run(struct ls_comm *c);
-/* data = the sum of this rank's parts, from left to right: for the ways that give up the tree. */
+/* data = the sum of this rank's parts, from left to right; for algorithms without the tree's order. */
 void ls_parts_sum(struct ls_comm *c, struct ls_work *w);
 
 #endif

@@ -1,4 +1,4 @@
-/* Are all in the same collective? (C5) */
+/* Compares collectives between ranks (COMM-5). */
 #include "base/log.h"
 #include "comm/group.h"
 
@@ -41,7 +41,7 @@ static void describe(const struct ls_comm *c, const struct ls_mark *m, char *tex
         snprintf(text, room, "came with %s of %" PRIu64 " bytes", ls_work_name((enum ls_work_kind)m->kind), m->bytes);
 }
 
-/* One and the same sentence whichever of the two finds it. */
+/* The sentence is the same, whichever of the two ranks finds the difference. */
 enum ls_status ls_mark_refuse(struct ls_comm *c, int one, const struct ls_mark *its, int other,
                               const struct ls_mark *others)
 {
@@ -69,7 +69,6 @@ enum ls_status ls_mark_check(struct ls_comm *c, int rank, const struct ls_mark *
     return ls_mark_same(its, &c->mark) ? LS_OK : ls_mark_refuse(c, rank, its, c->rank, &c->mark);
 }
 
-/* Only where this rank waits in a collective of the same number is there anything to compare. */
 enum ls_status ls_mark_compare(struct ls_comm *c, int rank, const struct ls_mark *its)
 {
     bool waiting = c->current && c->current->kind < LS_WORK_SEND;

@@ -1,4 +1,4 @@
-/* What a process does together with all others, in a few bytes that travel beside the data (C5). */
+/* A mark identifies a collective, in a few bytes that travel with the data (COMM-5). */
 #ifndef LS_COMM_MARK_H
 #define LS_COMM_MARK_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* What the program that posts a collective calls it; all zero where it has no names of its own. */
+/* The program's name for a collective; all zero where it has none. */
 struct ls_call {
-    uint64_t number; /* its calls are counted from 1; 0: it does not count them */
+    uint64_t number; /* calls are counted from 1; 0: they are not counted */
     uint64_t amount;
     int32_t id;
     uint8_t what, op;
@@ -17,16 +17,16 @@ struct ls_call {
 };
 
 struct ls_mark {
-    uint64_t collective; /* so many were begun, with this one */
+    uint64_t collective; /* counted from 1 */
     uint64_t bytes;
     struct ls_call call;
     int32_t root; /* -1: none */
     uint16_t codec;
     uint8_t kind;   /* enum ls_work_kind */
-    uint8_t shared; /* on a segment: all of its buffers can be seen; not compared */
+    uint8_t shared; /* in a slot: all buffers lie in regions; not compared */
 };
 
-/* The mark at the front of a message, and what is packed behind it; false: it is too short for a mark. */
+/* Reads the mark at the front of a message and finds what is packed behind it. False: the message is too short. */
 static inline bool ls_mark_read(const void *message, size_t bytes, struct ls_mark *mark, const void **packed,
                                 size_t *rest)
 {

@@ -1,3 +1,4 @@
+/* The communication thread, and waiting for posted work. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,15 +9,14 @@
 #include <string.h>
 #include <sys/prctl.h>
 
-#define IDLE_SLEEP 0.5 /* between looks around when there is nothing to do */
+#define IDLE_SLEEP 0.5 /* seconds between checks when there is no work */
 #define NAP_LEAST 20e-6
 #define NAP_MOST 2e-3
-#define MPI_START 15.0 /* seconds that MPI_Init may take, however short the deadline: much of it is MPI's own work */
+#define MPI_START 15.0 /* seconds that MPI_Init may take even if the deadline is shorter */
 
 /* --- work ----------------------------------------------------------------------------------------------------------- */
 
-/* state: 0 free, 1 posted, 2 done, 3 posted and somebody sleeps until it is done */
-enum { POSTED = 1, DONE = 2, AWAITED = 3 };
+enum { POSTED = 1, DONE = 2, AWAITED = 3 /* a thread sleeps until it is done */ };
 
 static _Atomic uint32_t *state_word(struct ls_work *w)
 {
@@ -28,7 +28,7 @@ void ls_work_finish(struct ls_work *w, enum ls_status status)
 {
     w->status = status;
     w->done = ls_now();
-    /* From here on the work is its owner's again. */
+    /* After the exchange the work belongs to its owner again. */
     if (atomic_exchange(&w->state, DONE) == AWAITED)
         ls_futex_wake(state_word(w), false);
 }
@@ -82,15 +82,15 @@ static bool take_posted(struct ls_comm *c)
     return true;
 }
 
-/* --- the driver (G1) ---------------------------------------------------------------------------------------------- */
+/* --- the driver (COMM-6) ---------------------------------------------------------------------------------------------- */
 
-/* The rank to name when this work is late, -1: nobody. */
+/* The rank to blame when this work is late; -1: none. */
 static int waited_for(const struct ls_work *w)
 {
     return w->asked == LS_ANY_RANK && w->kind == LS_WORK_RECEIVE ? w->late - 1 : w->asked;
 }
 
-/* A thread has slept on a message beyond the deadline. */
+/* A thread reports that it has waited for a message beyond the deadline. */
 static void check_overdue(struct ls_comm *c)
 {
     struct ls_work *late = atomic_exchange(&c->overdue, NULL);
@@ -100,7 +100,7 @@ static void check_overdue(struct ls_comm *c)
             memset(c->missing, 0, (size_t)c->size * sizeof *c->missing);
             c->missing[waited_for(w)] = true;
             c->current = w;
-            ls_group_blame(c, atomic_load(&c->beyond));
+            ls_blame(c, atomic_load(&c->beyond));
             c->current = before;
             return;
         }
@@ -143,7 +143,7 @@ static void run_next(struct ls_comm *c)
     ls_work_finish(w, st);
 }
 
-/* Do what can be done; false: nothing. */
+/* Makes progress; false: there was nothing to do. */
 static bool drive(struct ls_comm *c)
 {
     bool moved = take_posted(c);
@@ -164,7 +164,7 @@ static bool drive(struct ls_comm *c)
 static bool try_drive(struct ls_comm *c, double *checked)
 {
     if (pthread_mutex_trylock(&c->drive) != 0)
-        return false; /* somebody who waits does */
+        return false; /* a waiting thread drives */
     c->driver = 0;
     bool moved = drive(c);
     double now = ls_now();
@@ -178,7 +178,7 @@ static bool try_drive(struct ls_comm *c, double *checked)
 
 /* --- the communication thread ---------------------------------------------------------------------------------------- */
 
-/* A thread that waits may hold `drive`, but never where there is a descriptor to sleep on (G1). */
+/* A waiting thread may hold `drive`, but never where there is a descriptor to sleep on (COMM-6). */
 static void rest(struct ls_comm *c, uint32_t rung, double seconds)
 {
     if (atomic_load(&c->polling))
@@ -189,7 +189,7 @@ static void rest(struct ls_comm *c, uint32_t rung, double seconds)
 
 static void serve(struct ls_comm *c)
 {
-    bool prepared = false, mail = false;
+    bool prepared = false, messages = false;
     uint32_t rung = 0;
     double checked = ls_now(), nap = NAP_LEAST, idle = c->heartbeats ? IDLE_SLEEP / 2 : IDLE_SLEEP;
     while (!atomic_load(&c->stop)) {
@@ -201,13 +201,13 @@ static void serve(struct ls_comm *c)
             prepared = false;
             nap = NAP_LEAST;
         } else if (!prepared) {
-            mail = c->polled && atomic_load(&c->pending);
-            if (mail && c->event >= 0)
+            messages = c->polled && atomic_load(&c->pending);
+            if (messages && c->event >= 0)
                 atomic_store(&c->polling, true);
             rung = ls_doorbell_prepare(c->doorbell, 0, atomic_load(&c->pending) ? LS_ASLEEP : LS_IDLE);
             prepared = true;
         } else {
-            rest(c, rung, mail && c->event < 0 ? nap : idle);
+            rest(c, rung, messages && c->event < 0 ? nap : idle);
             nap = nap < NAP_MOST ? 1.5 * nap : NAP_MOST;
             prepared = false;
         }
@@ -223,6 +223,8 @@ static void *thread_main(void *argument)
     bool connected = c->connect_status == LS_OK;
     atomic_store(&c->connected, connected ? 1 : 2);
     ls_futex_wake(&c->connected, false);
+    if (connected && c->o.name_rank && c->size > 1)
+        ls_log_place("rank %d (%s): ", c->rank, c->peers[c->rank].host);
     if (connected)
         serve(c);
     pthread_mutex_lock(&c->drive);
@@ -230,7 +232,7 @@ static void *thread_main(void *argument)
     take_posted(c);
     int none = LS_OK;
     if (connected) {
-        atomic_compare_exchange_strong(&c->broken, &none, LS_FAILED); /* whatever is left ends here */
+        atomic_compare_exchange_strong(&c->broken, &none, LS_FAILED); /* ends work that is left */
         drop_all(c);
     }
     pthread_mutex_lock(&c->queue_lock);
@@ -241,8 +243,8 @@ static void *thread_main(void *argument)
     return NULL;
 }
 
-/* MPI_Init waits for all processes, knows no deadline and cannot be interrupted, and not every mpirun ends the others when
- * one process exits before it. The thread is left behind in there, and the memory with it. */
+/* MPI_Init waits for all processes, has no deadline and cannot be interrupted. Not every mpirun ends the other processes
+ * when one exits before MPI_Init. So this thread is abandoned inside MPI_Init, with the memory it uses. */
 static enum ls_status leave_thread(struct ls_comm *c)
 {
     pthread_detach(c->thread);
@@ -264,7 +266,7 @@ enum ls_status ls_thread_start(struct ls_comm *c)
         double before = ls_now();
         int opening = 0;
         ls_futex_wait(&c->connected, 0, 0.1, false);
-        waited += fmin(ls_now() - before, 0.1 + LS_STOPPED); /* a process that was stopped was not waiting */
+        waited += fmin(ls_now() - before, 0.1 + LS_STOPPED); /* time in which this process was stopped does not count */
         if (c->launch.kind == LS_LAUNCH_MPI && waited > limit &&
             atomic_compare_exchange_strong(&c->opened, &opening, 2))
             return leave_thread(c);
@@ -276,7 +278,7 @@ void ls_thread_stop(struct ls_comm *c, bool graceful)
 {
     if (!c->running)
         return;
-    pthread_mutex_lock(&c->queue_lock); /* the doorbell stays until it has rung */
+    pthread_mutex_lock(&c->queue_lock); /* the doorbell stays valid while the lock is held */
     c->graceful = graceful;
     atomic_store(&c->stop, true);
     if (atomic_load(&c->connected) == 1)
@@ -301,7 +303,7 @@ static void mark_peer(const struct ls_comm *c, const void *context, bool *missin
         missing[rank] = true;
 }
 
-/* Holding `drive`: carry on until this work is done. */
+/* Drives until this work is done; the caller holds `drive`. */
 static void help(struct ls_comm *c, struct ls_work *w)
 {
     struct ls_wait p = {0};
@@ -312,7 +314,7 @@ static void help(struct ls_comm *c, struct ls_work *w)
             continue;
         c->current = w;
         if (w->kind == LS_WORK_RECEIVE && waited_for(w) < 0)
-            p.since = ls_now(); /* anybody may be late: there is nobody to name */
+            p.since = ls_now(); /* any rank may be late: there is none to blame */
         ls_wait_step(c, &p, mark_peer, w);
         c->current = NULL;
     }
@@ -321,7 +323,7 @@ static void help(struct ls_comm *c, struct ls_work *w)
     atomic_store(&c->doorbell->driver, 0);
 }
 
-/* The driver does it; sleep until then. */
+/* Sleeps until the driver has done the work. */
 static void sleep_on(struct ls_comm *c, struct ls_work *w)
 {
     bool message = w->kind == LS_WORK_SEND || w->kind == LS_WORK_RECEIVE;
@@ -353,7 +355,7 @@ void ls_thread_wait(struct ls_comm *c, struct ls_work *w)
     if (c->may_help && pthread_mutex_trylock(&c->drive) == 0) {
         help(c, w);
         pthread_mutex_unlock(&c->drive);
-        /* What else there is goes back to the communication thread. */
+        /* Other work goes back to the communication thread. */
         if (atomic_load(&c->pending) || atomic_load(&c->posted) != atomic_load(&c->taken))
             ls_group_wake(c);
         return;

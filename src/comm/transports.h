@@ -5,14 +5,14 @@
 #include "comm/shm/shm_segment.h"
 #include "comm/transport.h"
 
-/* What carries a launch of this kind; loads the module that has it. */
+/* The transport of a launch; loads its module. */
 enum ls_status ls_transport_find(const struct ls_launch *launch, const struct ls_transport **transport);
 
 /* Shared memory, for the processes of one node. */
 extern const struct ls_transport ls_transport_shm;
-/* The same over a segment that is there already (borrowed); close with the transport's. */
+/* The same over an open segment (borrowed). Close it with the transport's close. */
 enum ls_status ls_shm_on_segment(struct ls_shm_segment *segment, void **state);
-/* The segment under an opened ls_transport_shm. */
+/* The segment of an open ls_transport_shm. */
 struct ls_shm_segment *ls_shm_segment_of(void *state);
 
 #endif

@@ -327,6 +327,7 @@ enum ls_status ls_launch_detect(const struct ls_options *o, struct ls_launch *la
     enum ls_status st = resolve(o, &l);
     if (st != LS_OK || l.size == 1)
         ls_launch_release(&l);
+    l.node = variable("LOCKSTEP_NODE");
     if (st == LS_OK)
         *launch = l;
     return st;

@@ -22,9 +22,10 @@ struct ls_launch {
     int local_rank, local_size;
     char *address; /* owned; TCP: host of rank 0 */
     int port;
-    char *path;    /* owned; FILE: where to meet */
-    char *token;   /* owned; the shared secret, NULL: none given */
-    char *session; /* owned; WORKERS: the name of the shared memory */
+    char *path;       /* owned; FILE: where to meet */
+    char *token;      /* owned; the shared secret, NULL: none given */
+    char *session;    /* owned; WORKERS: the name of the shared memory */
+    const char *node; /* borrowed; processes with different names count as different nodes, for tests; NULL: none */
 };
 
 /* From the options and the environment. Contradictions (RANK without WORLD_SIZE, two launchers at once, a rank out of

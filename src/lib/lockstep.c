@@ -156,8 +156,11 @@ static enum ls_status find_codec(const char *name, const struct ls_codec **codec
 static enum ls_status connect_all(struct lockstep *l, const struct ls_options *o)
 {
     struct ls_launch launch;
-    struct ls_comm_options options = {
-        .collective = LS_COLLECTIVE_AUTO, .deadline = o->deadline, .max_bytes = LIB_PIECE, .describe = describe};
+    struct ls_comm_options options = {.collective = LS_COLLECTIVE_AUTO,
+                                      .deadline = o->deadline,
+                                      .max_bytes = LIB_PIECE,
+                                      .describe = describe,
+                                      .name_rank = true};
     LS_TRY(find_codec(o->compress, &l->codec));
     LS_TRY(ls_launch_detect(o, &launch));
     enum ls_status st = ls_comm_open(&launch, &options, &l->comm);

@@ -232,7 +232,7 @@ chmod +x node
 
 # named SIZE NUMBER FIRST SECOND: in that call and later ones all failed with 2, and each says which rank called what.
 named() {
-    expect "$(grep -c "^rank .: 2, later 2: call $2: " out)" = "$1"
+    expect "$(grep -c "^rank .: 2, later 2: rank . (.*): call $2: " out)" = "$1"
     expect "$(grep "^rank .: " out | grep -c "rank 1 $4 where rank 0 $3; all\|rank [23] $3 where rank 1 $4; all")" = "$1"
 }
 
@@ -246,7 +246,7 @@ second='submits tensor 2 of 100 floats (sum)'
 # Who ends first is up to the launcher: it ends the others.
 named_under_mpi() {
     expect "$code" -ne 0
-    expect "$(grep -c "error: call $1: rank 1 $3 where rank 0 $2; all\|error: call $1: rank [23] $2 where rank 1 $3; all" err)" -ge 1
+    expect "$(grep -c "error: rank . (.*): call $1: rank 1 $3 where rank 0 $2; all\|error: rank . (.*): call $1: rank [23] $2 where rank 1 $3; all" err)" -ge 1
     expect "$(grep -c '^rank .: 0' out)" = 0
 }
 for kind in openmpi mpich; do
@@ -327,7 +327,7 @@ if has_module tcp; then
     named 3 1001 "$first" "$second"
     by_hand 2 2 calls 300 sum:10 finish
     expect "$codes" = "2 2"
-    expect "$(grep -c "error: call 301: rank 1 calls lockstep_finish where rank 0 $sum10; all" err)" = 2
+    expect "$(grep -c "error: rank . (.*): call 301: rank 1 calls lockstep_finish where rank 0 $sum10; all" err)" = 2
 fi
 
 # three SIZE: rank 0 has connected three times.

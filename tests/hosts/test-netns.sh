@@ -2,6 +2,7 @@
 # Training over a network, on hosts that are network namespaces of this machine (netns.sh). Needs root.
 . tests/cli/harness.sh
 . "$source_root/tests/hosts/netns.sh"
+. "$source_root/tests/hosts/train.sh"
 
 release_scratch() {
     hosts_down
@@ -122,36 +123,6 @@ fi
 
 # --- training ---------------------------------------------------------------------------------------------
 
-# train_on I ARGUMENTS: one process of a small run on host I, in the background; its exit code goes to code.I
-train_on() {
-    rank=$1
-    shift
-    (
-        on "$rank" timeout 100 "$program" train --model "$source_root/tests/cli/small.yaml" \
-            --data synthetic:1x14x14:10:480 --batch 32 --replicas 4 --threads 1 "$@" >"out.$rank" 2>"err.$rank" </dev/null
-        echo $? >"code.$rank"
-    ) &
-    eval "trainer$rank=$!"
-}
-
-# A run over all hosts, found by address.
-train_everywhere() {
-    rm -f code.*
-    for i in $(seq 0 $((hosts - 1))); do
-        train_on "$i" --master-ip "$(address 0)" --num-nodes "$hosts" --rank "$i" "$@"
-    done
-}
-
-# Waits for every process and leaves what they said in out and err, their exit codes in codes.
-gather_trainers() {
-    for i in $(seq 0 $((hosts - 1))); do
-        eval "wait \$trainer$i"
-    done
-    codes=$(cat code.* | tr '\n' ' ')
-    cat out.* >out
-    cat err.* >err
-}
-
 weights() {
     sha256sum <"$1/checkpoints/step-$2/model.safetensors"
 }
@@ -159,8 +130,6 @@ weights() {
 has_checkpoint() {
     find "$1/checkpoints" -path '*/step-????????/state.json' | grep -q .
 }
-
-export LOCKSTEP_TOKEN=of-this-test
 
 it "trains over four hosts to the bits of one process"
 if [ -n "$alone" ]; then
@@ -219,7 +188,7 @@ else
             library_on $((rank % 2)) $rank library calls 300 $calls
         done
         await_libraries
-        expect "$(grep -c 'error: call 301: rank . .* where rank . .*; all ranks must' err)" = 4
+        expect "$(grep -c 'error: rank . (host.): call 301: rank . .* where rank . .*; all ranks must' err)" = 4
         expect "$(grep -c '^rank .: 0' out)" = 0
     done
 fi
@@ -308,14 +277,6 @@ else
     done
 fi
 
-# The packets of host A for host B go to an address that nobody has, or again to B.
-lose_packets() {
-    ip -n "$hosts_prefix-$1" neigh replace "$(address "$2")" lladdr 02:00:00:00:00:99 nud permanent dev eth0
-}
-find_again() {
-    ip -n "$hosts_prefix-$1" neigh delete "$(address "$2")" dev eth0
-}
-
 it "ends at the deadline, and names the two, when packets between two ranks are lost during the start"
 if [ -n "$alone" ]; then
     skip "$alone"
@@ -346,22 +307,12 @@ if [ -n "$alone" ]; then
 else
     train_everywhere --schedule constant --epochs 1000000 --no-evaluate --deadline 12 --run half
     within 60 grep -q '"kind": "step"' half/metrics.jsonl || miss "the run does not begin"
-    for i in 0 1 3; do
-        lose_packets $i 2
-        lose_packets 2 $i
-    done
+    cut_off 2
     sleep 6.6
     before=$(grep -c '"kind": "step"' half/metrics.jsonl)
-    for i in 0 1 3; do
-        find_again $i 2
-        find_again 2 $i
-    done
+    reconnect 2
     within 60 steps_after half "$before" || miss "the run does not go on"
-    for i in 0 1 2 3; do
-        for pid in $(ip netns pids "$hosts_prefix-$i"); do
-            [ "$(cat "/proc/$pid/comm")" != lockstep ] || kill -TERM "$pid"
-        done
-    done
+    end_trainers
     gather_trainers
     expect "$codes" = "75 75 75 75 "
 fi

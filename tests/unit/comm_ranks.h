@@ -32,7 +32,7 @@ enum { MOST_RANKS = 8, LIFETIME = 300 };
     } while (0)
 
 struct ranks {
-    int size, replicas, per_node; /* per_node 0: all on one; else LOCKSTEP_NODE tells them apart */
+    int size, replicas, per_node; /* per_node 0: all on one; else so many ranks count as a node */
     enum ls_collective collective;
     double deadline;
     size_t max_bytes;
@@ -63,7 +63,7 @@ static inline void be_rank(const struct ranks *r, int rank, const char *session,
     ls_log_mute(!r->loud);
     if (r->per_node > 0) {
         snprintf(node, sizeof node, "%d", rank / r->per_node);
-        setenv("LOCKSTEP_NODE", node, 1);
+        launch.node = node;
     }
     NEED(ls_comm_open(&launch, &o, &c) == LS_OK);
     run(c, r);

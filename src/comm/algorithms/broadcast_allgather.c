@@ -1,12 +1,12 @@
-/* Over messages, what is not a sum: broadcast, allgather, barrier; and a library's own sum. */
+/* Broadcast, allgather and barrier over messages; the allreduce of a library. */
 #include "comm/group.h"
 
 #include <string.h>
 
-enum { PIECES_MOST = 64, JOIN_BLOCK = 1024 };
+enum { PIECES_MOST = 64, SUM_BLOCK = 1024 };
 #define PIECE ((size_t)1 << 20)
 
-/* A binomial tree from the root; pieces follow each other down the tree. */
+/* A binomial tree from the root; the data follows it in pieces. */
 enum ls_status ls_broadcast_run(struct ls_comm *c, struct ls_work *w)
 {
     int n = c->size, me = (c->rank - w->peer + n) % n, parent = -1, children = 1;
@@ -15,7 +15,7 @@ enum ls_status ls_broadcast_run(struct ls_comm *c, struct ls_work *w)
     while (children < n && !(me & children))
         children *= 2;
     if (me != 0)
-        parent = ((me & (me - 1)) + w->peer) % n; /* without its lowest bit */
+        parent = ((me & (me - 1)) + w->peer) % n; /* its number without the lowest bit */
     for (size_t at = 0; at < w->bytes; at += piece) {
         size_t bytes = w->bytes - at < piece ? w->bytes - at : piece;
         char *data = (char *)w->data + at;
@@ -60,9 +60,9 @@ void ls_parts_sum(struct ls_comm *c, struct ls_work *w)
 {
     int first, n = ls_tree_parts(&c->tree, c->rank, &first);
     size_t count = w->bytes / sizeof(float);
-    float sum[JOIN_BLOCK];
-    for (size_t at = 0; w->parts && at < count; at += JOIN_BLOCK) {
-        size_t block = count - at < JOIN_BLOCK ? count - at : JOIN_BLOCK;
+    float sum[SUM_BLOCK];
+    for (size_t at = 0; w->parts && at < count; at += SUM_BLOCK) {
+        size_t block = count - at < SUM_BLOCK ? count - at : SUM_BLOCK;
         memcpy(sum, w->parts[0] + at, block * sizeof(float));
         for (int i = 1; i < n; i++)
             ls_sum_add(sum, sum, w->parts[i] + at, block);
@@ -80,7 +80,7 @@ static void mark_others(const struct ls_comm *c, const void *context, bool *miss
 enum ls_status ls_library_allreduce_run(struct ls_comm *c, struct ls_work *w)
 {
     struct ls_transport_request request = {0};
-    struct ls_wait p = {.mail = true};
+    struct ls_wait wait = {.for_messages = true};
     bool done = false;
     enum ls_status st;
     ls_parts_sum(c, w);
@@ -89,9 +89,9 @@ enum ls_status ls_library_allreduce_run(struct ls_comm *c, struct ls_work *w)
         LS_TRY_GOTO(end, ls_group_check_peer(c, c->transport->test(c->transport_state, &request, &done), request.peer));
         if (done)
             break;
-        LS_TRY_GOTO(end, ls_wait_step(c, &p, mark_others, NULL));
+        LS_TRY_GOTO(end, ls_wait_step(c, &wait, mark_others, NULL));
     }
 end:
-    ls_wait_end(c, &p);
+    ls_wait_end(c, &wait);
     return st;
 }

@@ -1,8 +1,8 @@
-/* Sums over messages where each index sends its parts of a range straight to the range's owner. For any number of
- * processes and parts, and for codecs: a value is encoded once on its way to the owner and once on its way back.
+/* Sums over messages in which each index sends its parts of a range to the range's owner. It works for any number of
+ * processes and parts, and with codecs: a value is encoded once on its way to the owner and once on its way back.
  *
- * Scratch, in strides of one range: what comes, a stride for each part of the tree; what goes out encoded, for each of my
- * parts and each index; sums encoded, for each index; the sum where it must not go to data. */
+ * Scratch memory, in strides of one range: one for each incoming part of the tree; one for each of this rank's parts and
+ * each index, outgoing and encoded; one for each index's encoded sum; one for the sum where it must not go to data. */
 #include "base/log.h"
 #include "comm/group.h"
 
@@ -14,7 +14,7 @@ struct exchange {
     struct ls_work *w;
     const struct ls_codec *codec;
     size_t count, stride;
-    int parts; /* mine */
+    int parts; /* of this index */
 };
 
 static size_t stride_for(size_t count, int size)
@@ -58,7 +58,7 @@ static char *result(const struct exchange *x, int index)
     return going(x, x->k->most_parts, index);
 }
 
-/* Where the sum of my range is made. A reduce leaves the data of all but one alone. */
+/* Where the sum of this range is made. A reduce changes data on the root only. */
 static float *sum_at(const struct exchange *x, size_t first)
 {
     bool apart = x->w->kind == LS_WORK_REDUCE && x->w->peer != x->c->rank;
@@ -143,7 +143,7 @@ enum ls_status ls_direct_sum(struct ls_comm *c, const struct ls_subgroup *k, str
     return LS_OK;
 }
 
-/* --- and back ---------------------------------------------------------------------------------------------------------- */
+/* --- from the owners ---------------------------------------------------------------------------------------------------------- */
 
 static enum ls_status send_sum(struct exchange *x, int root)
 {
@@ -186,7 +186,7 @@ enum ls_status ls_direct_share(struct ls_comm *c, const struct ls_subgroup *k, s
     return LS_OK;
 }
 
-/* --- little: all to all, everyone sums ------------------------------------------------------------------------------------ */
+/* --- small sums: every index sends to all and sums itself ------------------------------------------------------------------------------------ */
 
 enum ls_status ls_direct_small(struct ls_comm *c, const struct ls_subgroup *k, struct ls_work *w)
 {

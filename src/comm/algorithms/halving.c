@@ -1,13 +1,13 @@
-/* Recursive halving and doubling, for a power of two and one part each: at distance size/2, then size/4 ... an index
- * gives half of what it still sums to its partner and adds the partner's half of the rest. These are exactly the
+/* Recursive halving and doubling, for a power of two of indices with one part each. At distance size/2, size/4, ... an
+ * index sends half of its current range to its partner and adds the partner's values to the other half. These are the
  * additions of the tree, level by level. */
 #include "comm/group.h"
 
-#define PIECE ((size_t)1 << 18) /* values of a message: one is added while the next travels */
+#define PIECE ((size_t)1 << 18) /* values of a message; one is added while the next travels */
 enum { PIECES_MOST = 128 };
 
-/* Values of the ranges of indices first .. first+n-1. */
-static void stretch(const struct ls_subgroup *k, size_t count, int first, int n, size_t *from, size_t *to)
+/* The values in the ranges of indices first .. first+n-1. */
+static void span(const struct ls_subgroup *k, size_t count, int first, int n, size_t *from, size_t *to)
 {
     size_t unused;
     ls_range(count, k->size, first, from, &unused);
@@ -20,7 +20,7 @@ static size_t piece_for(size_t count)
     return piece > PIECE ? piece : PIECE;
 }
 
-/* data[own] = part[own] + the partner's, part[other] goes to the partner. */
+/* data[own] = part[own] + the partner's values; part[other] is sent to the partner. */
 static enum ls_status exchange(struct ls_comm *c, int partner, const float *part, float *data, const size_t own[2],
                                const size_t other[2])
 {
@@ -48,8 +48,8 @@ enum ls_status ls_halving_sum(struct ls_comm *c, const struct ls_subgroup *k, co
     for (int distance = k->size / 2; distance > 0; distance /= 2) {
         size_t own[2], other[2];
         int high = (k->me & distance) ? distance : 0;
-        stretch(k, count, first + high, distance, &own[0], &own[1]);
-        stretch(k, count, first + distance - high, distance, &other[0], &other[1]);
+        span(k, count, first + high, distance, &own[0], &own[1]);
+        span(k, count, first + distance - high, distance, &other[0], &other[1]);
         LS_TRY(exchange(c, k->ranks[k->me ^ distance], part, data, own, other));
         first += high;
         part = data;
@@ -62,8 +62,8 @@ enum ls_status ls_halving_share(struct ls_comm *c, const struct ls_subgroup *k, 
     for (int distance = 1; distance < k->size; distance *= 2) {
         size_t own[2], other[2];
         int first = k->me / distance * distance, partner = k->ranks[k->me ^ distance];
-        stretch(k, count, first, distance, &own[0], &own[1]);
-        stretch(k, count, first ^ distance, distance, &other[0], &other[1]);
+        span(k, count, first, distance, &own[0], &own[1]);
+        span(k, count, first ^ distance, distance, &other[0], &other[1]);
         if (other[1] > other[0])
             LS_TRY(ls_message_receive(c, partner, data + other[0], (other[1] - other[0]) * sizeof(float)));
         if (own[1] > own[0])

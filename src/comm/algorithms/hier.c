@@ -1,9 +1,9 @@
-/* Within a node through shared memory, between nodes once: each process sums its range of the node's parts, the processes
- * of equal number on all nodes sum those over messages, and the node shares the result. Between nodes travels what one
- * process a node would send.
+/* Hierarchical allreduce: each process sums its range of the node's parts through shared memory, the processes with the
+ * same local number on all nodes sum these ranges over messages, and the node shares the result. The traffic between
+ * nodes is that of one process per node.
  *
- * The bits are the tree's when ranks are attached so that node m has the places m, m + nodes, m + 2 nodes ...: then a
- * node's sum is the subtree T(m, nodes). */
+ * The result has the tree's bits when node m has the places m, m + nodes, m + 2 nodes, ...: its sum is then the subtree
+ * T(m, nodes). */
 #include "comm/group.h"
 
 enum ls_status ls_hier_run(struct ls_comm *c, struct ls_work *w)

@@ -1,5 +1,5 @@
-/* The classic ring: each rank adds what comes from its left and sends it on to its right. As many bytes as halving, with
- * neighbours only; the order of additions differs from range to range, so the bits are not the tree's. */
+/* Ring allreduce: each rank adds what comes from its left neighbour and sends it on to its right one. It sends as many
+ * bytes as halving. The order of additions differs from range to range, so the bits are not the tree's. */
 #include "comm/group.h"
 
 static enum ls_status pass_on(struct ls_comm *c, float *data, size_t count, int give, int take, bool add)

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Values that go through the tree at a time: what is unfinished stays in the first cache. */
+/* Values per pass through the tree; partial sums stay in the first-level cache. */
 enum { BLOCK = 1024 };
 
 typedef void add2_function(const float *a, const float *b, size_t count, float *x, float *y);
@@ -20,12 +20,12 @@ struct ls_summer {
     struct kernels k;
     float *unfinished;   /* owned; LS_CODEC_BLOCK for each part, reserved only */
     const float **place; /* owned; where a part's sum so far lies */
-    bool pair, four;     /* the trees of two and four parts have kernels of their own */
+    bool pair, four;     /* the tree has two or four parts, for which there are kernels */
 };
 
 /* --- kernels -------------------------------------------------------------------------------------------------- */
 
-/* Additions alone are the same in every instruction set (S1); wider registers only move more at a time. */
+/* Additions give the same bits in every instruction set (SUM-1). */
 #define KERNELS(isa, attribute)                                                                        \
     attribute static void add2_##isa(const float *a, const float *b, size_t count, float *x, float *y) \
     {                                                                                                  \
@@ -103,7 +103,7 @@ static float *unfinished(struct ls_summer *s, int part)
     return s->unfinished + (size_t)part * LS_CODEC_BLOCK;
 }
 
-/* Any tree, a block. The whole ends where place[0] says. */
+/* One block of any tree. The total ends up at place[0]. */
 static void run_block(struct ls_summer *s, size_t count)
 {
     const struct ls_tree *t = s->tree;

@@ -16,7 +16,7 @@ static bool power_of_two(int n)
     return (n & (n - 1)) == 0;
 }
 
-/* The leaves of T(v, s) from left to right; how many. */
+/* Writes the leaves of T(v, s) from left to right and returns their number. */
 static int list_leaves(int v, int s, int replicas, int *leaves)
 {
     if (v >= replicas)
@@ -46,7 +46,7 @@ static void deal_leaves(struct ls_tree *t, int *owner)
             owner[t->leaves[i]] = rank;
 }
 
-/* The process that has all of T(v, s), or -1. */
+/* The process that computes all of T(v, s), or -1. */
 static int sole_owner(const struct walk *w, int v, int s)
 {
     int owner = w->owner[v];
@@ -56,7 +56,7 @@ static int sole_owner(const struct walk *w, int v, int s)
     return owner;
 }
 
-/* Parts and sums of T(v, s), numbered as they are found; the number of the part that ends as its sum. */
+/* Finds the parts and sums of T(v, s), numbered in the order found. Returns the part that ends as its sum. */
 static int find_parts(struct walk *w, int v, int s)
 {
     struct ls_tree *t = w->t;
@@ -73,7 +73,7 @@ static int find_parts(struct walk *w, int v, int s)
     return left;
 }
 
-/* Number the parts in the order of ranks; within a rank they stay from left to right. */
+/* Numbers the parts in the order of ranks; those of a rank stay in order from left to right. */
 static enum ls_status sort_parts(struct walk *w)
 {
     struct ls_tree *t = w->t;
@@ -99,7 +99,7 @@ static enum ls_status sort_parts(struct walk *w)
     return LS_OK;
 }
 
-/* Take the processes' numbers for places and give each place its rank. */
+/* Replaces places by the ranks that take them. */
 static enum ls_status place_ranks(struct walk *w, const int *rank_of)
 {
     struct ls_tree *t = w->t;

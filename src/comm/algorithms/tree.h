@@ -2,21 +2,21 @@
  *
  *     T(v, s) = T(v, 2s) + T(v+s, 2s)   when replica v+s exists, else T(v, 2s);   T(v, s) = replica v when s >= V
  *
- * The leaves of T(0, 1) from left to right are dealt to the processes in W runs as even as possible, except that for W a
- * power of two that divides V (and W = V) the run of process w is the subtree T(w, W) = {v : v = w mod W}. A process can
- * finish the largest subtrees that lie whole in its run: its parts. What is left of the tree is a short list of
- * additions over all parts, the same on every rank. */
+ * The leaves of T(0, 1) from left to right are divided among the processes in W runs, as even as possible. Where W is a
+ * power of two that divides V, and where W = V, the run of process w is the subtree T(w, W) = {v : v = w mod W}. A process
+ * computes the largest subtrees that lie completely in its run: its parts. The rest of the tree is a short list of
+ * additions over all parts, equal on every rank. */
 #ifndef LS_COMM_ALGORITHMS_TREE_H
 #define LS_COMM_ALGORITHMS_TREE_H
 
 #include "base/status.h"
 
 struct ls_tree_part {
-    int rank; /* who has it */
+    int rank; /* the owner */
     int v, s; /* T(v, s) */
 };
 struct ls_tree_sum {
-    int to, from; /* part[to] += part[from]; part[0] ends as the whole */
+    int to, from; /* part[to] += part[from]; part[0] ends as the total */
 };
 
 struct ls_tree {
@@ -32,19 +32,19 @@ struct ls_tree {
 
 /* LS_USAGE when there are fewer replicas than processes. */
 enum ls_status ls_tree_init(struct ls_tree *t, int replicas, int size);
-/* The same with the processes' numbers above taken for places: rank_of[place] is the rank that takes it, rank_of[0] is
- * 0. Whoever computes what, the tree stays the same; ranks of one node are given neighbouring subtrees this way. */
+/* The same, where place w of the above is taken by rank rank_of[w]; rank_of[0] is 0. The tree does not change. It lets the
+ * ranks of one node own neighbouring subtrees. */
 enum ls_status ls_tree_init_placed(struct ls_tree *t, int replicas, int size, const int *rank_of);
-/* Add so many ranks that compute no replica, after the others. */
+/* Appends this many ranks that compute no replica. */
 enum ls_status ls_tree_add_idle(struct ls_tree *t, int ranks);
 void ls_tree_release(struct ls_tree *t);
-/* How many parts a rank has, and the first of them. */
+/* The number of parts of a rank, and its first part. */
 static inline int ls_tree_parts(const struct ls_tree *t, int rank, int *first)
 {
     *first = t->first_part[rank];
     return t->first_part[rank + 1] - t->first_part[rank];
 }
-/* The most that any rank has; at least 1. */
+/* The largest number of parts of any rank; at least 1. */
 static inline int ls_tree_most_parts(const struct ls_tree *t)
 {
     int most = 1, first;

@@ -1,4 +1,4 @@
-/* What a module shows beside ls_transport_module: called once, after loading. */
+/* The program calls it once after it has loaded a module. */
 #ifndef LS_COMM_MODULES_MODULE_LOG_H
 #define LS_COMM_MODULES_MODULE_LOG_H
 

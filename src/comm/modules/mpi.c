@@ -1,14 +1,13 @@
-/* Transport `mpi`: messages on MPI's own. Built once against each MPI library that is there, as a module of its own.
+/* Transport `mpi`: messages over an MPI library. It is built once for each MPI library that is installed, as a module.
  *
- * All calls of a group come from the thread that opened it, and groups of a process follow each other
- * (MPI_THREAD_SERIALIZED).
+ * All calls for a group come from the thread that opened it, and the groups of a process follow each other, so that
+ * MPI_THREAD_SERIALIZED is enough.
  *
- * MPI can be initialised once in a process. So it outlives a group, and is finalised when the process exits: when it was
- * initialised here, nobody else has finalised it, and every group was closed in good order. Who ends badly does not call
- * MPI_Finalize: it would wait for the others. The launcher, which sees a rank leave without finalising, ends what is left
- * of the job.
+ * A process can initialise MPI once. So MPI outlives a group. It is finalised at exit if this module initialised it, it is
+ * not finalised yet, and every group was closed gracefully. A process that fails does not call MPI_Finalize, which would
+ * wait for the others. The launcher sees a process end without MPI_Finalize and ends the rest of the job.
  *
- * A tag must fit into MPI_TAG_UB: 2^31 - 1 with Open MPI, 2^28 - 1 with MPICH. */
+ * A tag must fit MPI_TAG_UB: 2^31 - 1 with Open MPI, 2^28 - 1 with MPICH. */
 #define _GNU_SOURCE
 #include "base/log.h"
 #include "base/memory.h"
@@ -28,18 +27,18 @@ struct group {
     uint32_t max_tag;
 };
 
-/* MPI is one for the process, and so is what must be known when it exits. */
+/* MPI exists once in a process, and so does the state that its exit handler needs. */
 static struct {
-    atomic_int open;     /* groups; one that ended badly stays */
-    atomic_int unclosed; /* groups that have not ended */
-    pid_t process;       /* that initialised MPI: children of it inherit its exit handlers */
+    atomic_int open;     /* groups that were not closed gracefully */
+    atomic_int unclosed; /* groups that were not closed */
+    pid_t process;       /* the process that initialised MPI; a child inherits the exit handler */
 } life;
 
 /* What a transport's request holds. */
 struct request {
     MPI_Request handle;
     enum { SEND, RECEIVE, SUM, DONE } kind;
-    float *data; /* of a sum that is longer than one call takes: what is not begun yet */
+    float *data; /* of an allreduce in several calls: the part that is not begun */
     size_t left;
 };
 _Static_assert(sizeof(struct request) <= sizeof((struct ls_transport_request *)0)->words, "no room for a request");
@@ -58,7 +57,7 @@ static enum ls_status explain(int code, const char *what)
     return ls_fail(LS_FAILED, "MPI: %s failed: %s", what, text);
 }
 
-/* "Open MPI v4.1.4", the first part of what the library says of itself. */
+/* "Open MPI v4.1.4": the first part of the library's version string. */
 static void library_name(char name[64])
 {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
@@ -70,9 +69,9 @@ static void library_name(char name[64])
     snprintf(name, 64, "%.63s", text);
 }
 
-/* --- beginning and end ----------------------------------------------------------------------------------- */
+/* --- open and close ----------------------------------------------------------------------------------- */
 
-/* Not every mpirun says a word when a process leaves like this and it ends the others; the exit code may even be 0. */
+/* Not every mpirun reports a process that ends like this; its exit code may even be 0. So it is reported here. */
 static void finalise(void)
 {
     int gone = 1, rank = -1;
@@ -113,7 +112,7 @@ static enum ls_status initialise(void)
     return LS_OK;
 }
 
-/* Under the launcher of another MPI every process is alone in a world of its own. */
+/* Under the launcher of another MPI library, every process is alone in its MPI_COMM_WORLD. */
 static enum ls_status check_world(const struct ls_launch *l, const struct group *g)
 {
     char name[64];
@@ -158,7 +157,7 @@ static void mpi_close(void *state, bool graceful)
     ls_free(g);
 }
 
-/* MPI_Init knows no deadline: ls_thread_start keeps it. */
+/* MPI_Init has no deadline; ls_thread_start limits the wait. */
 static enum ls_status mpi_open(struct ls_launch *launch, double deadline, void **state)
 {
     (void)deadline;
@@ -179,7 +178,7 @@ static enum ls_status mpi_open(struct ls_launch *launch, double deadline, void *
 
 /* --- messages -------------------------------------------------------------------------------------------- */
 
-/* MPI counts in int. A longer message is one element of a type that is as long: whole blocks, then the rest. */
+/* MPI counts in int. A longer message is one element of a type of that length: full blocks and the rest. */
 static enum ls_status long_type(size_t bytes, MPI_Datatype *type)
 {
     const size_t block = (size_t)1 << 24;
@@ -264,7 +263,7 @@ static enum ls_status sum_next(struct group *g, struct request *r)
     return code == MPI_SUCCESS ? LS_OK : explain(code, "MPI_Iallreduce");
 }
 
-/* One at a time where a buffer has more than INT_MAX values: its later parts are begun by test. */
+/* A buffer of more than INT_MAX values takes several calls; `test` begins the later ones. */
 static enum ls_status mpi_allreduce(void *state, float *data, size_t count, struct ls_transport_request *request)
 {
     struct request *r = inside(request);
@@ -292,7 +291,7 @@ static enum ls_status finish(struct group *g, struct ls_transport_request *reque
     return LS_OK;
 }
 
-/* A message that is longer than the room for it is the receiver's to judge; any other error means the peer. */
+/* A message that is longer than its room is reported as too_long; any other error counts as a lost peer. */
 static enum ls_status broken(struct ls_transport_request *request, const MPI_Status *status, int code, bool *done)
 {
     struct request *r = inside(request);

@@ -1,14 +1,14 @@
-/* Transport `ucx`: messages over UCX, which runs on TCP, shared memory and RDMA, between processes that found each other
- * by a rendezvous (rendezvous.h).
+/* Transport `ucx`: messages over UCX, which uses TCP, shared memory and RDMA. The processes find each other by a rendezvous
+ * (rendezvous/rendezvous.h).
  *
- * UCX listens on ports of its own and lets anyone who reaches them send. What protects a run is that a message counts
- * only under a tag that somebody waits for, and tags are
+ * UCX opens ports, and any process that reaches them can send. A message is received only under a tag that this rank waits
+ * for. Tags contain a secret of the run:
  *
- *     48 bits: (2^32 * kind + tag) xor a secret of this run      16 bits: the sender's rank
+ *     48 bits: (2^32 * kind + tag) xor the secret      16 bits: the sender's rank
  *
- *   U1  The first message of a peer is its hello, a proof that it knows the key of the meeting. Nothing else is ever
- *       waited for from a peer whose hello was not right, because open fails.
- *   U2  What comes without knowing the secret matches nothing, whoever it claims to be from. */
+ *   UCX-1  The first message of a peer is its hello, a proof of the key of the rendezvous. Without it open fails, so that no
+ *          other message of that peer is received.
+ *   UCX-2  A message of a process that does not know the secret matches no receive. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -38,7 +38,7 @@ struct peer {
 };
 
 struct group {
-    struct ls_rendezvous meeting;
+    struct ls_rendezvous rendezvous;
     ucp_context_h context;
     ucp_worker_h worker;
     uint64_t secret;
@@ -49,7 +49,7 @@ struct group {
 
 /* What a transport's request holds. */
 struct request {
-    void *handle; /* UCX's own, NULL: through */
+    void *handle; /* of UCX; NULL: done */
     enum { SEND, RECEIVE } direction;
     ucs_status_t status;
 };
@@ -73,7 +73,7 @@ static ucp_tag_t tag_of(const struct group *g, enum kind kind, uint32_t tag, int
     return name << RANK_BITS | (uint64_t)sender;
 }
 
-/* Known to be gone: the peer, or anyone when anyone is waited for. */
+/* The rank that is gone: the peer, or, for a receive from any rank, any. -1: none. */
 static int lost_peer(const struct group *g, int peer)
 {
     if (peer < 0)
@@ -103,7 +103,7 @@ static enum ls_status send_kind(struct group *g, enum kind kind, int peer, uint3
 static enum ls_status receive_kind(struct group *g, enum kind kind, int peer, uint32_t tag, void *data, size_t room,
                                    struct ls_transport_request *request)
 {
-    /* UCX 1.13 tells who sent a message only through a request, so there must always be one. */
+    /* UCX 1.13 reports the sender of a message only through a request, so that a receive must always have one. */
     const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FLAG_NO_IMM_CMPL};
     struct request *r = inside(request);
     ucp_tag_t mask = peer < 0 ? ~(((ucp_tag_t)1 << RANK_BITS) - 1) : ~(ucp_tag_t)0;
@@ -155,7 +155,7 @@ static enum ls_status settle(struct group *g, struct ls_transport_request *reque
     return LS_PEER_LOST;
 }
 
-/* What has arrived counts, even from a peer that is gone by now. */
+/* A message that has arrived counts, even if its sender is gone. */
 static enum ls_status ucx_test(void *state, struct ls_transport_request *request, bool *done)
 {
     struct group *g = state;
@@ -179,7 +179,7 @@ static enum ls_status ucx_test(void *state, struct ls_transport_request *request
     return LS_PEER_LOST;
 }
 
-/* A send under way cannot be taken back: its buffer must stay until the transport is closed. */
+/* UCX cannot cancel a send under way: its buffer must stay until the transport is closed. */
 static void ucx_cancel(void *state, struct ls_transport_request *request)
 {
     struct group *g = state;
@@ -191,7 +191,6 @@ static void ucx_cancel(void *state, struct ls_transport_request *request)
     r->handle = NULL;
 }
 
-/* Readable when something may have come; -1: something is there already. */
 static int ucx_descriptor(void *state)
 {
     struct group *g = state;
@@ -203,16 +202,16 @@ static int ucx_descriptor(void *state)
     return fd;
 }
 
-/* --- beginning ------------------------------------------------------------------------------------------- */
+/* --- start ------------------------------------------------------------------------------------------- */
 
-/* UCX speaks on standard output; what it has to say belongs into log.txt. */
+/* UCX writes to standard output; its messages go to log.txt instead. */
 static ucs_log_func_rc_t keep_quiet(const char *file, unsigned line, const char *function, ucs_log_level_t level,
                                     const ucs_log_component_config_t *component, const char *message, va_list args)
 {
     char text[512];
     (void)file, (void)line, (void)function, (void)component;
     if (level > UCS_LOG_LEVEL_WARN)
-        return UCS_LOG_FUNC_RC_CONTINUE; /* the user has asked for it by UCX_LOG_LEVEL */
+        return UCS_LOG_FUNC_RC_CONTINUE; /* the user set UCX_LOG_LEVEL */
     vsnprintf(text, sizeof text, message, args);
     ls_note("ucx: %s", text);
     return UCS_LOG_FUNC_RC_STOP;
@@ -228,7 +227,7 @@ static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t code)
         p->group->any_lost = (int)(p - p->group->peers);
 }
 
-/* What the user says by UCX_* variables stands. */
+/* UCX_* variables of the user take precedence. */
 static void set_default(ucp_config_t *config, const char *name, const char *value)
 {
     char variable[64];
@@ -261,19 +260,19 @@ static enum ls_status start_ucx(struct group *g, const struct ls_launch *l)
     return code == UCS_OK ? LS_OK : explain(code, "ucp_worker_create");
 }
 
-static enum ls_status meet(struct group *g, struct ls_launch *l, double until)
+static enum ls_status find_others(struct group *g, struct ls_launch *l, double until)
 {
     ucp_address_t *address;
     size_t bytes;
     ucs_status_t code = ucp_worker_get_address(g->worker, &address, &bytes);
     if (code != UCS_OK)
         return explain(code, "ucp_worker_get_address");
-    enum ls_status st = ls_rendezvous_run(l, "ucx", address, bytes, until, &g->meeting);
+    enum ls_status st = ls_rendezvous_run(l, "ucx", address, bytes, until, &g->rendezvous);
     ucp_worker_release_address(g->worker, address);
     if (st != LS_OK)
         return st;
-    l->rank = g->rank = g->meeting.rank;
-    l->size = g->size = g->meeting.size;
+    l->rank = g->rank = g->rendezvous.rank;
+    l->size = g->size = g->rendezvous.size;
     return LS_OK;
 }
 
@@ -289,7 +288,7 @@ static enum ls_status connect_all(struct group *g)
         ucp_ep_params_t params = {
             .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                           UCP_EP_PARAM_FIELD_ERR_HANDLER,
-            .address = g->meeting.address[i].data,
+            .address = g->rendezvous.address[i].data,
             .err_mode = i == g->rank ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
             .err_handler = {on_error, p},
         };
@@ -309,7 +308,7 @@ static void nap(void)
     nanosleep(&t, NULL);
 }
 
-/* Progress of both messages with each peer until all are through; the number of peers that are not. */
+/* Exchanges a message with each peer. Returns the number of peers with which that failed. */
 static int exchange(struct group *g, enum kind kind, double until)
 {
     int left = 0;
@@ -345,8 +344,8 @@ static enum ls_status hello_of(const struct group *g, int from, int to, uint8_t 
         ranks[i] = (uint8_t)(from >> 8 * i);
         ranks[4 + i] = (uint8_t)(to >> 8 * i);
     }
-    const struct ls_part parts[] = {{ranks, sizeof ranks}, {NULL, 0}};
-    return ls_proof_make(g->meeting.key, LS_PROOF, "hello", parts, proof);
+    const struct ls_proof_part parts[] = {{ranks, sizeof ranks}, {NULL, 0}};
+    return ls_proof_make(g->rendezvous.key, LS_PROOF, "hello", parts, proof);
 }
 
 static enum ls_status nobody_answers(struct group *g, double waited)
@@ -368,15 +367,15 @@ static enum ls_status nobody_answers(struct group *g, double waited)
                        "a firewall? UCX_NET_DEVICES and UCX_TLS choose the network",
                        i, waited);
     }
-    return ls_fail(LS_PEER_LOST, "UCX: the processes did not find together within %.0f s", waited);
+    return ls_fail(LS_PEER_LOST, "UCX: the processes did not find each other within %.0f s", waited);
 }
 
 static enum ls_status say_hello(struct group *g, double until)
 {
     uint8_t secret[LS_PROOF], right[LS_PROOF];
-    const struct ls_part none[] = {{NULL, 0}};
+    const struct ls_proof_part none[] = {{NULL, 0}};
     double begun = ls_now();
-    LS_TRY(ls_proof_make(g->meeting.key, LS_PROOF, "tags", none, secret));
+    LS_TRY(ls_proof_make(g->rendezvous.key, LS_PROOF, "tags", none, secret));
     memcpy(&g->secret, secret, sizeof g->secret);
     g->secret &= ((uint64_t)1 << (64 - RANK_BITS)) - 1;
     for (int i = 0; i < g->size; i++)
@@ -389,11 +388,11 @@ static enum ls_status say_hello(struct group *g, double until)
             return ls_fail(LS_PEER_LOST, "rank %d does not know the key of this run; is the token the same for all?",
                            i);
     }
-    ls_rendezvous_clean(&g->meeting);
+    ls_rendezvous_clean(&g->rendezvous);
     return LS_OK;
 }
 
-/* --- beginning and end ----------------------------------------------------------------------------------- */
+/* --- open and close ----------------------------------------------------------------------------------- */
 
 static void close_endpoints(struct group *g, bool graceful)
 {
@@ -412,7 +411,7 @@ static void close_endpoints(struct group *g, bool graceful)
     }
 }
 
-/* Nobody closes before everybody has said goodbye: what is under way then was meant to arrive. */
+/* Every rank says goodbye and waits for all goodbyes before it closes: messages under way still arrive. */
 static void ucx_close(void *state, bool graceful)
 {
     struct group *g = state;
@@ -427,7 +426,7 @@ static void ucx_close(void *state, bool graceful)
     if (g->context)
         ucp_cleanup(g->context);
     ucs_log_pop_handler();
-    ls_rendezvous_release(&g->meeting);
+    ls_rendezvous_release(&g->rendezvous);
     ls_free(g->peers);
     ls_free(g->hellos);
     ls_free(g);
@@ -442,7 +441,7 @@ static enum ls_status ucx_open(struct ls_launch *launch, double deadline, void *
         return LS_FAILED;
     g->any_lost = -1;
     LS_TRY_GOTO(close_group, start_ucx(g, launch));
-    LS_TRY_GOTO(close_group, meet(g, launch, until));
+    LS_TRY_GOTO(close_group, find_others(g, launch, until));
     LS_TRY_GOTO(close_group, connect_all(g));
     LS_TRY_GOTO(close_group, say_hello(g, ls_now() + deadline));
     *state = g;

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The own end of a way to that address: a datagram socket finds it without a word to anyone. */
+/* The local address of a route: connecting a datagram socket finds it and sends nothing. */
 static bool own_address(const struct addrinfo *a, struct sockaddr_storage *own)
 {
     socklen_t length = sizeof *own;
@@ -59,7 +59,8 @@ bool ls_device_has_rdma(void)
     return n > 0;
 }
 
-/* A host whose own name means 127.0.1.1 has not said where the others find it; one that was given 127.0.0.1 has. */
+/* A host whose name resolves to 127.0.1.1 does not know its outer address. The address 127.0.0.1 given by the user does
+ * mean loopback. */
 bool ls_device_address(const struct ls_launch *l, struct sockaddr_storage *own)
 {
     struct addrinfo *list, hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};

@@ -1,5 +1,5 @@
-/* Which network device and address lead to rank 0. Left alone UCX takes the fastest by name, which on a host with containers may be a
- * bridge that leads nowhere. */
+/* The network device and the local address that lead to rank 0. UCX by itself takes the fastest device by name, which on
+ * a host with containers may be a bridge that leads nowhere. */
 #ifndef LS_COMM_RENDEZVOUS_DEVICE_H
 #define LS_COMM_RENDEZVOUS_DEVICE_H
 
@@ -7,10 +7,10 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* The device by which rank 0 is reached, or on which it is. False: leave the choice to UCX; there is RDMA, or the
- * address says nothing. */
+/* The device that leads to rank 0, or on which rank 0 is. False: UCX should choose, because there is RDMA or the device
+ * is not known. */
 bool ls_device_towards(const struct ls_launch *launch, char name[64]);
-/* The own address on the way to rank 0. False: the name of rank 0's host says nothing about it. */
+/* The local address on the way to rank 0. False: it is not known. */
 bool ls_device_address(const struct ls_launch *launch, struct sockaddr_storage *own);
 bool ls_device_has_rdma(void);
 

@@ -1,19 +1,22 @@
-/* Meeting in a folder that all processes can reach.
+/* A rendezvous in a folder that all processes can reach.
  *
- *     session-0007            made by whoever comes first: an id, how many processes, a random key (mode 0600)
- *     session-0007.rank-2     rank 2 is here: its address; touched once a second as long as it waits
- *     session-0007.ready-2    rank 2 has seen everybody
+ *     session-0007            made by the first process: the number of processes and a random key (mode 0600)
+ *     session-0007.rank-2     rank 2 is here: its address; touched once a second while it waits
+ *     session-0007.ready-2    rank 2 has seen all ranks
  *
- *   F1  A file appears whole: it is written under another name and linked to its own, which fails where there is one.
- *   F2  A session may be left from an earlier run that ended badly. It is never repaired: the next number is opened, and
- *       everyone follows the highest number that there is. That is done at once by a process that finds its place taken, or
- *       another number of processes, in a session that was there before it came: a run that is complete overflows a session
- *       in which a dead process still holds a place. And it is done when nobody touches a session's files for long.
- *   F3  Nobody goes on before all have said that they saw all. So no address of a process that is gone is ever used.
- *   F4  Files of other users are not believed. The mode of the folder and the files is what proves who one is; a token
- *       given as well goes into the key.
+ *   RENDEZVOUS-4  A file appears complete: it is written under a temporary name and linked to its name. Linking fails where
+ *                 the name exists.
+ *   RENDEZVOUS-5  A session may be left from an earlier run that failed. It is never repaired: a process opens the next
+ *                 number, and all processes follow the highest number. A process does so at once when it finds its place
+ *                 taken, or another number of processes, in a session that is older than the process. It also does so
+ *                 when no process has touched a session for long. So a complete run replaces a session in which a dead
+ *                 process still holds a place.
+ *   RENDEZVOUS-6  No process continues before all have reported that they saw all. So the address of a process that has
+ *                 ended is never used.
+ *   RENDEZVOUS-7  Files of other users are ignored. The mode of the folder and of the files is the proof of identity; a
+ *                 token, if given, becomes part of the key.
  *
- * Times are compared among files of the same file system, never with a clock of this host. */
+ * Times of files are compared with each other, never with this host's clock. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -46,12 +49,12 @@ struct folder {
     int number; /* of the session */
     int found;  /* the highest number when this process came; -1: not known yet */
     uint8_t key[LS_NONCE];
-    uint64_t random; /* for a name that nobody else has */
+    uint64_t random; /* for a unique name */
     int rank;        /* -1: none yet */
-    double touched;  /* the last time, by our clock; and the same by the file system's */
+    double touched;  /* the last touch, by this host's clock; `mark`: by the file system's */
     double mark;
     double begun, until;
-    bool *seen; /* owned; who was there of those that are waited for */
+    bool *seen; /* owned; ranks whose file was there during this wait */
 };
 
 enum look { ALIVE, DEAD };
@@ -71,7 +74,7 @@ static double time_of(const struct stat *s)
     return (double)s->st_mtim.tv_sec + 1e-9 * (double)s->st_mtim.tv_nsec;
 }
 
-/* False with errno EEXIST when the name is taken (F1). */
+/* False with errno EEXIST when the name exists (RENDEZVOUS-4). */
 static bool put(const struct folder *f, const char *name, const void *data, size_t bytes)
 {
     uint64_t random;
@@ -90,7 +93,7 @@ static bool put(const struct folder *f, const char *name, const void *data, size
     return good;
 }
 
-/* A file of ours (F4) with its time; false when there is none. */
+/* Reads a file of this user (RENDEZVOUS-7) and its time; false: there is none. */
 static bool get(const char *name, size_t limit, void **data, size_t *bytes, double *when)
 {
     struct stat s;
@@ -121,7 +124,7 @@ static bool stat_of(const char *name, double *when)
     return true;
 }
 
-/* What time it is there. */
+/* Reads the file system's clock by touching a file. */
 static enum ls_status look_at_clock(struct folder *f)
 {
     char name[PATH_MAX];
@@ -139,7 +142,7 @@ static enum ls_status look_at_clock(struct folder *f)
     if (f->rank < 0)
         unlink(name);
     f->touched = ls_now();
-    if (f->rank >= 0 && why == ENOENT) /* the session was cleared away; wait_for_all sees that */
+    if (f->rank >= 0 && why == ENOENT) /* the session was removed; wait_for_all sees that */
         return LS_OK;
     return good ? LS_OK : ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(why));
 }
@@ -152,7 +155,7 @@ static void wait_a_little(void)
 
 /* --- sessions -------------------------------------------------------------------------------------------- */
 
-/* The number of a session in a name as name_of writes it, 0: it is another name. *rest is what follows the number. */
+/* The number of the session in a file name of name_of; 0: it is another name. *rest: the text after the number. */
 static int number_in(const char *name, const char **rest)
 {
     *rest = "";
@@ -163,14 +166,14 @@ static int number_in(const char *name, const char **rest)
     return (int)strtol(name + 8, NULL, 10);
 }
 
-/* Other users' files are neither followed nor touched (F4). */
+/* RENDEZVOUS-7 */
 static bool is_mine(int folder, const char *name)
 {
     struct stat s;
     return fstatat(folder, name, &s, AT_SYMLINK_NOFOLLOW) == 0 && s.st_uid == geteuid();
 }
 
-/* The highest number there is of this user, 0: none. */
+/* The highest session of this user; 0: none. */
 static enum ls_status newest(const struct folder *f, int *number)
 {
     const char *rest;
@@ -187,7 +190,7 @@ static enum ls_status newest(const struct folder *f, int *number)
     return LS_OK;
 }
 
-/* Has anybody of this session shown a sign of life lately? */
+/* A process of this session has touched its file lately. */
 static bool anybody(struct folder *f)
 {
     char name[PATH_MAX];
@@ -202,7 +205,7 @@ static bool anybody(struct folder *f)
     return f->mark - last < SILENCE;
 }
 
-/* Under the next number, or after the numbers that another user's files have. */
+/* Makes the next session; numbers of other users' files are skipped. */
 static enum ls_status make_session(struct folder *f)
 {
     char name[PATH_MAX];
@@ -226,7 +229,7 @@ static enum ls_status make_session(struct folder *f)
     return ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(why));
 }
 
-/* *fits: it is one for as many processes. */
+/* *fits: the session is for this number of processes. */
 static enum ls_status read_session(struct folder *f, bool *fits)
 {
     char name[PATH_MAX];
@@ -251,7 +254,7 @@ static enum ls_status read_session(struct folder *f, bool *fits)
     return LS_OK;
 }
 
-/* Make the next session, or find one that lives; then read it. */
+/* Finds the session of this run, or makes the next one, and reads it. */
 static enum ls_status enter(struct folder *f)
 {
     f->rank = -1;
@@ -275,7 +278,7 @@ static enum ls_status enter(struct folder *f)
 
 /* --- ranks ----------------------------------------------------------------------------------------------- */
 
-/* Was the session cleared away, after another run had met in it? */
+/* The session was removed, after the rendezvous of another run in it. */
 static bool is_gone(const struct folder *f)
 {
     char name[PATH_MAX];
@@ -289,7 +292,7 @@ static bool is_gone(const struct folder *f)
     return !same;
 }
 
-/* Taken, in a session that is the newest: by one of an earlier run, or else by one of this. */
+/* The place is taken, in the newest session: by a process of an earlier run, or by one of this run. */
 static enum ls_status taken(struct folder *f)
 {
     if (f->number <= f->found)
@@ -301,7 +304,7 @@ static enum ls_status taken(struct folder *f)
                    f->m->size);
 }
 
-/* *again: there is no place here, but a newer session. */
+/* Takes a place. *again: there is none, but there is a newer session. */
 static enum ls_status claim(struct folder *f, bool *again)
 {
     char name[PATH_MAX];
@@ -321,12 +324,12 @@ static enum ls_status claim(struct folder *f, bool *again)
     *again = true;
     if (number == f->number && !is_gone(f))
         LS_TRY(taken(f));
-    wait_a_little(); /* for the new one to be seen */
+    wait_a_little(); /* until the new session is visible */
     return LS_OK;
 }
 
-/* Are all files of that kind there? DEAD: one of those who came is silent (F2). Who was here and has given up since is
- * not who the others missed, hence `seen`. */
+/* Counts the missing files of a kind. DEAD: a rank that came is silent (RENDEZVOUS-5). `seen` remembers ranks that came
+ * and gave up since: they are not reported as missing. */
 static enum look look_around(struct folder *f, const char *what, int *missing)
 {
     char name[PATH_MAX];
@@ -347,7 +350,7 @@ static enum look look_around(struct folder *f, const char *what, int *missing)
     return state;
 }
 
-/* Whoever is not there, by number where they have numbers. */
+/* Reports the missing ranks, by number where they have numbers. */
 static enum ls_status nobody_came(struct folder *f)
 {
     char who[256];
@@ -355,7 +358,7 @@ static enum ls_status nobody_came(struct folder *f)
     for (int i = 0; i < f->m->size; i++) {
         here += f->seen[i];
         if (f->seen[i])
-            LS_TRY(ls_rendezvous_keep(f->m, i, "", 0));
+            LS_TRY(ls_rendezvous_set_address(f->m, i, "", 0));
     }
     if (f->l->rank < 0)
         return ls_fail(LS_PEER_LOST, "only %d of %d processes came to file://%s within %.0f s", here, f->m->size,
@@ -364,7 +367,7 @@ static enum ls_status nobody_came(struct folder *f)
     return ls_fail(LS_PEER_LOST, "%s did not come to file://%s within %.0f s", who, f->path, f->until - f->begun);
 }
 
-/* Until all files of that kind are there. *again: the session is dead, or a newer one has begun. */
+/* Waits for all files of a kind. *again: the session is dead, or there is a newer one. */
 static enum ls_status wait_for_all(struct folder *f, const char *what, bool *again)
 {
     int missing, number;
@@ -376,7 +379,7 @@ static enum ls_status wait_for_all(struct folder *f, const char *what, bool *aga
             return LS_OK;
         LS_TRY(newest(f, &number));
         *again = state == DEAD || number != f->number || is_gone(f);
-        if (*again) /* who comes first opens the next one */
+        if (*again) /* the first process that notices makes the next one */
             return state == DEAD && number == f->number ? make_session(f) : LS_OK;
         if (ls_now() > f->until)
             return nobody_came(f);
@@ -419,9 +422,9 @@ static enum ls_status try_session(struct folder *f, bool *again)
     return wait_for_all(f, "ready", again);
 }
 
-/* --- all together ---------------------------------------------------------------------------------------- */
+/* --- the rendezvous ---------------------------------------------------------------------------------------- */
 
-/* Who gives up leaves no sign of life behind; the next run need not wait for its silence. */
+/* A process that gives up removes its files, so that the next run need not wait until they are old. */
 static void give_up(const struct folder *f)
 {
     char name[PATH_MAX];
@@ -450,7 +453,7 @@ enum ls_status ls_rendezvous_file(const struct ls_launch *launch, double until, 
     struct folder f = {
         .l = launch, .m = m, .path = launch->path, .rank = -1, .found = -1, .begun = ls_now(), .until = until};
     const char *token = launch->token ? launch->token : "";
-    const struct ls_part seed[] = {{f.key, LS_NONCE}, {NULL, 0}};
+    const struct ls_proof_part seed[] = {{f.key, LS_NONCE}, {NULL, 0}};
     LS_TRY(ls_proof_random(&f.random, sizeof f.random));
     LS_TRY(open_folder(&f));
     f.seen = ls_alloc((size_t)m->size, sizeof *f.seen);
@@ -458,7 +461,7 @@ enum ls_status ls_rendezvous_file(const struct ls_launch *launch, double until, 
     for (bool again = true; st == LS_OK && again;) {
         st = try_session(&f, &again);
         if (st == LS_OK && again && ls_now() > until)
-            st = ls_fail(LS_PEER_LOST, "file://%s: the processes did not find together within %.0f s", f.path,
+            st = ls_fail(LS_PEER_LOST, "file://%s: the processes did not find each other within %.0f s", f.path,
                          until - f.begun);
     }
     ls_free(f.seen);
@@ -472,7 +475,7 @@ enum ls_status ls_rendezvous_file(const struct ls_launch *launch, double until, 
     return m->folder ? ls_proof_make(token, strlen(token), "key", seed, m->key) : LS_FAILED;
 }
 
-/* Older sessions go with it: they were dead before this one began. */
+/* Removes this session and older ones, which were dead before this one began. */
 void ls_rendezvous_clean(const struct ls_rendezvous *m)
 {
     const char *rest;

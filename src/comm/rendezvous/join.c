@@ -1,4 +1,5 @@
-/* A rank other than 0: connect, prove the token, give the own address, wait for the table. */
+/* A rank other than 0 in a rendezvous over TCP: connects to rank 0, proves the token, sends its address and waits for the
+ * table. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,17 +17,17 @@
 #include <unistd.h>
 
 #define RETRY_SECONDS 0.1
-/* Rank 0 began later, or it has the last word on who is missing: it is waited for a little longer than the deadline. */
+/* Seconds beyond the deadline: rank 0 may have begun later, and its message names the missing ranks. */
 #define GRACE 5.0
 
-struct visit {
+struct joining {
     const struct ls_launch *l;
     struct ls_rendezvous *m;
     struct ls_wire w;
     double begun, until;
     uint8_t nonce[LS_NONCE];
-    bool welcome; /* rank 0 has proved itself; until then it may close the connection to make room for another */
-    bool again;   /* it has: connect again */
+    bool welcome; /* rank 0 has proved the token; before, it may close the connection to make room for another */
+    bool again;   /* it did: connect again */
 };
 
 static void pause_for(double seconds)
@@ -37,7 +38,7 @@ static void pause_for(double seconds)
 
 /* --- connecting ------------------------------------------------------------------------------------------ */
 
-/* 0, or why not. */
+/* 0, or the error. */
 static int try_connect(const struct addrinfo *a, double until, int *connected)
 {
     int error = 0, fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -48,8 +49,8 @@ static int try_connect(const struct addrinfo *a, double until, int *connected)
         error = errno;
     else {
         struct pollfd p = {.fd = fd, .events = POLLOUT};
-        double patience = ls_now() + 3 < until ? ls_now() + 3 : until;
-        while (poll(&p, 1, ls_wire_timeout_ms(patience)) <= 0 && ls_now() < patience)
+        double limit = ls_now() + 3 < until ? ls_now() + 3 : until;
+        while (poll(&p, 1, ls_wire_timeout_ms(limit)) <= 0 && ls_now() < limit)
             ;
         if (p.revents == 0)
             error = ETIMEDOUT;
@@ -64,8 +65,8 @@ static int try_connect(const struct addrinfo *a, double until, int *connected)
     return 0;
 }
 
-/* Rank 0 may start later than we do. */
-static enum ls_status connect_to_host(struct visit *v)
+/* Rank 0 may start later than this process. */
+static enum ls_status connect_to_host(struct joining *v)
 {
     struct addrinfo *list;
     int why = ETIMEDOUT, fd = -1;
@@ -84,9 +85,9 @@ static enum ls_status connect_to_host(struct visit *v)
     return LS_OK;
 }
 
-/* --- talking --------------------------------------------------------------------------------------------- */
+/* --- exchange --------------------------------------------------------------------------------------------- */
 
-static enum ls_status no_answer(struct visit *v, enum ls_wire_state state)
+static enum ls_status no_answer(struct joining *v, enum ls_wire_state state)
 {
     const char *host = v->l->address;
     int port = v->l->port;
@@ -104,8 +105,8 @@ static enum ls_status no_answer(struct visit *v, enum ls_wire_state state)
                    host, port);
 }
 
-/* What came is for people, and unproven. */
-static enum ls_status refused(struct visit *v)
+/* The message is text from a peer that has proved nothing: only printable characters are shown. */
+static enum ls_status refused(struct joining *v)
 {
     char text[LS_TEXT_LIMIT + 1];
     size_t n = 0;
@@ -117,7 +118,7 @@ static enum ls_status refused(struct visit *v)
                    v->m->rank, text);
 }
 
-static enum ls_status expect(struct visit *v, enum ls_frame kind, size_t least, size_t most)
+static enum ls_status expect(struct joining *v, enum ls_frame kind, size_t least, size_t most)
 {
     enum ls_wire_state state = ls_wire_wait(&v->w, most, v->until);
     if (state == LS_WIRE_FRAME && v->w.kind == LS_FRAME_REFUSE)
@@ -127,27 +128,27 @@ static enum ls_status expect(struct visit *v, enum ls_frame kind, size_t least, 
     return state == LS_WIRE_FRAME ? LS_OK : no_answer(v, state);
 }
 
-static enum ls_status say(struct visit *v, enum ls_frame kind, const void *body, size_t bytes)
+static enum ls_status say(struct joining *v, enum ls_frame kind, const void *body, size_t bytes)
 {
     return ls_wire_write(&v->w, kind, body, bytes, v->until) ? LS_OK : no_answer(v, LS_WIRE_GONE);
 }
 
-static size_t token_bytes(const struct visit *v)
+static size_t token_bytes(const struct joining *v)
 {
     return v->l->token ? strlen(v->l->token) : 0;
 }
 
-static enum ls_status prove(const struct visit *v, const char *purpose, const struct ls_part *parts,
+static enum ls_status prove(const struct joining *v, const char *purpose, const struct ls_proof_part *parts,
                             uint8_t proof[LS_PROOF])
 {
     return ls_proof_make(v->l->token ? v->l->token : "", token_bytes(v), purpose, parts, proof);
 }
 
-static enum ls_status join(struct visit *v)
+static enum ls_status join(struct joining *v)
 {
     uint8_t body[8 + LS_NONCE + LS_PROOF], theirs[LS_NONCE], proof[LS_PROOF];
     LS_TRY(expect(v, LS_FRAME_CHALLENGE, LS_NONCE, LS_NONCE));
-    if (!v->l->token && !ls_owner_same_user(v->w.fd))
+    if (!v->l->token && !ls_owner_is_same_user(v->w.fd))
         return ls_fail(LS_USAGE,
                        "rank 0 at %s:%d is another user's; give all ranks another --master-port, or set "
                        "LOCKSTEP_TOKEN to the same text for all",
@@ -157,7 +158,7 @@ static enum ls_status join(struct visit *v)
     ls_put32(body, (uint32_t)v->m->rank);
     ls_put32(body + 4, (uint32_t)v->m->size);
     memcpy(body + 8, v->nonce, LS_NONCE);
-    const struct ls_part parts[] = {{theirs, LS_NONCE}, {body, 8 + LS_NONCE}, {NULL, 0}};
+    const struct ls_proof_part parts[] = {{theirs, LS_NONCE}, {body, 8 + LS_NONCE}, {NULL, 0}};
     LS_TRY(prove(v, "join", parts, body + 8 + LS_NONCE));
     LS_TRY(say(v, LS_FRAME_JOIN, body, sizeof body));
     LS_TRY(expect(v, LS_FRAME_WELCOME, LS_PROOF, LS_PROOF));
@@ -169,7 +170,7 @@ static enum ls_status join(struct visit *v)
     return LS_OK;
 }
 
-static enum ls_status visit_host(struct visit *v)
+static enum ls_status join_host(struct joining *v)
 {
     enum ls_status st;
     do {
@@ -183,14 +184,14 @@ static enum ls_status visit_host(struct visit *v)
     return st;
 }
 
-static enum ls_status give_address(struct visit *v)
+static enum ls_status give_address(struct joining *v)
 {
     const struct ls_address *own = &v->m->address[v->m->size];
     uint8_t *body = ls_alloc(LS_PROOF + own->bytes, 1);
     if (!body)
         return LS_FAILED;
     memcpy(body + LS_PROOF, own->data, own->bytes);
-    const struct ls_part parts[] = {{v->nonce, LS_NONCE}, {own->data, own->bytes}, {NULL, 0}};
+    const struct ls_proof_part parts[] = {{v->nonce, LS_NONCE}, {own->data, own->bytes}, {NULL, 0}};
     enum ls_status st = prove(v, "address", parts, body);
     if (st == LS_OK)
         st = say(v, LS_FRAME_ADDRESS, body, LS_PROOF + own->bytes);
@@ -198,16 +199,16 @@ static enum ls_status give_address(struct visit *v)
     return st;
 }
 
-/* As table.c says. */
-static enum ls_status read_table(struct visit *v)
+/* The proof, the nonce of the key and the list of table.c. */
+static enum ls_status read_table(struct joining *v)
 {
     uint8_t proof[LS_PROOF];
     const uint8_t *p = v->w.body + LS_PROOF, *end = v->w.body + v->w.length;
-    const struct ls_part parts[] = {{v->nonce, LS_NONCE}, {p, (size_t)(end - p)}, {NULL, 0}};
+    const struct ls_proof_part parts[] = {{v->nonce, LS_NONCE}, {p, (size_t)(end - p)}, {NULL, 0}};
     LS_TRY(prove(v, "table", parts, proof));
     if (!ls_proof_same(proof, v->w.body))
         return ls_fail(LS_PEER_LOST, "%s:%d: the list of processes was changed on its way", v->l->address, v->l->port);
-    const struct ls_part seed[] = {{p, LS_NONCE}, {NULL, 0}};
+    const struct ls_proof_part seed[] = {{p, LS_NONCE}, {NULL, 0}};
     LS_TRY(prove(v, "key", seed, v->m->key));
     p += LS_NONCE;
     bool whole;
@@ -218,9 +219,9 @@ static enum ls_status read_table(struct visit *v)
 enum ls_status ls_rendezvous_join(const struct ls_launch *launch, double until, struct ls_rendezvous *m)
 {
     enum ls_status st;
-    struct visit v = {.l = launch, .m = m, .begun = ls_now(), .until = until};
+    struct joining v = {.l = launch, .m = m, .begun = ls_now(), .until = until};
     ls_wire_init(&v.w, -1);
-    LS_TRY_GOTO(out, visit_host(&v));
+    LS_TRY_GOTO(out, join_host(&v));
     LS_TRY_GOTO(out, give_address(&v));
     v.until = ls_now() + (until - v.begun) + GRACE;
     LS_TRY_GOTO(out, expect(&v, LS_FRAME_TABLE, LS_PROOF + LS_NONCE,

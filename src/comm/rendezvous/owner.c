@@ -1,5 +1,5 @@
-/* A TCP socket has no credentials of its peer, but the kernel lists all TCP sockets of this network namespace with the
- * user of each. The other end is the one whose addresses are ours in the other order. */
+/* TCP has no peer credentials, but the kernel lists all TCP sockets of this network namespace with their users. The other
+ * end of a connection is the socket with the same two addresses, exchanged. */
 #define _GNU_SOURCE
 #include "comm/rendezvous/owner.h"
 
@@ -12,7 +12,7 @@
 
 enum { ADDRESS = 64 };
 
-/* As /proc/net/tcp writes it: the words of the address, each as a number of this machine, and the port. */
+/* The form of /proc/net/tcp: the words of the address as numbers in host order, and the port. */
 static bool as_listed(const struct sockaddr_storage *a, bool six, char text[ADDRESS])
 {
     uint32_t words[4] = {0, 0, htonl(0xffff), 0};
@@ -34,7 +34,7 @@ static bool as_listed(const struct sockaddr_storage *a, bool six, char text[ADDR
     return six || mapped;
 }
 
-/* True: listed there, with its user. */
+/* Finds the socket in the list, and its user. */
 static bool look_up(const char *path, const char *local, const char *remote, unsigned *user)
 {
     char line[512], from[ADDRESS], to[ADDRESS];
@@ -48,7 +48,7 @@ static bool look_up(const char *path, const char *local, const char *remote, uns
     return found;
 }
 
-bool ls_owner_same_user(int socket)
+bool ls_owner_is_same_user(int socket)
 {
     struct sockaddr_storage own, peer;
     socklen_t n = sizeof own, m = sizeof peer;

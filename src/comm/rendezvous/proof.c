@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* HMAC over digests of fixed size: no part can be taken for the end of the one before it. */
-enum ls_status ls_proof_make(const void *key, size_t key_bytes, const char *purpose, const struct ls_part *parts,
+/* The HMAC covers digests of fixed size, so that the boundaries of the parts are covered as well. */
+enum ls_status ls_proof_make(const void *key, size_t key_bytes, const char *purpose, const struct ls_proof_part *parts,
                              uint8_t proof[LS_PROOF])
 {
     uint8_t digests[8][LS_PROOF];

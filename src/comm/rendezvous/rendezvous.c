@@ -41,7 +41,7 @@ enum ls_status ls_rendezvous_check_token(const struct ls_launch *l)
                    l->address);
 }
 
-static enum ls_status meet(const struct ls_launch *l, double until, struct ls_rendezvous *m)
+static enum ls_status exchange_addresses(const struct ls_launch *l, double until, struct ls_rendezvous *m)
 {
     if (l->kind == LS_LAUNCH_FILE)
         return ls_rendezvous_file(l, until, m);
@@ -49,7 +49,7 @@ static enum ls_status meet(const struct ls_launch *l, double until, struct ls_re
     return m->rank == 0 ? ls_rendezvous_host(l, until, m) : ls_rendezvous_join(l, until, m);
 }
 
-/* Each address begins with the name of the transport it is for. */
+/* Each address begins with the name of its transport. */
 static enum ls_status compare_transports(struct ls_rendezvous *m, const char *own)
 {
     for (int i = 0; i < m->size; i++) {
@@ -76,17 +76,17 @@ enum ls_status ls_rendezvous_run(const struct ls_launch *launch, const char *tra
                        bytes, LS_ADDRESS_LIMIT - TRANSPORT);
     memcpy(name, transport, strlen(transport));
     char *own = ls_alloc(TRANSPORT + bytes, 1);
-    /* The own one waits behind all others until the rank is known. */
+    /* This process's address is stored behind the others until its rank is known. */
     m->address = ls_alloc((size_t)m->size + 1, sizeof *m->address);
     enum ls_status st = own && m->address ? LS_OK : LS_FAILED;
     if (st == LS_OK) {
         memcpy(own, name, TRANSPORT);
         memcpy(own + TRANSPORT, address, bytes);
-        st = ls_rendezvous_keep(m, m->size, own, TRANSPORT + bytes);
+        st = ls_rendezvous_set_address(m, m->size, own, TRANSPORT + bytes);
     }
     ls_free(own);
     if (st == LS_OK)
-        st = meet(launch, until, m);
+        st = exchange_addresses(launch, until, m);
     if (st == LS_OK)
         st = compare_transports(m, name);
     if (st != LS_OK)

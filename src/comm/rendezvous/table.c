@@ -1,4 +1,4 @@
-/* The list of addresses that rank 0 hands round: after its proof and what the key is made from, for each rank a length (4
+/* The list of addresses that rank 0 sends to all, after its proof and the nonce of the key: for each rank a length (4
  * bytes) and an address. */
 #include "base/memory.h"
 #include "comm/rendezvous/rendezvous.h"
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum ls_status ls_rendezvous_keep(struct ls_rendezvous *m, int rank, const void *address, size_t bytes)
+enum ls_status ls_rendezvous_set_address(struct ls_rendezvous *m, int rank, const void *address, size_t bytes)
 {
     void *copy = ls_alloc(bytes + 1, 1);
     if (!copy)
@@ -24,7 +24,7 @@ enum ls_status ls_rendezvous_read_table(struct ls_rendezvous *m, const uint8_t *
         if (size < 4 || ls_get32(list) > size - 4)
             return LS_OK;
         size_t bytes = ls_get32(list);
-        LS_TRY(ls_rendezvous_keep(m, i, list + 4, bytes));
+        LS_TRY(ls_rendezvous_set_address(m, i, list + 4, bytes));
         list += 4 + bytes;
         size -= 4 + bytes;
     }

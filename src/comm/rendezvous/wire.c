@@ -47,7 +47,7 @@ int ls_wire_timeout_ms(double until)
 
 /* --- reading --------------------------------------------------------------------------------------------- */
 
-/* The head is whole: is it one of ours, and short enough? */
+/* The head is complete: checks it and takes memory for the body. */
 static enum ls_wire_state open_body(struct ls_wire *w)
 {
     w->kind = (enum ls_frame)ls_get32(w->head + 4);

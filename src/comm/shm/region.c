@@ -1,5 +1,5 @@
-/* Memory that the processes of a node share: a file without a name of each process, which the others map as well. It
- * needs no room in /dev/shm, and nothing is left of it whatever happens. */
+/* Memory that the processes of a node share. Each process makes a memfd, which the others map through /proc/PID/fd. It
+ * needs no space in /dev/shm and disappears with the processes. */
 #define _GNU_SOURCE
 #include "base/log.h"
 #include "base/memory.h"
@@ -37,7 +37,7 @@ static char *map_fd(int fd, size_t bytes)
     return p;
 }
 
-/* My own; *fd -1 when ordinary memory has to do. */
+/* This process's memory; *fd is -1 where it is ordinary memory. */
 static enum ls_status make(struct ls_comm *c, struct ls_region *r, int *fd)
 {
     void *p;
@@ -80,30 +80,30 @@ static void unmap_peers(struct ls_region *r)
     r->sizes = NULL;
 }
 
-/* What a process tells the others. */
-struct word {
-    int64_t fd; /* then: could it map all? */
+/* What the processes exchange. */
+struct offered {
+    int64_t fd; /* in the second exchange: 1 if it could map all others */
     uint64_t bytes;
 };
 
-/* All of the node or none: where one process cannot see another's memory, nobody uses it. */
-static enum ls_status share(struct ls_comm *c, struct ls_region *r, int fd, struct word *said)
+/* The region is shared by all processes of the node or by none. */
+static enum ls_status share(struct ls_comm *c, struct ls_region *r, int fd, struct offered *offers)
 {
-    struct word mine = {fd, r->bytes};
+    struct offered mine = {fd, r->bytes};
     bool all = true;
-    LS_TRY(ls_comm_allgather(c, &mine, sizeof mine, said));
+    LS_TRY(ls_comm_allgather(c, &mine, sizeof mine, offers));
     r->base = ls_alloc((size_t)r->n, sizeof *r->base);
     r->sizes = ls_alloc((size_t)r->n, sizeof *r->sizes);
     mine.fd = c->segment && r->base && r->sizes;
     for (int i = 0; mine.fd && i < r->n; i++) {
-        const struct word *its = &said[c->node.ranks[i]];
+        const struct offered *its = &offers[c->node.ranks[i]];
         r->sizes[i] = its->bytes;
         r->base[i] = i == r->me ? r->mine : map_peer(c, i, (int)its->fd, its->bytes);
         mine.fd = r->base[i] && its->fd >= 0;
     }
-    LS_TRY(ls_comm_allgather(c, &mine, sizeof mine, said));
+    LS_TRY(ls_comm_allgather(c, &mine, sizeof mine, offers));
     for (int i = 0; i < r->n; i++)
-        all &= said[c->node.ranks[i]].fd == 1;
+        all &= offers[c->node.ranks[i]].fd == 1;
     if (!all)
         unmap_peers(r);
     return LS_OK;
@@ -125,18 +125,18 @@ enum ls_status ls_region_take(struct ls_comm *c, size_t bytes, bool reserve, int
     r.me = c->node.me;
     if (c->n_regions == LS_MAX_REGIONS)
         return ls_fail(LS_FAILED, "more than %d shared regions are asked for", LS_MAX_REGIONS);
-    struct word *said = ls_alloc((size_t)c->size, sizeof *said);
-    if (!said)
+    struct offered *offers = ls_alloc((size_t)c->size, sizeof *offers);
+    if (!offers)
         return LS_FAILED;
     enum ls_status st = make(c, &r, &fd);
-    /* Before others touch it, so that it lies near this process. Of the others' memory only ranges are touched. */
+    /* This process touches its memory first, so that the pages are close to its processor. */
     if (st == LS_OK && fd >= 0 && !reserve)
         madvise(r.mine, r.bytes, MADV_POPULATE_WRITE);
     if (st == LS_OK && c->size > 1)
-        st = share(c, &r, fd, said);
+        st = share(c, &r, fd, offers);
     if (fd >= 0)
         close(fd);
-    ls_free(said);
+    ls_free(offers);
     if (st != LS_OK) {
         release(&r);
         return st;

@@ -6,8 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
-#include <linux/futex.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -18,86 +16,11 @@
 #include <unistd.h>
 
 #define READY UINT64_C(0x4c6f636b73746570)
-#define RINGS_BYTES ((size_t)8 << 20) /* for all rings of a segment, more where there are very many */
+#define RINGS_BYTES ((size_t)8 << 20) /* of all rings of a segment; more with very many processes */
 #define RING_MOST ((size_t)128 << 10)
 #define RING_LEAST ((size_t)8 << 10)
 
-/* --- doorbells -------------------------------------------------------------------------------------------------- */
-
-int64_t ls_clock_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-void ls_futex_wait(_Atomic uint32_t *word, uint32_t value, double seconds, bool shared)
-{
-    struct timespec t = {.tv_sec = (time_t)seconds, .tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    syscall(SYS_futex, word, FUTEX_WAIT | (shared ? 0 : FUTEX_PRIVATE_FLAG), value, &t, NULL, 0);
-}
-
-void ls_futex_wake(_Atomic uint32_t *word, bool shared)
-{
-    syscall(SYS_futex, word, FUTEX_WAKE | (shared ? 0 : FUTEX_PRIVATE_FLAG), INT_MAX, NULL, NULL, 0);
-}
-
-static void wake(struct ls_doorbell *doorbell, uint32_t driver)
-{
-    atomic_fetch_add(&doorbell->rung[driver], 1);
-    ls_futex_wake(&doorbell->rung[driver], true);
-}
-
-/* After a fence. */
-static void ring(struct ls_doorbell *doorbell)
-{
-    uint32_t driver = atomic_load_explicit(&doorbell->driver, memory_order_relaxed) & 1;
-    if (atomic_load_explicit(&doorbell->asleep[driver], memory_order_relaxed) == LS_ASLEEP)
-        wake(doorbell, driver);
-}
-
-void ls_doorbell_ring(struct ls_doorbell *doorbell)
-{
-    atomic_thread_fence(memory_order_seq_cst);
-    ring(doorbell);
-}
-
-void ls_doorbell_ring_all(struct ls_shm_segment *b)
-{
-    atomic_thread_fence(memory_order_seq_cst);
-    for (int i = 0; i < b->size; i++)
-        if (i != b->me)
-            ring(&ls_shm_slot(b, i)->doorbell);
-}
-
-void ls_doorbell_wake(struct ls_doorbell *doorbell)
-{
-    atomic_thread_fence(memory_order_seq_cst);
-    uint32_t driver = atomic_load_explicit(&doorbell->driver, memory_order_relaxed) & 1;
-    if (atomic_load_explicit(&doorbell->asleep[driver], memory_order_relaxed) != LS_AWAKE)
-        wake(doorbell, driver);
-}
-
-uint32_t ls_doorbell_prepare(struct ls_doorbell *doorbell, int driver, enum ls_sleep how)
-{
-    uint32_t rung = atomic_load(&doorbell->rung[driver]);
-    atomic_store(&doorbell->asleep[driver], (uint32_t)how);
-    atomic_thread_fence(memory_order_seq_cst);
-    return rung;
-}
-
-void ls_doorbell_sleep(struct ls_doorbell *doorbell, int driver, uint32_t rung, double seconds)
-{
-    ls_futex_wait(&doorbell->rung[driver], rung, seconds, true);
-    ls_doorbell_cancel(doorbell, driver);
-}
-
-void ls_doorbell_cancel(struct ls_doorbell *doorbell, int driver)
-{
-    atomic_store_explicit(&doorbell->asleep[driver], LS_AWAKE, memory_order_relaxed);
-}
-
-/* --- where things lie --------------------------------------------------------------------------------------- */
+/* --- layout --------------------------------------------------------------------------------------- */
 
 static size_t slots_at(void)
 {
@@ -118,19 +41,27 @@ static size_t segment_bytes(int size)
     return slots_at() + n * sizeof(struct ls_slot) + n * n * (sizeof(struct ls_ring) + ring_bytes(size));
 }
 
-struct ls_slot *ls_shm_slot(const struct ls_shm_segment *b, int index)
+struct ls_slot *ls_shm_slot(const struct ls_shm_segment *s, int index)
 {
-    return (struct ls_slot *)(void *)((char *)b->head + slots_at()) + index;
+    return (struct ls_slot *)(void *)((char *)s->head + slots_at()) + index;
 }
 
-struct ls_ring *ls_shm_ring(const struct ls_shm_segment *b, int from, int to)
+struct ls_ring *ls_shm_ring(const struct ls_shm_segment *s, int from, int to)
 {
-    size_t number = (size_t)from * (size_t)b->size + (size_t)to;
-    char *rings = (char *)ls_shm_slot(b, b->size);
-    return (struct ls_ring *)(void *)(rings + number * (sizeof(struct ls_ring) + b->ring));
+    size_t number = (size_t)from * (size_t)s->size + (size_t)to;
+    char *rings = (char *)ls_shm_slot(s, s->size);
+    return (struct ls_ring *)(void *)(rings + number * (sizeof(struct ls_ring) + s->ring));
 }
 
-/* --- coming together ---------------------------------------------------------------------------------------- */
+void ls_shm_segment_ring_all(struct ls_shm_segment *s)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (int i = 0; i < s->size; i++)
+        if (i != s->me)
+            ls_doorbell_ring_fenced(&ls_shm_slot(s, i)->doorbell);
+}
+
+/* --- open and close ---------------------------------------------------------------------------------------- */
 
 static enum ls_status no_room(const char *name, size_t bytes, int code)
 {
@@ -142,38 +73,38 @@ static enum ls_status no_room(const char *name, size_t bytes, int code)
 }
 
 /* The first process to come makes the segment. */
-static enum ls_status create(const char *name, int fd, struct ls_shm_segment *b)
+static enum ls_status create(const char *name, int fd, struct ls_shm_segment *s)
 {
-    int code = posix_fallocate(fd, 0, (off_t)b->bytes);
+    int code = posix_fallocate(fd, 0, (off_t)s->bytes);
     if (code != 0)
-        return no_room(name, b->bytes, code);
-    b->head = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (b->head == MAP_FAILED)
-        return no_room(name, b->bytes, errno);
-    b->head->size = (uint32_t)b->size;
-    b->head->ring = (uint32_t)b->ring;
-    atomic_store(&b->head->ready, READY);
+        return no_room(name, s->bytes, code);
+    s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (s->head == MAP_FAILED)
+        return no_room(name, s->bytes, errno);
+    s->head->size = (uint32_t)s->size;
+    s->head->ring = (uint32_t)s->ring;
+    atomic_store(&s->head->ready, READY);
     return LS_OK;
 }
 
-/* The others find it. It is of full size a moment after it has its name. */
-static enum ls_status attach(const char *name, int fd, double until, struct ls_shm_segment *b)
+/* The others open it. The segment has a name shortly before it has its full size. */
+static enum ls_status attach(const char *name, int fd, double until, struct ls_shm_segment *s)
 {
     struct stat info;
     const struct timespec moment = {.tv_nsec = 200000};
     for (;;) {
         if (fstat(fd, &info) != 0)
-            return no_room(name, b->bytes, errno);
-        if ((size_t)info.st_size == b->bytes)
+            return no_room(name, s->bytes, errno);
+        if ((size_t)info.st_size == s->bytes)
             break;
         if (ls_now() > until)
             return ls_fail(LS_PEER_LOST, "/dev/shm%s: the worker that made it did not finish", name);
         nanosleep(&moment, NULL);
     }
-    b->head = mmap(NULL, b->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (b->head == MAP_FAILED)
-        return no_room(name, b->bytes, errno);
-    while (atomic_load(&b->head->ready) != READY) {
+    s->head = mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (s->head == MAP_FAILED)
+        return no_room(name, s->bytes, errno);
+    while (atomic_load(&s->head->ready) != READY) {
         if (ls_now() > until)
             return ls_fail(LS_PEER_LOST, "/dev/shm%s: the worker that made it did not finish", name);
         nanosleep(&moment, NULL);
@@ -181,62 +112,62 @@ static enum ls_status attach(const char *name, int fd, double until, struct ls_s
     return LS_OK;
 }
 
-static enum ls_status map(const char *name, double until, struct ls_shm_segment *b)
+static enum ls_status map(const char *name, double until, struct ls_shm_segment *s)
 {
     int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     bool made = fd >= 0;
     if (!made && errno == EEXIST)
         fd = shm_open(name, O_RDWR | O_CLOEXEC, 0);
     if (fd < 0)
-        return no_room(name, b->bytes, errno);
-    enum ls_status st = made ? create(name, fd, b) : attach(name, fd, until, b);
+        return no_room(name, s->bytes, errno);
+    enum ls_status st = made ? create(name, fd, s) : attach(name, fd, until, s);
     close(fd);
-    if (b->head == MAP_FAILED)
-        b->head = NULL;
+    if (s->head == MAP_FAILED)
+        s->head = NULL;
     if (st != LS_OK && made)
         shm_unlink(name);
     return st;
 }
 
-static enum ls_status name_missing(const struct ls_shm_segment *b, double deadline)
+static enum ls_status report_missing(const struct ls_shm_segment *s, double deadline)
 {
     char list[256] = "";
     size_t used = 0;
     int missing = 0;
-    for (int i = 0; i < b->size; i++)
-        if (atomic_load(&ls_shm_slot(b, i)->pid) == 0 && used < sizeof list) {
+    for (int i = 0; i < s->size; i++)
+        if (atomic_load(&ls_shm_slot(s, i)->pid) == 0 && used < sizeof list) {
             int n = snprintf(list + used, sizeof list - used, "%s%d", missing++ ? ", " : "", i);
             used += n > 0 ? (size_t)n : 0;
         }
     return ls_fail(LS_PEER_LOST, "worker%s %s of %d did not start within %.0f s: look for its message above",
-                   missing > 1 ? "s" : "", list, b->size, deadline);
+                   missing > 1 ? "s" : "", list, s->size, deadline);
 }
 
-/* Sit down, wait for the others. */
-static enum ls_status take_slot(struct ls_shm_segment *b, double until, double deadline)
+/* Takes this process's slot and waits for the others. */
+static enum ls_status take_slot(struct ls_shm_segment *s, double until, double deadline)
 {
     int nobody = 0;
-    if (!atomic_compare_exchange_strong(&ls_shm_slot(b, b->me)->pid, &nobody, (int32_t)getpid()))
-        return ls_fail(LS_USAGE, "two workers say that they are number %d (processes %d and %d)", b->me, nobody,
+    if (!atomic_compare_exchange_strong(&ls_shm_slot(s, s->me)->pid, &nobody, (int32_t)getpid()))
+        return ls_fail(LS_USAGE, "two workers say that they are number %d (processes %d and %d)", s->me, nobody,
                        (int)getpid());
-    atomic_fetch_add(&b->head->attached, 1);
-    ls_futex_wake(&b->head->attached, true);
+    atomic_fetch_add(&s->head->attached, 1);
+    ls_futex_wake(&s->head->attached, true);
     for (;;) {
-        uint32_t attached = atomic_load(&b->head->attached);
+        uint32_t attached = atomic_load(&s->head->attached);
         double left = until - ls_now();
-        if (attached == (uint32_t)b->size)
+        if (attached == (uint32_t)s->size)
             return LS_OK;
         if (left <= 0)
-            return name_missing(b, deadline);
-        ls_futex_wait(&b->head->attached, attached, left, true);
+            return report_missing(s, deadline);
+        ls_futex_wait(&s->head->attached, attached, left, true);
     }
 }
 
-static void watch(struct ls_shm_segment *b)
+static void watch(struct ls_shm_segment *s)
 {
-    for (int i = 0; i < b->size; i++) {
-        pid_t pid = atomic_load(&ls_shm_slot(b, i)->pid);
-        b->pidfd[i] = i == b->me ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+    for (int i = 0; i < s->size; i++) {
+        pid_t pid = atomic_load(&ls_shm_slot(s, i)->pid);
+        s->pidfd[i] = i == s->me ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
     }
 }
 
@@ -244,47 +175,47 @@ enum ls_status ls_shm_segment_open(const char *name, int size, int me, double de
 {
     double until = ls_now() + deadline;
     enum ls_status st = LS_FAILED;
-    struct ls_shm_segment *b = ls_alloc(1, sizeof *b);
-    if (!b)
+    struct ls_shm_segment *s = ls_alloc(1, sizeof *s);
+    if (!s)
         return LS_FAILED;
-    b->size = size;
-    b->me = me;
-    b->ring = ring_bytes(size);
-    b->bytes = segment_bytes(size);
-    b->pidfd = ls_alloc((size_t)size, sizeof *b->pidfd);
-    if (!b->pidfd)
+    s->size = size;
+    s->me = me;
+    s->ring = ring_bytes(size);
+    s->bytes = segment_bytes(size);
+    s->pidfd = ls_alloc((size_t)size, sizeof *s->pidfd);
+    if (!s->pidfd)
         goto close_segment;
     for (int i = 0; i < size; i++)
-        b->pidfd[i] = -1;
-    LS_TRY_GOTO(close_segment, map(name, until, b));
-    st = take_slot(b, until, deadline);
-    shm_unlink(name); /* by the first who sees all slots taken, or gives up */
+        s->pidfd[i] = -1;
+    LS_TRY_GOTO(close_segment, map(name, until, s));
+    st = take_slot(s, until, deadline);
+    shm_unlink(name); /* the first process that sees all slots taken, or that gives up, removes the name */
     if (st != LS_OK)
         goto close_segment;
-    watch(b);
-    *segment = b;
+    watch(s);
+    *segment = s;
     return LS_OK;
 close_segment:
-    ls_shm_segment_close(b);
+    ls_shm_segment_close(s);
     return st;
 }
 
-void ls_shm_segment_close(struct ls_shm_segment *b)
+void ls_shm_segment_close(struct ls_shm_segment *s)
 {
-    if (!b)
+    if (!s)
         return;
-    for (int i = 0; b->pidfd && i < b->size; i++)
-        if (b->pidfd[i] >= 0)
-            close(b->pidfd[i]);
-    if (b->head)
-        munmap(b->head, b->bytes);
-    ls_free(b->pidfd);
-    ls_free(b);
+    for (int i = 0; s->pidfd && i < s->size; i++)
+        if (s->pidfd[i] >= 0)
+            close(s->pidfd[i]);
+    if (s->head)
+        munmap(s->head, s->bytes);
+    ls_free(s->pidfd);
+    ls_free(s);
 }
 
-/* --- who is there ------------------------------------------------------------------------------------------- */
+/* --- failures ------------------------------------------------------------------------------------------- */
 
-/* For kernels without pidfds. A dead child that nobody has waited for still has a number. */
+/* For kernels without pidfds. A zombie still has a pid. */
 static bool dead_by_proc(pid_t pid)
 {
     char path[64], line[512] = "";
@@ -299,14 +230,14 @@ static bool dead_by_proc(pid_t pid)
     return state && state[1] && (state[2] == 'Z' || state[2] == 'X');
 }
 
-bool ls_shm_peer_gone(const struct ls_shm_segment *b, int index)
+bool ls_shm_peer_gone(const struct ls_shm_segment *s, int index)
 {
-    struct ls_slot *slot = ls_shm_slot(b, index);
-    if (index == b->me || atomic_load(&slot->closed))
+    struct ls_slot *slot = ls_shm_slot(s, index);
+    if (index == s->me || atomic_load(&slot->closed))
         return false;
     bool dead;
-    if (b->pidfd[index] >= 0) {
-        struct pollfd p = {.fd = b->pidfd[index], .events = POLLIN};
+    if (s->pidfd[index] >= 0) {
+        struct pollfd p = {.fd = s->pidfd[index], .events = POLLIN};
         dead = poll(&p, 1, 0) == 1;
     } else {
         dead = dead_by_proc(atomic_load(&slot->pid));
@@ -314,21 +245,21 @@ bool ls_shm_peer_gone(const struct ls_shm_segment *b, int index)
     return dead && !atomic_load(&slot->closed);
 }
 
-void ls_shm_segment_fail(struct ls_shm_segment *b, int rank, enum ls_status status, const char *why)
+void ls_shm_segment_fail(struct ls_shm_segment *s, int rank, enum ls_status status, const char *why)
 {
     uint32_t none = 0;
-    if (!atomic_compare_exchange_strong(&b->head->failed, &none, 1))
+    if (!atomic_compare_exchange_strong(&s->head->failed, &none, 1))
         return;
-    b->head->status = status;
-    b->head->rank = rank;
-    snprintf(b->head->why, sizeof b->head->why, "%s", why);
-    atomic_store(&b->head->failed, 2);
-    for (int i = 0; i < b->size; i++)
-        if (i != b->me)
-            ls_doorbell_wake(&ls_shm_slot(b, i)->doorbell);
+    s->head->status = status;
+    s->head->rank = rank;
+    snprintf(s->head->why, sizeof s->head->why, "%s", why);
+    atomic_store(&s->head->failed, 2);
+    for (int i = 0; i < s->size; i++)
+        if (i != s->me)
+            ls_doorbell_wake(&ls_shm_slot(s, i)->doorbell);
 }
 
-bool ls_shm_segment_failed(const struct ls_shm_segment *b)
+bool ls_shm_segment_failed(const struct ls_shm_segment *s)
 {
-    return atomic_load_explicit(&b->head->failed, memory_order_acquire) == 2;
+    return atomic_load_explicit(&s->head->failed, memory_order_acquire) == 2;
 }

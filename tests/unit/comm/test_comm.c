@@ -1,4 +1,4 @@
-/* What processes do together gives the bits that one process would get (comm.h, C1), whatever their number, where their
+/* What processes do together gives the bits that one process would get (comm.h, COMM-1), whatever their number, where their
  * buffers lie and which way the values go. */
 #include "comm_ranks.h"
 
@@ -449,7 +449,7 @@ static void messages_arrive_in_order(void **state)
 
 /* --- work ---------------------------------------------------------------------------------------------------------------------- */
 
-/* Many collectives under way at once, beside messages, without an allocation (C2). */
+/* Many collectives under way at once, beside messages, without an allocation (COMM-2). */
 static void post_many(struct ls_comm *c, const struct ranks *r)
 {
     enum { BUCKETS = 12, ROUNDS = 20 };

@@ -1,4 +1,4 @@
-/* A group never hangs (comm.h, C3): who is gone, stopped, lost or different is named, and the others end in time. */
+/* A group never hangs (comm.h, COMM-3): who is gone, stopped, lost or different is named, and the others end in time. */
 #include "comm_ranks.h"
 
 #include <sys/mman.h>
@@ -373,7 +373,7 @@ static void who_keeps_others_from_waiting_for_a_card_is_named(void **state)
         {5, LS_STAGE_INPUT, false,
          "did not come through step 5 within 2 s; it was last seen waiting for input step 5 "},
         {4, LS_STAGE_COMPUTE, false, "did not come through step 5 within 2 s; it was last seen computing step 4 "},
-        {5, LS_STAGE_COMPUTE, true, "did not come through step 5 within 2 s; it was "},
+        {5, LS_STAGE_COMPUTE, true, "did not come through step 5 within 2 s; "},
     };
     struct ranks all[12];
     for (int i = 0; i < 12; i++) { /* at once: they mostly sleep */
