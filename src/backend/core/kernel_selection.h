@@ -1,11 +1,12 @@
-/* Choosing one of several kernels that compute the same thing, so that the next start chooses the same.
+/* Choosing one of several kernels that compute the same thing, so that the next start chooses the same one.
  *
  * Kernels add in different orders, so the choice decides the bits of a run, while measured times vary from start to start.
  *
- *   C1  Candidates come in a fixed order, the one that is likely to be fastest first.
- *   C2  Candidates with equal results, bit for bit, form a group. Within a group the fastest wins, which changes no bit.
- *   C3  A group gives way to a later one only if that is faster by a margin, and by more than the noise of measuring. Times
- *       are compared in pairs taken one after the other, as often as it takes to be sure. In doubt the earlier group stays. */
+ *   SELECT-1  Candidates come in a fixed order, the likely fastest first.
+ *   SELECT-2  Candidates with equal results, bit for bit, form a group. Within a group the fastest wins, which changes no bit.
+ *   SELECT-3  A later group wins over an earlier one only if it is faster by a margin, and by more than the noise of measuring.
+ *             Times are compared in pairs taken one after the other, as often as it takes to be sure. In doubt the earlier
+ *             group stays. */
 #ifndef LS_BACKEND_CORE_KERNEL_SELECTION_H
 #define LS_BACKEND_CORE_KERNEL_SELECTION_H
 

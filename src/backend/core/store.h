@@ -1,6 +1,6 @@
-/* Where parameters and state live: a map from tensor name to memory, shared by the programs of one run.
- * The first program that adds a name decides its bytes and layout; later programs find the entry and follow
- * it. Entries and their memory stay where they are until the store is freed. */
+/* Where parameters and state live: a map from tensor name to memory, shared by the programs of one run. The first program that
+ * adds a name decides its bytes and layout; later programs follow. Entries and their memory stay at the same address until the
+ * store is freed. */
 #ifndef LS_BACKEND_CORE_STORE_H
 #define LS_BACKEND_CORE_STORE_H
 

@@ -140,7 +140,7 @@ static enum ls_status load_cache(struct ls_tune_cache *a, const char *path)
     ls_log_mute(0);
     if (st != LS_OK) {
         ls_log_last_copy(why, sizeof why);
-        if (!a->plan || !*a->plan) /* else its answers are hardly missed, and it was said before */
+        if (!a->plan || !*a->plan) /* with a plan the cache is hardly needed, and the warning came before */
             ls_warn("the plan cache cannot be used: %s; kernels are measured again, and not kept", why);
         a->unreadable = true;
         return LS_OK;
@@ -240,7 +240,7 @@ free_old:
 enum ls_status ls_tune_cache_open(struct ls_tune_cache *a, const char *cache)
 {
     LS_TRY(load_cache(a, cache));
-    return load_plan(a); /* later answers are found first */
+    return load_plan(a); /* later lines are found first */
 }
 
 enum ls_status ls_tune_cache_close(struct ls_tune_cache *a, const char *cache, char **choices)

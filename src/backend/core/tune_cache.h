@@ -2,11 +2,11 @@
  *
  *     machine | question | kernel | milliseconds | digest
  *
- * A run keeps the lines that it computes with as its plan. The cache has the lines that were measured on this machine, so
- * that the next start measures nothing. The plan of a run comes before the cache, and never gets into it.
+ * The plan of a run has the lines that the run computes with. The cache has the lines that were measured on this machine, so
+ * that the next start measures nothing. A plan has priority over the cache and is never written to it.
  *
- * The digest is that of the kernel's result for a fixed input: kernels with equal digests give equal bits. 0: there is
- * none, and the kernel's name stands for its bits. */
+ * The digest is that of the kernel's result for a fixed input: kernels with equal digests give equal bits. A digest of 0 means
+ * that there is none; then the name of the kernel stands for its bits. */
 #ifndef LS_BACKEND_CORE_TUNE_CACHE_H
 #define LS_BACKEND_CORE_TUNE_CACHE_H
 
@@ -18,39 +18,39 @@ struct ls_tune_choice {
     char question[320], name[96];
     double ms;
     uint64_t digest;
-    int used;      /* 1, 2, ...: in this order the program asked for it; 0: it did not */
-    bool uncached; /* it is from a plan, or was not measured: not for the cache */
+    int used;      /* position in the order of the program's questions, from 1; 0: not asked */
+    bool uncached; /* from a plan, or not measured: not for the cache */
 };
 
 struct ls_tune_cache {
     char machine[160];           /* without '|' */
-    struct ls_tune_choice *list; /* later ones count for more; owned */
+    struct ls_tune_choice *list; /* later lines have priority; owned */
     int n, room, used;
     bool learned;
-    bool unreadable;       /* the cache is there, and is left as it is */
+    bool unreadable;       /* the cache exists and stays as it is */
     const char *plan;      /* lines; NULL: none; borrowed */
-    const char *plan_name; /* for people; NULL: nothing is said of kernels that it lacks; borrowed */
-    bool quiet;            /* nothing is said of progress */
-    bool binding;          /* every kernel must be taken from it */
-    int missing;           /* kernels that could not be */
-    double said;           /* when progress was last told */
+    const char *plan_name; /* for messages; NULL: no messages about kernels that it lacks; borrowed */
+    bool quiet;            /* no messages about progress */
+    bool binding;          /* every kernel must come from the plan */
+    int missing;           /* kernels of the plan that are not available */
+    double said;           /* time of the last message about progress */
 };
 
 /* machine, quiet and the plan are set; all else is zero. cache: a path, or NULL. */
 enum ls_status ls_tune_cache_open(struct ls_tune_cache *a, const char *cache);
 /* The kernel for a question; NULL: none is known. */
 struct ls_tune_choice *ls_tune_cache_find(struct ls_tune_cache *a, const char *question);
-/* The program computes with this answer. */
+/* The program computes with this choice. */
 void ls_tune_cache_use(struct ls_tune_cache *a, struct ls_tune_choice *answer);
-/* Nothing is known, or what is known (NULL: nothing) cannot be had here. An error if the plan must be followed. */
+/* Nothing is known (NULL), or the known kernel is not available. An error if the plan is binding. */
 enum ls_status ls_tune_cache_miss(struct ls_tune_cache *a, const char *layer, const char *question,
                                   const struct ls_tune_choice *known);
-/* A new one, which the program computes with. measured: the cache gets it. */
+/* A new choice, which the program computes with. measured: write it to the cache. */
 enum ls_status ls_tune_cache_add(struct ls_tune_cache *a, const char *question, const char *name, double ms,
                                  uint64_t digest, bool measured);
-/* Kernels are about to be measured for a layer: says so now and then. */
+/* Kernels are about to be measured for a layer: tell the user now and then. */
 void ls_tune_cache_progress(struct ls_tune_cache *a, const char *layer, const char *where);
-/* Keep what was measured in the cache; *choices gets what the program computes with, as lines (ls_free); free all. */
+/* Write what was measured to the cache; *choices: the lines that the program computes with (ls_free); free the rest. */
 enum ls_status ls_tune_cache_close(struct ls_tune_cache *a, const char *cache, char **choices);
 
 /* A number for the bits that a program with these choices computes. */

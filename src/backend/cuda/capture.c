@@ -1,4 +1,4 @@
-/* Running a range of nodes: as CUDA graphs (C4), and with a clock. */
+/* Running a range of nodes: captured as CUDA graphs (CUDA-4), or timed node by node. */
 #include "backend/cuda/conv/tune.h"
 #include "base/log.h"
 
@@ -9,7 +9,7 @@ static enum ls_status run_node(struct ls_program *p, int node)
     return p->execs[node].kernel->run(p, node);
 }
 
-/* C5. */
+/* CUDA-5. */
 static enum ls_status run_aside(struct ls_program *p, int node)
 {
     struct device *d = p->device;
@@ -47,7 +47,7 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last)
     return cuda_check(cudaGetLastError(), "a kernel's launch");
 }
 
-/* All of the nodes are a step, which with peers has sums in it. */
+/* The range of all nodes is a step. With a collective, a step contains sums over processes. */
 static enum ls_status enqueue(struct ls_program *p, int first, int last)
 {
     bool shared = p->collective && first == 0 && last == p->core.g->n_nodes;
@@ -79,7 +79,7 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
     return st;
 }
 
-/* The first run of a range is as it is, so that every library has loaded what it needs; the second is captured. */
+/* The first run of a range is not captured, so that every library loads what it needs. */
 enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     enum { WORTH_A_GRAPH = 4 };
@@ -112,7 +112,7 @@ enum ls_status program_run(struct ls_program *p, int first, int last, const stru
     return LS_OK;
 }
 
-/* The nodes as one graph with an event after each, so that only the card's own time is seen; the best of a few launches. */
+/* One graph with an event behind each node, so that only time on the GPU counts. Takes the best of a few launches. */
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds)
 {
     enum { ROUNDS = 5 };
@@ -136,7 +136,7 @@ enum ls_status program_profile(struct ls_program *p, int first, int last, const 
         int at = first + i, end = at + updates_run_length(p, at, last);
         st = end > at ? updates_run(p, at, end) : p->execs[at].kernel->run(p, at);
         for (end = end > at ? end - first : i + 1; i < end;
-             i++) /* of several that run as one, the first has the time */
+             i++) /* the time of several nodes that run as one kernel goes to the first */
             cudaEventRecordWithFlags(events[i + 1], stream, cudaEventRecordExternal);
     }
     cudaError_t ended = cudaStreamEndCapture(stream, &graph);

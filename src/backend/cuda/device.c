@@ -3,10 +3,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum ls_status cuda_check(cudaError_t error, const char *what)
@@ -32,26 +30,6 @@ enum ls_status blas_check(cublasStatus_t error, const char *what)
     if (error == CUBLAS_STATUS_SUCCESS)
         return LS_OK;
     return ls_fail(LS_FAILED, "cuBLASLt: %.120s: %s", what, cublasLtGetStatusString(error));
-}
-
-/* Of several launchers the innermost counts, as in launch/launch.c: what sets RANK may itself have been started by Slurm. */
-int device_rank(void)
-{
-    static const struct {
-        const char *name, *by; /* by: a variable that its launcher sets, too; NULL: any */
-    } places[] = {{"LOCKSTEP_WORKER_RANK", NULL},
-                  {"OMPI_COMM_WORLD_LOCAL_RANK", NULL},
-                  {"MPI_LOCALRANKID", NULL},
-                  {"PMI_LOCAL_RANK", NULL},
-                  {"LOCAL_RANK", "RANK"},
-                  {"SLURM_LOCALID", NULL},
-                  {"LOCAL_RANK", NULL}};
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        const char *value = getenv(places[i].name);
-        if (value && *value && (!places[i].by || getenv(places[i].by)))
-            return (int)(strtol(value, NULL, 10) & INT_MAX);
-    }
-    return 0;
 }
 
 static enum ls_status pick_card(struct device *d)

@@ -1,6 +1,5 @@
-/* The card this process computes on, and its libraries' handles: opened once, on first use, for as long as the process
- * lives. One compute stream carries a step; a second one carries copies beside it, a third what of the step need not
- * stand in its line. */
+/* The GPU of this process and the handles of its libraries. They are opened on first use and stay open until the process
+ * ends. One stream computes, a second copies, a third runs nodes aside (CUDA-5). */
 #ifndef LS_BACKEND_CUDA_DEVICE_H
 #define LS_BACKEND_CUDA_DEVICE_H
 
@@ -18,34 +17,33 @@ struct device {
     cudaStream_t compute, copies, aside;
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
-    /* What is enqueued may never end: nothing waits for the card any more, and nothing on it is freed. */
+    /* Enqueued work may wait for a lost process for ever: do not wait for the GPU any more, and free nothing on it. */
     atomic_bool lost;
 };
 
-/* A process of several on this machine takes the card of its number among them, modulo their number. */
+/* local_rank.c: the number of this process among those of this machine; it takes the GPU of that number, modulo their count. */
 int device_rank(void);
-/* Why no card was counted, in words. */
+/* Why no GPU was found, in words. */
 const char *device_why(cudaError_t error);
-/* The error says what is missing and what to do. */
+/* Opens the GPU. The error says what is missing and what to do. */
 enum ls_status device_open(struct device **device);
-/* From any thread, whether it was opened or not. */
+/* From any thread, before device_open as well. */
 bool device_is_lost(void);
 
-/* Exchange the compute stream and the one aside: whoever enqueues on the compute stream does so aside, until they are
- * exchanged again. */
+/* Swap the compute stream and the stream aside. */
 enum ls_status device_turn(struct device *d);
 
-/* Device memory, zeroed, counted; `what` it is for. give takes NULL. What is left to others is not freed by give: it stays
- * until the process ends. */
+/* Zeroed device memory; `what` stands in the error message. give frees it, and takes NULL. leave: other processes use the
+ * memory, so it stays until this process ends. */
 enum ls_status device_take(size_t bytes, const char *what, void **memory);
 void device_give(void *memory);
 void device_leave(void *memory);
-/* Host memory to the device's, behind what the compute stream was given before; the copy is done when it returns. */
+/* Copy host memory to the device, behind what is enqueued on the compute stream. Returns when the copy is done. */
 enum ls_status device_put(void *to, const void *host, size_t bytes);
-/* Bytes taken now, and at most so far. */
+/* Bytes in use now, and the peak. */
 void device_taken(size_t *now, size_t *most);
 
-/* Errors of the three libraries as ours; `what` says what was being done. */
+/* Convert errors of the three libraries; `what` says what was being done. */
 enum ls_status cuda_check(cudaError_t error, const char *what);
 enum ls_status cudnn_check(cudnnStatus_t error, const char *what);
 enum ls_status blas_check(cublasStatus_t error, const char *what);

@@ -1,4 +1,4 @@
-/* What the backend says of the machine, without opening a card. */
+/* What `lockstep doctor` reports about GPUs, without opening one. */
 #include "backend/cuda/device.h"
 
 #include <stdio.h>

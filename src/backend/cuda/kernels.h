@@ -1,14 +1,13 @@
-/* What the device computes besides cuDNN's convolutions and cuBLASLt's products: one .cu file a family in kernels/.
- * Everything here only enqueues on a stream; nothing allocates, waits or touches the host's memory, so that any of it can
- * be captured into a CUDA graph. Results never depend on the order in which blocks happen to run (no floating-point
- * atomics).
+/* What the device computes besides cuDNN convolutions and cuBLASLt products: one .cu file a family in kernels/. Every function
+ * only enqueues on a stream. None allocates, waits or touches host memory, so that all can be captured into a CUDA graph.
+ * Results do not depend on the order in which blocks run: there are no floating-point atomics.
  *
- *   K1  A map is stored NHWC, a matrix row by row, a vector as it is; channels (columns, entries) are padded to a multiple
- *       of LS_CUDA_LANE, and padding holds zeros: kernels read it freely and leave zeros there.
- *   K2  Activations are of type `t` (f32, bf16 or f16) and are computed with in f32; parameters, gradients of parameters,
- *       statistics and momentum are f32.
- *   K3  What changes from pass to pass is read from a struct ls_cuda_run in device memory.
- *   K4  All pointers are to device memory, at multiples of 256 bytes. NULL where a comment says optional. */
+ *   KERNEL-1  A map is stored NHWC, a matrix row by row. Channels (columns, entries) are padded with zeros to a multiple of
+ *             LS_CUDA_LANE. Kernels read the padding and leave zeros there.
+ *   KERNEL-2  Activations are of type `t` (f32, bf16 or f16) and are computed with in f32; parameters, gradients of parameters,
+ *             statistics and momentum are f32.
+ *   KERNEL-3  Values that change from pass to pass are read from a struct ls_cuda_run in device memory.
+ *   KERNEL-4  All pointers are to device memory, at multiples of 256 bytes. They may be NULL where a comment says optional. */
 #ifndef LS_BACKEND_CUDA_KERNELS_H
 #define LS_BACKEND_CUDA_KERNELS_H
 
@@ -209,7 +208,7 @@ void ls_cuda_sum(ls_cuda_stream s, const float *from, float *to, int64_t count);
 /* --- parts.cu ------------------------------------------------------------------------------------------------ */
 
 #define LS_CUDA_PARTS 16
-/* n parts of a sum, each all of a gradients' memory, some of it another card's or process's (K4 holds there, too). */
+/* n parts of a sum, each all of a gradients' memory, some of it another card's or process's (KERNEL-4 holds there, too). */
 struct ls_cuda_parts {
     float *part[LS_CUDA_PARTS];
     int n;

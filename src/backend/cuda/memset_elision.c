@@ -1,16 +1,16 @@
-/* C6: the clearing of small scratches, taken out of graphs. */
+/* Removing the memsets of small scratches from graphs (CUDA-6). */
 #include "backend/cuda/program.h"
 
-/* CUDA 13 can also tell, and be told, what kind of edge it is. */
+/* Functions of CUDA 13 also take the kinds of edges. */
 #if CUDART_VERSION >= 13000
 #define NO_KINDS NULL,
 #else
 #define NO_KINDS
 #endif
 
-enum { MOST = 8 }; /* nodes that one waits for, or that wait for one; with more it stays */
+enum { MOST = 8 }; /* dependencies, and dependents, of a node that is removed; a node with more stays */
 
-/* Whoever waits for this node waits for those that it waits for. */
+/* Remove a node. Its dependents then depend on its dependencies. */
 static cudaError_t cut_out(cudaGraph_t graph, cudaGraphNode_t node)
 {
     cudaGraphNode_t before[MOST], after[MOST];
@@ -30,7 +30,6 @@ static cudaError_t cut_out(cudaGraph_t graph, cudaGraphNode_t node)
 
 /* --- fronts ---------------------------------------------------------------------------------------------------- */
 
-/* Where a node of the program begins. */
 enum ls_status fronts_add(struct fronts *f, cudaStream_t stream)
 {
     enum cudaStreamCaptureStatus status;
@@ -63,14 +62,14 @@ static bool is_front(const struct fronts *f, cudaGraphNode_t node)
     return false;
 }
 
-/* --- clearings -------------------------------------------------------------------------------------------------- */
+/* --- memsets -------------------------------------------------------------------------------------------------- */
 
 struct clear {
     cudaGraphNode_t node;
     const char *from, *end;
 };
 
-/* Is it the clearing of some of these bytes, and that before anything else of its node? */
+/* Is it a memset of some of these bytes, before everything else of its program node? */
 static cudaError_t look_at(cudaGraphNode_t node, const char *from, size_t bytes, const struct fronts *fronts,
                            struct clear *clear)
 {
@@ -97,7 +96,7 @@ static cudaError_t look_at(cudaGraphNode_t node, const char *from, size_t bytes,
     return error;
 }
 
-/* A scratch that is cleared twice is used twice in between. */
+/* A scratch that is cleared twice is used between the two memsets. */
 static bool cleared_once(const struct clear *all, size_t n, size_t which)
 {
     for (size_t i = 0; i < n; i++)
@@ -122,5 +121,5 @@ enum ls_status drop_clears(cudaGraph_t graph, const char *from, size_t bytes, co
             error = cut_out(graph, clears[i].node);
     ls_free(nodes);
     ls_free(clears);
-    return cuda_check(error, "taking clearings out of a graph");
+    return cuda_check(error, "removing memsets from a graph");
 }

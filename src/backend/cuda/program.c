@@ -61,7 +61,7 @@ enum ls_status place_default(struct ls_program *p, int tensor)
     return place_as(p, tensor, &l, false);
 }
 
-/* C3: like its parameter. */
+/* CUDA-3: like its parameter. */
 static int parameter_of(const struct ls_program *p, int grad)
 {
     for (int t = 0; t < p->core.g->n_tensors; t++)
@@ -108,7 +108,7 @@ static void begin_early(const struct ls_program *p, int *first)
         }
 }
 
-/* C5. Which node waits for those aside, and how long their tensors live. */
+/* CUDA-5. Which node waits for those aside, and how long their tensors live. */
 static void set_aside(struct ls_program *p, int *last)
 {
     const struct ls_graph *g = p->core.g;
@@ -131,7 +131,7 @@ static bool may_lie_on_input(const struct ls_program *p, int node)
     return !p->execs[node].kernel->moves;
 }
 
-/* C6: small scratches lie side by side; the others live as long as their node runs. */
+/* CUDA-6: small scratches lie side by side; the others live as long as their node runs. */
 static void place_scratch(struct ls_program *p)
 {
     for (int n = 0; n < p->core.g->n_nodes; n++) {

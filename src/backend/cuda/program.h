@@ -1,19 +1,20 @@
-/* A graph prepared for a GPU: for each tensor a layout and a place, for each node a kernel with its state.
+/* A graph prepared for a GPU: a layout and a place for each tensor, a kernel with its state for each node. docs/cuda.md
+ * explains the design.
  *
- *   C1  Maps are stored NHWC, matrices row by row; channels and columns padded to a multiple of LS_CUDA_LANE with zeros.
- *   C2  Parameters are f32. With 16-bit activations, those that convolutions and dense layers read have a 16-bit copy
- *       behind them, in the same order, which every update and write renews. A convolution's weights lie (out, height,
- *       width, in), a dense layer's over a map likewise.
- *   C3  A gradient and a momentum are stored exactly like their parameter, in f32.
- *   C4  A range of nodes is captured as one CUDA graph the first time it runs, and launched as that from then on. What
- *       differs between passes is read by the kernels from `run` in device memory.
- *   C5  Gradients of weights are read by nobody before the updates. The short ones, which leave much of the card idle, are
- *       computed aside: beside what follows them, up to the next of them. What they read, write and scratch on lives as
- *       long. Long ones gain nothing by it, as their blocks leave no room beside them.
- *   C6  Kernels whose blocks take one tile after the other count the tiles in a word of their scratch, which cuDNN and
- *       cuBLASLt clear before each: for 4 us, as the card waits for the one before, for the clearing, and for the
- *       kernel. So small scratches are not shared, but lie side by side; a graph clears them all at its beginning, and
- *       the clearings that a node begins with are taken out of it. */
+ *   CUDA-1  Maps are stored NHWC, matrices row by row. Channels and columns are padded with zeros to a multiple of
+ *           LS_CUDA_LANE.
+ *   CUDA-2  Parameters are f32. With 16-bit activations, a parameter that a convolution or dense layer reads has a 16-bit
+ *           copy behind it, in the same order. Every update and every write renews the copy. The weights of a convolution
+ *           lie (out, height, width, in); those of a dense layer over a map likewise.
+ *   CUDA-3  A gradient and a momentum are stored exactly like their parameter, in f32.
+ *   CUDA-4  The first run of a range of nodes enqueues them, the second captures them as one CUDA graph, and later runs
+ *           launch that graph. Kernels read what differs between passes from `run` in device memory.
+ *   CUDA-5  Only updates read gradients of weights. A short gradient, which leaves much of the GPU idle, runs aside: on a
+ *           second stream, beside the nodes up to the next gradient of weights. Its inputs, outputs and scratch live that
+ *           long. A long gradient fills the GPU and gains nothing by running aside.
+ *   CUDA-6  Persistent kernels count tiles in a word of their scratch, which cuDNN and cuBLASLt clear before each launch.
+ *           Such a memset costs 4 us, as the GPU drains before and after it. So small scratches do not share memory. A graph
+ *           clears all of them at its beginning, and the memsets at the beginnings of nodes are removed from the graph. */
 #ifndef LS_BACKEND_CUDA_PROGRAM_H
 #define LS_BACKEND_CUDA_PROGRAM_H
 
@@ -21,8 +22,8 @@
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernels.h"
 
-/* Element (i, j, k, l) of `dim` lies at the sum of index times stride. With a block, `block` rows of dim 2 lie together
- * as further channels, each `row` channels with all of dim 3:
+/* Element (i, j, k, l) lies at the sum of index times stride. With a block, `block` rows of dim 2 lie together as further
+ * channels, each of them `row` channels wide with all of dim 3:
  *     (k + shift) / block * stride[2] + (k + shift) % block * row + l * dim[1] + j */
 struct layout {
     int rank;
@@ -35,7 +36,7 @@ struct layout {
 struct tensor_layout {
     struct layout layout;
     enum ls_dtype t;
-    char *half; /* C2; NULL: none */
+    char *half; /* CUDA-2; NULL: none */
 };
 
 struct kernel {
@@ -45,36 +46,35 @@ struct kernel {
     /* Enqueue on p->device->compute. */
     enum ls_status (*run)(struct ls_program *p, int node);
     void (*release)(void *state); /* NULL: ls_free will do */
-    bool moves;                   /* values change their order, so that no result lies on its input */
-    bool joins;                   /* C5: a gradient of weights, or an update: waits for what runs aside */
+    bool moves;                   /* values change their order: the result cannot lie on the input */
+    bool joins;                   /* CUDA-5: gradient of weights or update: waits for the node that runs aside */
 };
 
 struct node_exec {
     const struct kernel *kernel;
     void *state;        /* owned; the kernel's */
-    size_t small_place; /* of its scratch among the small ones (C6) */
-    int twin;           /* ops/bn.c: the node that it computes together with; LS_NONE: none */
-    int early;          /* the node before it that makes its outputs, from this one on; LS_NONE: it does itself */
+    size_t small_place; /* offset of its scratch among the small ones (CUDA-6) */
+    int twin;           /* ops/bn.c: the node that it is computed together with; LS_NONE: none */
+    int early;          /* an earlier node that writes its outputs from early_from on; LS_NONE: none */
     int early_from;
-    int sparse;    /* bn_bwd: its dy2 has every sparse-th pixel of every sparse-th row alone (ops/linear.c); 0: all */
-    bool aside;    /* C5: nobody reads its outputs before the updates, and it leaves the card half idle */
+    int sparse;    /* bn_bwd: dy2 holds only every sparse-th pixel of every sparse-th row (ops/linear.c); 0: all */
+    bool aside;    /* CUDA-5: it may run aside */
     int join;      /* the first node that waits for it; LS_NONE: it does not run aside */
     char note[96]; /* implementation, for people */
 };
 
-/* A first convolution reads few channels, which no kernel likes. The images are unfolded for it: a pixel of the unfolded
- * map has as its channels `block` rows of the window with all their columns, and the convolution becomes one of more
- * channels with a window of `kernel` x 1, no stride and no padding. A small window is unfolded whole: a product of
- * matrices is left. */
+/* The first convolution reads few channels, which makes every kernel slow. So the images are unfolded: the channels of a
+ * pixel of the unfolded map are `block` rows of the window with all their columns. The convolution gets more channels, a
+ * window of `kernel` x 1, no stride and no padding. A small window is unfolded whole, which leaves a matrix product. */
 struct stem {
-    int images;      /* tensor: the map of them, where they are not unfolded; LS_NONE: none */
-    int unfolded[2]; /* tensors: for the convolution, and made again for its gradient, instead of being kept */
-    int conv;        /* node of the convolution as the model has it */
+    int images;      /* tensor: the map of the images where they are not unfolded; LS_NONE: none */
+    int unfolded[2]; /* tensors: for the convolution, and again for its gradient (not kept) */
+    int conv;        /* the node of the convolution */
     int64_t block, kernel;
     int64_t
         row; /* channels of a block's row: as many as it has values, or, where that costs no channel, a multiple of 8 */
-    int64_t border; /* rows of zeros before the image's first that the first pixel begins with */
-    int64_t shift;  /* of them, rows before the window's first */
+    int64_t border; /* rows of zeros above the image in the first pixel */
+    int64_t shift;  /* rows of the border that lie above the window */
 };
 
 struct fronts {
@@ -87,46 +87,46 @@ struct captured {
     cudaGraphExec_t graph;
 };
 
-#define SLOTS 2 /* passes whose input or results are under way */
+#define SLOTS 2 /* passes whose input or results are in flight */
 
 struct ls_program {
     struct ls_program_core core;
     struct device *device;
     struct tensor_layout *layouts; /* one a tensor; owned */
     struct node_exec *execs;       /* one a node; owned */
-    size_t sums_bytes;             /* sums: for the compute stream; as many again for what runs aside */
+    size_t sums_bytes;             /* of `sums` for the compute stream; the stream aside has as many again */
     struct tuner *tuner;           /* while preparing; owned */
 
     struct stem stem;
 
     struct ls_cuda_run *run;     /* device; owned */
     struct ls_cuda_scale *scale; /* device; owned; NULL: no f16 */
-    uint64_t scaled_step;        /* the step that it is for */
-    char *small;                 /* device; owned; scratches (C6) */
+    uint64_t scaled_step;        /* the step that the scale is for */
+    char *small;                 /* device; owned; scratches (CUDA-6) */
     size_t small_bytes;
-    struct fronts *fronts;          /* of the graph that is being captured; NULL: none is */
-    char *sums;                     /* device; owned; scratch for sums over rows, which begins with zeros */
+    struct fronts *fronts;          /* of the graph that is being captured; NULL: no capture */
+    char *sums;                     /* device; owned; scratch for sums over rows; starts as zeros */
     struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
     struct ls_cuda_update *host_updates;
     struct ls_cuda_running *running; /* device; owned; likewise */
     float *norms;                    /* device; owned; lars's scratch */
     uint64_t *checksum;              /* device; owned */
 
-    /* The pass under way. */
-    const void *images, *labels, *crops; /* the host's; NULL: none come, or they are held */
+    /* The pass in flight. */
+    const void *images, *labels, *crops; /* host memory; NULL: none, or the data set is on the device */
     char *input[SLOTS];                  /* device; images; owned */
-    size_t input_room;                   /* of each, in bytes; made when it is known in what form images come */
+    size_t input_room;                   /* bytes of each; allocated when the form of the images is known */
     char *notes[SLOTS];                  /* device; labels, then crops; owned */
     size_t crop_offset;
     struct ls_pixels *pixels; /* device; owned; NULL: images come as planes of f32 */
     int pixel_channels;       /* stored */
-    size_t pixel_bytes;       /* of a batch's stored images, where they are not held */
-    const void *held;         /* device; borrowed; the images that are cropped from */
+    size_t pixel_bytes;       /* of a batch of stored images that comes from the host */
+    const void *held;         /* device; borrowed; the data set, where it is on the device */
     cudaEvent_t fed[SLOTS], used[SLOTS], asked[SLOTS];
     float *loss[SLOTS]; /* pinned; owned */
     int32_t *rank[SLOTS];
     int slot;
-    cudaEvent_t fork, joined; /* C5 */
+    cudaEvent_t fork, joined; /* CUDA-5 */
     cudaEvent_t here, marks[LS_QUEUE_MARKS];
 
     struct collective *collective; /* owned; NULL: none */
@@ -139,7 +139,7 @@ static inline char *data_of(const struct ls_program *p, int tensor)
 {
     return tensor == LS_NONE ? NULL : p->core.places[tensor].data;
 }
-/* What a product reads of a parameter. */
+/* The copy of a parameter that a product reads. */
 static inline char *weights_of(const struct ls_program *p, int tensor)
 {
     return tensor == LS_NONE ? NULL : p->layouts[tensor].half ? p->layouts[tensor].half : p->core.places[tensor].data;
@@ -170,7 +170,7 @@ static inline int64_t channels_of(const struct ls_program *p, int tensor)
 {
     return p->core.g->tensors[tensor].shape.dim[1];
 }
-/* A kernel needs so much of `sums`. */
+/* A kernel needs so many bytes of `sums`. */
 static inline void want_sums(struct ls_program *p, size_t bytes)
 {
     p->sums_bytes = bytes > p->sums_bytes ? bytes : p->sums_bytes;
@@ -178,7 +178,7 @@ static inline void want_sums(struct ls_program *p, size_t bytes)
 /* A 4-d tensor, or a matrix as a map of 1x1. */
 struct ls_cuda_map map_of(const struct ls_program *p, int tensor);
 
-/* ops/stem.c: the node that makes a map of the images, or unfolds them, at the graph's beginning. */
+/* ops/stem.c: insert the node that turns the images into a map, or unfolds them, at the beginning of the graph. */
 enum ls_status stem_insert(struct ls_program *p);
 static inline bool is_unfolded(const struct ls_program *p, int tensor)
 {
@@ -191,46 +191,46 @@ struct layout layout_default(const struct ls_shape *s);
 /* Weights (out, in, height, width) as (out, height, width, in), both ends padded; depthwise (height, width, channel). */
 struct layout layout_weights(int64_t out, int64_t in, int64_t height, int64_t width);
 struct layout layout_depthwise(int64_t channels, int64_t height, int64_t width);
-/* Between plain rows and memory as stored, of type t, on the host. */
+/* Convert between plain rows and stored memory of type t, on the host. */
 float layout_value(enum ls_dtype t, const void *stored, int64_t at);
 void layout_gather(const struct layout *l, enum ls_dtype t, const void *stored, void *plain);
 void layout_scatter(const struct layout *l, enum ls_dtype t, const void *plain, void *stored);
 
-/* Give a tensor a layout if it has none yet; PARAM and STATE get their memory in the store, with room for a 16-bit copy
- * where `half`. */
+/* Give a tensor a layout if it has none yet. PARAM and STATE get their memory in the store, with a 16-bit copy where `half`
+ * is set. */
 enum ls_status place_default(struct ls_program *p, int tensor);
 enum ls_status place_as(struct ls_program *p, int tensor, const struct layout *layout, bool half);
-/* All outputs of a node by C1. */
+/* Place all outputs of a node (CUDA-1, CUDA-3). */
 enum ls_status place_outputs(struct ls_program *p, int node);
 
 /* queue.c */
 enum ls_status program_open_queue(struct ls_program *p);
 void program_close_queue(struct ls_program *p);
-/* What the next range of nodes reads: the run, and with `input` the batch. */
+/* Enqueue what the next range of nodes reads: the run, and with `input` the batch. program_fed: the range is enqueued. */
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input);
 void program_fed(struct ls_program *p);
-/* Point the images at planes. */
+/* The next batch comes as planes of f32. */
 enum ls_status program_input_planes(struct ls_program *p, const void *planes);
-/* program.c: forget what was captured, as kernels' arguments change. */
+/* program.c: drop captured graphs, as arguments of kernels change. */
 void program_forget(struct ls_program *p);
 
-/* collective/collective.c: until the event has come to pass; with peers only as long as they may still come. */
+/* collective/collective.c: wait for the event. While a collective is open, fail when a rank is lost. */
 enum ls_status program_await(const struct ls_program *p, cudaEvent_t event);
-/* All nodes, with sums over processes between them. */
+/* Enqueue all nodes with the sums over processes between them. */
 enum ls_status program_enqueue_shared(struct ls_program *p);
 
-/* C6: is a scratch of so many bytes a small one? */
+/* CUDA-6: is a scratch of so many bytes a small one? */
 static inline bool is_small_scratch(size_t bytes)
 {
     return bytes <= (size_t)64 << 10;
 }
-/* memset_elision.c: what a stream that is being captured stands at, where a node of the program is about to begin. */
+/* memset_elision.c: record the graph nodes after which a node of the program begins on a stream that is being captured. */
 enum ls_status fronts_add(struct fronts *f, cudaStream_t stream);
-/* Of a graph that begins by clearing those bytes, drop later nodes that clear some of them: each but once, and before
- * anything else of their node (fronts NULL: anywhere). */
+/* The graph begins with a memset of these bytes. Remove later memsets of parts of them, where a part is cleared only once
+ * and before everything else of its node (fronts NULL: anywhere). */
 enum ls_status drop_clears(cudaGraph_t graph, const char *from, size_t bytes, const struct fronts *fronts);
 
-/* capture.c: nodes as they are; ls_backend's run and profile. */
+/* capture.c: enqueue nodes; run and profile of struct ls_backend. */
 enum ls_status program_enqueue(struct ls_program *p, int first, int last);
 enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run);
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);

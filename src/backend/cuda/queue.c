@@ -1,4 +1,4 @@
-/* What is enqueued beside a program's nodes: its input, its results, and gradients on their way to other processes. */
+/* Work that is enqueued beside the nodes: input, results, and copies of gradients. */
 #include "backend/cuda/program.h"
 #include "base/log.h"
 
@@ -12,7 +12,7 @@ static enum ls_status take(size_t bytes, void **memory)
 static void pin(void *host, size_t bytes)
 {
     if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess)
-        cudaGetLastError(); /* copies are slower, nothing else */
+        cudaGetLastError(); /* copies are slower without it */
 }
 
 static void unpin(void *host)
@@ -174,7 +174,7 @@ static enum ls_status checksum(struct ls_program *p, bool momentum, uint64_t *su
     return LS_OK;
 }
 
-/* The step that was begun last is over. */
+/* The step that began last is over: adjust the scale. */
 static void end_scaled_step(struct ls_program *p)
 {
     enum { GROWTH = 2000 };
@@ -229,7 +229,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .set_scale = set_scale,
 };
 
-/* --- the pass under way ----------------------------------------------------------------------------------------- */
+/* --- the pass in flight ----------------------------------------------------------------------------------------- */
 
 enum ls_status program_open_queue(struct ls_program *p)
 {
@@ -288,7 +288,7 @@ void program_close_queue(struct ls_program *p)
     device_give(p->pixels);
 }
 
-/* The batch goes by the copy stream, beside the pass before, into the slot that the pass before that has left. */
+/* The copy stream copies the batch while the pass before computes, into the slot of the pass before that. */
 static enum ls_status feed_batch(struct ls_program *p)
 {
     cudaStream_t copies = p->device->copies;
@@ -309,8 +309,8 @@ static enum ls_status feed_batch(struct ls_program *p)
     return LS_OK;
 }
 
-/* f16: the scale moves between steps only, so that all passes of one are scaled alike. A step begins with the first range
- * that is run in it: its updates, where this process has no samples. */
+/* f16: the scale changes only between steps, so that all passes of a step have the same one. A step begins with its first
+ * range of nodes; that is the updates where this process has no samples. */
 static void settle_scale(struct ls_program *p, uint64_t step)
 {
     if (!p->scale || step == p->scaled_step)

@@ -110,7 +110,7 @@ static int drop_namesakes(const struct dnn_md *fixed, struct choice *list, int c
     return kept;
 }
 
-/* --- the rule: C1 of selection.h ------------------------------------------------------------------------------------ */
+/* --- the rule (SELECT-1) ----------------------------------------------------------------------------------------- */
 
 enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD };
 

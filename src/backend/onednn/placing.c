@@ -1,4 +1,4 @@
-/* Layouts of tensors (O1 to O4), and the reorder nodes between layouts. */
+/* Layouts of tensors (DNN-1 to DNN-4), and the reorder nodes between layouts. */
 #include "backend/onednn/program.h"
 #include "graph/ops.h"
 

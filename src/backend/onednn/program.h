@@ -1,10 +1,10 @@
-/* A graph prepared for the CPU: for each tensor a layout and a place, for each node a kernel with its state.
+/* A graph prepared for the CPU: a layout and a place for each tensor, a kernel with its state for each node.
  *
- *   O1  4-d activations are stored blocked by table.block channels; everything else is plain, except weights, whose
- *       layout is chosen with the convolution or dense layer that reads them.
- *   O2  A gradient and a momentum are stored exactly like their parameter.
- *   O3  A reorder is always a node of its own, so that `lockstep plan` shows it.
- *   O4  Stored bytes are multiples of LS_ALIGN; padding channels hold zeros. */
+ *   DNN-1  4-d activations are stored blocked by table.block channels. Everything else is plain, except weights: the
+ *          convolution or dense layer that reads them decides their layout.
+ *   DNN-2  A gradient and a momentum are stored exactly like their parameter.
+ *   DNN-3  A reorder is always a node of its own, so that `lockstep plan` shows it.
+ *   DNN-4  Stored bytes are multiples of LS_ALIGN; padding channels hold zeros. */
 #ifndef LS_BACKEND_ONEDNN_PROGRAM_H
 #define LS_BACKEND_ONEDNN_PROGRAM_H
 
@@ -15,7 +15,7 @@
 /* How a tensor is stored. */
 struct tensor_layout {
     struct dnn_md md;
-    bool blocked; /* by channels, as O1 says */
+    bool blocked; /* by channels, as DNN-1 says */
 };
 
 struct node_exec;
@@ -61,7 +61,7 @@ int64_t tensor_stored(const struct ls_program *p, int tensor);
 /* The blocked geometry of a 4-d tensor; valid from run or, when NULL, the whole batch. */
 struct ls_map tensor_map(const struct ls_program *p, int tensor, const struct ls_run *run);
 
-/* Give a tensor the layout that O1 says, if it has none yet. */
+/* Give a tensor the layout that DNN-1 says, if it has none yet. */
 enum ls_status place_default(struct ls_program *p, int tensor);
 /* Give a tensor this layout; PARAM and STATE get their memory in the store. */
 enum ls_status place_as(struct ls_program *p, int tensor, const struct dnn_md *md);
@@ -82,7 +82,7 @@ bool tensor_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t 
 
 /* tune.c: the implementation for a spec. fixed: the weights' layout if they have one, else NULL. */
 struct choice {
-    struct dnn_pd pd;  /* our own: only its name is set */
+    struct dnn_pd pd;  /* of the native Winograd only the name is set */
     struct dnn_md wei; /* the layout its weights (or their gradient) have */
     double ms;         /* measured, 0: not */
 };
@@ -93,8 +93,8 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
 enum ls_status tune_close(struct ls_program *p);
 void choice_release(struct choice *c);
 
-/* winograd.c: may our own compute this 3x3 convolution; the layout of its weights; the pass's geometry; its operands,
- * named as oneDNN names them. */
+/* winograd.c: can the native Winograd compute this 3x3 convolution; the layout of its weights; the geometry of the pass; its
+ * operands, named as oneDNN names them. */
 bool winograd_fits(const struct ls_program *p, const struct dnn_spec *s);
 enum ls_status winograd_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei);
 void winograd_shape(const struct ls_program *p, const struct dnn_spec *s, struct ls_winograd *w);

@@ -6,7 +6,7 @@
 static enum ls_status prepare_update(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
-    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->layouts[n->in[0]].md); /* O2 */
+    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->layouts[n->in[0]].md); /* DNN-2 */
 }
 
 static struct ls_sgd sgd_of(struct ls_program *p, int node, const struct ls_run *run)

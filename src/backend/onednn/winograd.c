@@ -1,4 +1,4 @@
-/* Our own Winograd (kernels/winograd.c) as one more implementation that tune.c measures. */
+/* The native Winograd (kernels/winograd.c) as one more implementation for tune.c. */
 #include "backend/onednn/program.h"
 
 #include <string.h>

@@ -39,7 +39,7 @@ static int choose(const double *ms, int n, const uint64_t *groups, double busy, 
     return winner;
 }
 
-/* C3 */
+/* SELECT-3 */
 static void stays_with_the_first_on_idle_and_busy_machines(void **state)
 {
     static const double ms[] = {10, 9.5, 8, 11, 10};
@@ -49,7 +49,7 @@ static void stays_with_the_first_on_idle_and_busy_machines(void **state)
             assert_int_equal(choose(ms, 5, NULL, busy / 4.0, seed), 0);
 }
 
-/* C3 */
+/* SELECT-3 */
 static void takes_what_is_clearly_faster(void **state)
 {
     static const double ms[] = {20, 30, 10, 9.5, 10};
@@ -58,7 +58,7 @@ static void takes_what_is_clearly_faster(void **state)
         assert_int_equal(choose(ms, 5, NULL, 0, seed), 2);
 }
 
-/* C2 */
+/* SELECT-2 */
 static void takes_the_fastest_of_a_group(void **state)
 {
     static const double ms[] = {10, 9, 8, 7.5};

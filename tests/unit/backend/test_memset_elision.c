@@ -1,4 +1,4 @@
-/* Which clearings leave a graph (C6), and who waits for whom afterwards. CUDA's graphs are played by a few nodes here; built
+/* Which clearings leave a graph (CUDA-6), and who waits for whom afterwards. CUDA's graphs are played by a few nodes here; built
  * where the backend cuda is. */
 #include "backend/cuda/program.h"
 

@@ -1,6 +1,6 @@
 /* Our own Winograd against sums in double precision, on every instruction set this processor has: each pass, few tiles
  * and many, maps that are no multiple of a tile, odd numbers of blocks, every padding; and the same bits on one, two and
- * three threads (K1). */
+ * three threads (LOOP-1). */
 #include "backend/onednn/kernels/kernels.h"
 #include "base/memory.h"
 #include "base/random.h"

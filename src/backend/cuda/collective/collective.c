@@ -30,7 +30,7 @@ static void nap(double seconds)
     nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * seconds)}, NULL);
 }
 
-/* Errors are often the first word of a process that is gone, whom comm names a moment later. */
+/* An error of CUDA or NCCL is often the first sign of a lost process. Give comm some seconds to name it. */
 static enum ls_status look_around(const struct collective *s, cudaError_t state, double seconds, double *trouble_since)
 {
     const double hearing = 5;
@@ -57,7 +57,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
     for (cudaError_t state; (state = cudaEventQuery(event)) != cudaSuccess;) {
         double now = ls_now();
         if (now - looked > look + stopped)
-            start += now - looked; /* this process did not run: nobody else's fault */
+            start += now - looked; /* this process itself was stopped: do not count that time */
         if (now - looked > look) {
             enum ls_status st = look_around(p->collective, state, now - start, &trouble_since);
             p->device->lost = p->device->lost || st != LS_OK;
@@ -81,7 +81,7 @@ static bool idle(const struct collective *s)
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* What follows on the second stream sees what was enqueued so far, and the other way round. */
+/* What is enqueued on `to` from now on runs behind what is enqueued on `from`. */
 static enum ls_status follow(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
 {
     CUDA_TRY(cudaEventRecord(event, from));
@@ -96,7 +96,7 @@ enum ls_status collective_skip_pass(struct ls_program *p)
     return LS_OK;
 }
 
-/* `at`: the node that the pass is at; its end where there is no pass. */
+/* From node `at` on; the end of the pass where this rank has no samples. */
 static enum ls_status enqueue_step(struct ls_program *p, int at)
 {
     struct collective *s = p->collective;
@@ -118,7 +118,7 @@ enum ls_status program_enqueue_shared(struct ls_program *p)
     return enqueue_step(p, 0);
 }
 
-/* Graphs are launched by all ranks or by none, so that NCCL sees the same calls everywhere. */
+/* Without a graph. Either all ranks launch a graph or none does, so that NCCL sees the same calls on every rank. */
 static enum ls_status step_directly(struct ls_program *p, const struct ls_run *run)
 {
     bool pass = run->valid > 0;
@@ -139,9 +139,9 @@ static enum ls_status step(struct ls_program *p, const struct ls_run *run, bool 
     return scarce ? step_directly(p, run) : program_run(p, 0, p->core.g->n_nodes, run);
 }
 
-/* --- opened and closed ---------------------------------------------------------------------------------------------- */
+/* --- open and close ---------------------------------------------------------------------------------------------- */
 
-/* When the card is lost, a thread may still be at work with it. */
+/* When the GPU is lost, a thread of NCCL may still use it: free nothing. */
 static void collective_free(struct collective *s)
 {
     if (s->device->lost)
@@ -200,7 +200,7 @@ static enum ls_status share(struct ls_program *p, const struct ls_peers_cut *cut
     return s->kind == LS_PEERS_NCCL ? nccl_share(s) : ipc_share(s);
 }
 
-/* Nobody may take down what others still use: all are idle, and all know it. */
+/* Wait until every rank is idle, so that no rank frees what another one still uses. */
 static bool part(const struct ls_program *p)
 {
     struct collective *s = p->collective;
@@ -222,7 +222,7 @@ static void close_collective(struct ls_program *p, bool together)
         s->device->lost = ls_now() - start > moment;
     together = together && !s->device->lost;
     if (!s->device->lost)
-        program_forget(p); /* graphs hold on to NCCL */
+        program_forget(p); /* graphs hold references to NCCL */
     if (s->nccl && together)
         nccl_close(s);
     if (s->ipc)

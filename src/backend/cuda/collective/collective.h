@@ -1,4 +1,5 @@
-/* Cards that add up gradients among themselves (ls_backend_peers): what its two ways, NCCL and each other's memory, share. */
+/* Sums of gradients among the GPUs of several processes (struct ls_backend_peers): what NCCL (nccl.c) and direct memory access
+ * (ipc_allreduce.c) have in common. */
 #ifndef LS_BACKEND_CUDA_COLLECTIVE_COLLECTIVE_H
 #define LS_BACKEND_CUDA_COLLECTIVE_COLLECTIVE_H
 
@@ -17,14 +18,15 @@ struct collective {
 };
 
 enum { COLLECTIVE_WHY = 192 };
-/* Can all? mine: "", or why this rank cannot. why[room]: "", or why not, the same on every rank. */
+/* Do all ranks succeed? mine: "", or why this rank cannot. why[room]: "", or the reason of the first rank that cannot, the
+ * same text on every rank. */
 enum ls_status collective_agree(struct collective *s, const char *mine, char *why, size_t room);
 
-/* In place of a pass without samples. */
+/* Instead of a pass, for a rank without samples: gradients are 0. */
 enum ls_status collective_skip_pass(struct ls_program *p);
 
-/* nccl.c. open: as ls_backend_peers has it. share: every connection is made that the sums need. sum: of a cut, on s->sums.
- * trouble: what NCCL has met, or NULL. close when all is idle, on every rank. */
+/* nccl.c. open: as in struct ls_backend_peers. share: make every connection that the sums need. sum: of one cut, on s->sums.
+ * trouble: an error that NCCL reported, or NULL. close: on every rank, when all are idle. */
 bool nccl_there(char *text, size_t room);
 enum ls_status nccl_open(struct collective *s, char *why, size_t room);
 enum ls_status nccl_share(struct collective *s);
@@ -32,8 +34,8 @@ enum ls_status nccl_sum(struct collective *s, int cut);
 const char *nccl_trouble(const struct collective *s);
 void nccl_close(struct collective *s);
 
-/* ipc_allreduce.c, each other's memory. The same, and a step of its own: what others have recorded must be known before it can be
- * waited for, so that it cannot be one graph. close: together, all ranks do so and are idle. */
+/* ipc_allreduce.c. The same functions, and its own step: an event of another process must be recorded before this one can
+ * wait for it, so a step cannot be one graph. close: with `together`, all ranks close now and are idle. */
 enum ls_status ipc_open(struct collective *s, char *why, size_t room);
 enum ls_status ipc_share(struct collective *s);
 enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run);

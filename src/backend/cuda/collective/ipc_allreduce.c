@@ -1,13 +1,14 @@
-/* Sums in each other's memory, for processes of one machine, whether each has a card or several share one. Every rank owns
- * a range of each cut: it reads that range of all parts, adds them in the group's order, and writes the sum to all.
+/* All-reduce through mapped memory (CUDA IPC), for processes of one machine with a GPU each or one GPU for several. Every rank
+ * owns a range of each cut: it reads that range of all parts, adds them in the order of the group, and writes the sum to all
+ * parts.
  *
- *   ready[r][c]  rank r's part of cut c is complete
- *   done[r]      rank r has summed its ranges: it touches nobody's memory any more
+ *   ready[r][c]  event: the part of rank r of cut c is complete
+ *   done[r]      event: rank r has summed its ranges and accesses no other memory any more
  *
- * An event of another process can be waited for only when it has been recorded. So all meet twice a step, on the host,
- * which has long enqueued what the cards still compute: when all have recorded ready, and when all have recorded done. A
- * card then waits for ready of all before it sums, and for done of all before it updates. Nothing of one step can meet
- * anything of the next: a part is written again, and ready recorded, only behind done of all. */
+ * A process can wait for an event of another process only after it was recorded. So the hosts meet twice in a step, while the
+ * GPUs still compute what was enqueued: when all have recorded ready, and when all have recorded done. A GPU waits for ready of
+ * all ranks before it sums, and for done of all ranks before it updates. Steps cannot mix: a part is written again, and ready
+ * recorded again, only behind done of all ranks. */
 #include "backend/cuda/collective/collective.h"
 #include "base/log.h"
 

@@ -1,5 +1,5 @@
-/* NCCL, loaded when it is asked for: the module needs none. What of it waits for other processes runs in a thread, so that
- * one that never comes can be given up. */
+/* NCCL, loaded at run time. Calls that wait for other processes run in a thread, so that this process can give up on a process
+ * that never comes. */
 #include "backend/cuda/collective/collective.h"
 #include "base/clock.h"
 #include "base/log.h"

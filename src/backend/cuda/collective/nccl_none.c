@@ -1,4 +1,4 @@
-/* In place of nccl.c where there is no nccl.h. */
+/* Replaces nccl.c where nccl.h was not found. */
 #include "backend/cuda/collective/collective.h"
 
 #include <stdio.h>

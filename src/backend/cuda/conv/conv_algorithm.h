@@ -1,5 +1,5 @@
-/* Convolutions and dense layers, in one of their three directions, and the algorithms to compute them: cuDNN's engines,
- * cuBLASLt's products, own kernels. tune.c chooses among them. */
+/* Convolutions and dense layers in one of their three directions, and the algorithms that compute them: cuDNN engines,
+ * cuBLASLt products, native kernels. tune.c chooses among them. */
 #ifndef LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
 #define LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
 
@@ -10,13 +10,13 @@ enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
 /* A dense layer is a convolution of maps of 1x1. */
 struct linear {
     enum pass pass;
-    struct ls_cuda_conv conv; /* its act is FORWARD's */
+    struct ls_cuda_conv conv; /* act: FORWARD only */
     int pad_b, pad_r;
     bool bias; /* FORWARD */
     bool tf32, fast;
 };
 
-/* BWD_DATA writes x, BWD_WEIGHTS writes w (f32). bias: f32, and as the products want it. */
+/* BWD_DATA writes x, BWD_WEIGHTS writes w (f32). bias: f32, and in the type that products read. */
 struct operands {
     void *x, *w, *y;
     const void *bias, *half_bias;
@@ -25,9 +25,9 @@ struct operands {
 
 struct conv_algorithm;
 struct conv_library {
-    /* Ways that may do, likely best first, with their names; at most `room`. */
+    /* List candidates with their names, the likely fastest first; at most `room`. */
     int (*list)(struct device *d, const struct linear *l, struct conv_algorithm *algorithms, int room);
-    /* Make it ready to run; false: it will not do after all. */
+    /* Make it ready to run; false: it cannot run here. */
     bool (*build)(struct device *d, const struct linear *l, struct conv_algorithm *algorithm);
     enum ls_status (*run)(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
                           const struct operands *o);
@@ -39,9 +39,9 @@ struct conv_algorithm {
     char name[96];
     size_t workspace;
     bool last_resort;
-    bool after;   /* bias and act follow as a kernel of their own; or a 16-bit gradient is converted */
-    void *state;  /* the library's */
-    void *shared; /* the library's */
+    bool after;   /* a further kernel adds bias and act, or converts a 16-bit gradient */
+    void *state;  /* of the library */
+    void *shared; /* of the library */
     double ms;
     uint64_t digest; /* of its result for a fixed input */
 };

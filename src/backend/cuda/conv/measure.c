@@ -11,7 +11,7 @@ void measure_fill(struct ls_program *p)
     ls_cuda_fill(p->device->compute, p->core.g->act_dtype, p->tuner->region, count / LS_CUDA_LANE * LS_CUDA_LANE);
 }
 
-/* Room for all operands, filled with ordinary numbers: products of zeros run faster. */
+/* Ordinary numbers: products of zeros run faster. */
 enum ls_status measure_reserve(struct ls_program *p, size_t bytes)
 {
     struct tuner *t = p->tuner;
@@ -27,7 +27,7 @@ enum ls_status measure_reserve(struct ls_program *p, size_t bytes)
     return LS_OK;
 }
 
-/* As in a step (C6), every one of the runs of a graph has its own scratch, if that is small. */
+/* As in a step (CUDA-6), each run of a graph has its own scratch if that is small. */
 enum { MANY = 16 };
 
 size_t measure_workspace(size_t workspace)
@@ -52,7 +52,7 @@ static enum ls_status point(struct ls_program *p, const struct linear *l, size_t
     return LS_OK;
 }
 
-/* So many runs, one after the other, as a graph; NULL where they cannot be one, which no step could use then. */
+/* Capture `runs` runs as a graph. NULL: they cannot be captured, so no step could use them. */
 static enum ls_status repeat(struct ls_program *p, const struct work *w, int runs, cudaGraphExec_t *exec)
 {
     enum ls_status st = LS_OK;
@@ -90,8 +90,8 @@ static enum ls_status time_once(struct ls_program *p, cudaGraphExec_t exec, floa
     return LS_OK;
 }
 
-/* The best of a few rounds, in ms. In a graph, as in a step: launched by the host, one after the other, most kernels of
- * less than 10 us would seem to take the same time, which is the host's. */
+/* Runs are measured in a graph, as they run in a step. Launched by the host, most kernels of less than 10 us seem to take
+ * the same time, which is that of the launch. */
 enum ls_status measure_work(struct ls_program *p, const struct work *w, double *best)
 {
     enum { ROUNDS = 4, FEW = 3 };
@@ -105,7 +105,7 @@ enum ls_status measure_work(struct ls_program *p, const struct work *w, double *
     for (int runs = FEW, round = 0; exec && round < ROUNDS && st == LS_OK; round++) {
         float ms = 0;
         st = time_once(p, exec, &ms);
-        if (st == LS_OK && round == 0 && ms < FEW * SHORT) { /* the launch counts: let it be one of many */
+        if (st == LS_OK && round == 0 && ms < FEW * SHORT) { /* the launch takes a large part: measure more runs */
             cudaGraphExecDestroy(exec);
             st = repeat(p, w, runs = MANY, &exec);
         } else if (st == LS_OK && ms / (float)runs < *best) {
@@ -131,7 +131,7 @@ static enum ls_status run_trial(void *context, char *workspace)
     return t->algorithm->library->run(t->p->device, t->l, t->algorithm, &t->o);
 }
 
-/* Engines may find out late that they cannot do it; others are left then. What is wrong with the card is an error. */
+/* An engine may fail only when it runs; then another one is taken. Failures of the GPU are errors. */
 static enum ls_status run_once(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                                const struct operands *o, bool *good)
 {
@@ -143,7 +143,6 @@ static enum ls_status run_once(struct ls_program *p, const struct linear *l, con
     return cuda_check(cudaStreamSynchronize(p->device->compute), algorithm->name);
 }
 
-/* algorithm->ms HUGE_VAL: it cannot be run. */
 enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm)
 {
     struct trial t = {.p = p, .l = l, .algorithm = algorithm};
@@ -158,7 +157,7 @@ enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, s
 
 /* --- results --------------------------------------------------------------------------------------------------- */
 
-/* What a algorithm writes, as stored. */
+/* What an algorithm writes, as stored. */
 struct result {
     const void *data;
     int64_t count;
@@ -194,15 +193,13 @@ enum ls_status measure_digest(struct ls_program *p, const struct linear *l, cons
     return LS_OK;
 }
 
-/* --- distrust --------------------------------------------------------------------------------------------------- */
+/* --- checking --------------------------------------------------------------------------------------------------- */
 
-/* With more padding on one side than on the other, engines of cuDNN 9.1x were seen to give wrong gradients. */
 bool is_doubtful(const struct linear *l)
 {
     return l->conv.pad_t != l->pad_b || l->conv.pad_l != l->pad_r;
 }
 
-/* Does the algorithm give what the plain kernel gives? */
 enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                                   bool *good)
 {
@@ -210,14 +207,14 @@ enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, 
     LS_TRY(point(p, l, algorithm->workspace, &o));
     struct result r = result_of(l, &o);
     size_t bytes = (size_t)r.count * ls_dtype_size(r.t);
-    struct linear plain = *l; /* of all channels as stored: there are numbers in the padding, too */
+    struct linear plain = *l; /* all channels as stored, as the padding holds numbers here, too */
     plain.conv.channels = l->conv.x.c;
     plain.conv.out = l->conv.y.c;
     char *ours = ls_alloc(bytes, 1), *theirs = ls_alloc(bytes, 1);
     enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
     if (st == LS_OK) {
-        measure_fill(p); /* what was measured before left numbers of other types there */
-        /* cuDNN has no depthwise ones, so this is the plain kernel. */
+        measure_fill(p); /* earlier measurements left values of other types */
+        /* The plain kernel: cuDNN computes no depthwise convolutions here. */
         st = ls_cuda_native.run(p->device, &plain, NULL, &o);
         if (st == LS_OK)
             st = cuda_check(cudaStreamSynchronize(p->device->compute), "a plain convolution");
@@ -234,7 +231,7 @@ enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, 
         off += (a - b) * (a - b);
         size += a * a;
     }
-    /* A share of 3 % in the root: rounding is far below, a wrong kernel far above. */
+    /* 3 % in the root mean square: rounding is far below, a wrong kernel far above. */
     *good = *good && off <= 1e-3 * size;
     ls_free(ours);
     ls_free(theirs);

@@ -1,4 +1,4 @@
-/* Own kernels as algorithms: depthwise convolutions, and one that does everything, slowly. */
+/* Native kernels as algorithms: depthwise convolutions, and a slow one that computes every convolution. */
 #include "backend/cuda/conv/conv_algorithm.h"
 
 #include <stdio.h>

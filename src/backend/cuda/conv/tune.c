@@ -1,3 +1,4 @@
+/* Choosing the algorithm of a convolution or dense layer: what is measured, and how plans spell it. */
 #include "backend/cuda/conv/measure.h"
 #include "backend/core/tuning.h"
 #include "base/log.h"
@@ -9,7 +10,7 @@
 
 enum { MOST_ALGORITHMS = 40, MOST_BUILT = 32 };
 
-/* Cards measure well: a tenth and more is a clear gain. */
+/* Times on a GPU vary little: a gain of 13 % is clear. */
 static const double margin = 1.13, noise = 0.01;
 
 enum ls_status tune_open(struct ls_program *p)
@@ -53,7 +54,7 @@ static void question_text(const struct linear *l, char *text, size_t room)
 
 /* --- choosing ------------------------------------------------------------------------------------------------- */
 
-/* A name must say which algorithm it is, or a later start would take another of that name. */
+/* Names are unique, so that a plan names one algorithm. */
 static bool is_listed(const struct conv_algorithm *algorithms, int n, const char *name)
 {
     for (int i = 0; i < n; i++)
@@ -79,14 +80,14 @@ static int list_algorithms(struct ls_program *p, const struct linear *l, struct 
             n += algorithms[n].library != NULL;
         }
     }
-    if (!linear_is_depthwise(l)) { /* slow, but right */
+    if (!linear_is_depthwise(l)) { /* slow, but it always works */
         algorithms[n] = (struct conv_algorithm){.library = &ls_cuda_native, .last_resort = true};
         snprintf(algorithms[n++].name, sizeof algorithms->name, "own direct");
     }
     return n;
 }
 
-/* Is it right, where that is in doubt, and can it run? */
+/* Can it run, and is it right where that is in doubt? */
 static enum ls_status try_one(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm,
                               bool *good)
 {
@@ -152,7 +153,7 @@ static enum ls_status choose(void *context, struct ls_tuning_answer *answer)
     answer->best = selection.n > 0 && winner >= 0 ? a->runnable[winner] : -1;
     if (answer->best < 0)
         return LS_OK;
-    answer->ms = round(ms * 1e4) / 1e4; /* as the plan has it: it decides what runs aside (C5) */
+    answer->ms = round(ms * 1e4) / 1e4; /* as plans spell it, because it decides what runs aside (CUDA-5) */
     answer->digest = a->algorithms[answer->best].digest;
     return LS_OK;
 }

@@ -1,17 +1,17 @@
-/* Which algorithm to compute a linear layer: decided by backend/core/kernel_selection.h, remembered by backend/core/tune_cache.h. */
+/* Chooses the algorithm of a convolution or dense layer (core/tuning.h). */
 #ifndef LS_BACKEND_CUDA_CONV_TUNE_H
 #define LS_BACKEND_CUDA_CONV_TUNE_H
 
 #include "backend/cuda/conv/conv_algorithm.h"
 
 enum ls_status tune_open(struct ls_program *p);
-/* The algorithm is ready to run; release it by conv_algorithm_release. */
+/* *algorithm is ready to run; release it by conv_algorithm_release. */
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l,
                          struct conv_algorithm *algorithm);
-/* Two that do the same, beside the layer's own question: `best` is 1 where the second is clearly faster, else 0. */
+/* Two ways to compute the same: *best is 1 where the second is clearly faster, else 0. `with` extends the question. */
 struct tune_rivals {
     void *context;
-    /* Lay out what both compute with in `memory`, NULL at first; *bytes: how much that is. */
+    /* Lay out the operands of both in `memory` (NULL: only count); *bytes: their size. */
     enum ls_status (*place)(void *context, char *memory, size_t *bytes);
     enum ls_status (*run[2])(void *context, char *workspace);
     size_t workspace; /* bytes */
@@ -20,7 +20,7 @@ struct tune_rivals {
 enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best);
 enum ls_status tune_close(struct ls_program *p);
-/* Where an operand of so many bytes lies while something is measured: behind the `used` ones. */
+/* The offset of the next operand while measuring. */
 static inline size_t tune_lay_out(size_t *used, size_t bytes)
 {
     size_t offset = *used;
@@ -28,7 +28,7 @@ static inline size_t tune_lay_out(size_t *used, size_t bytes)
     return offset;
 }
 
-/* updates.c: how many nodes from `node` on (before `last`) are updates that run as one; run them. */
+/* updates.c: number of nodes from `node` on, before `last`, that are updates and run as one; run them. */
 int updates_run_length(const struct ls_program *p, int node, int last);
 enum ls_status updates_run(struct ls_program *p, int first, int last);
 enum ls_status updates_bind(struct ls_program *p);

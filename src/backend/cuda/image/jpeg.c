@@ -1,5 +1,5 @@
-/* JPEGs decoded on the card, for --decode: nvJPEG decodes the whole image there, a kernel shrinks and cuts it, and the part
- * comes to the host. Each thread has a decoder of its own, with its own stream, and sleeps while the card works. */
+/* Decoding JPEGs on the GPU, for --decode. nvJPEG decodes the whole image, a kernel crops and shrinks it, and only the result
+ * is copied to the host. Each thread has a decoder with its own stream, and sleeps while the GPU works. */
 #define _GNU_SOURCE
 #include "backend/cuda/device.h"
 #include "backend/cuda/kernels.h"

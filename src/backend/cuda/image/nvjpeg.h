@@ -1,5 +1,5 @@
-/* What is used of nvJPEG, NVIDIA's library for JPEGs (versions 12 and 13), which is loaded where it is there: its names,
- * numbers and signatures as it documents them. */
+/* The part of the interface of nvJPEG (versions 12 and 13) that is used here: names, numbers and signatures as NVIDIA documents
+ * them. The library is loaded at run time. */
 #ifndef LS_BACKEND_CUDA_IMAGE_NVJPEG_H
 #define LS_BACKEND_CUDA_IMAGE_NVJPEG_H
 

@@ -1,12 +1,13 @@
 /* Batch normalisation.
  *
- * Where a residual of a bn, a, is the output of another, b, as in the first block of a ResNet's stage, the two are twins:
+ * Where a residual input of a bn, a, is the output of another bn, b, as in the first block of a stage of a ResNet, the two
+ * are twins and are computed together:
  *
- *   T1  b has no activation, residual or pooling, a no pooling, and nothing but a reads b's y.
- *   T2  Forward, b makes its statistics and no y; a normalises both and adds.
- *   T3  Backward, a's node makes all that b's does too, whose only dy is a's dresidual; b's node does nothing. So b's
- *       gradients live from a's node on.
- *   T4  What a reads of b (x, mean, rstd) is alive then: b's node backward, which comes later, is among its readers. */
+ *   TWIN-1  b has no activation, residual or pooling; a has no pooling; only a reads the y of b.
+ *   TWIN-2  Forward, b computes its statistics and no y. a normalises both and adds.
+ *   TWIN-3  Backward, the node of a computes the gradients of b as well, and the node of b does nothing. The only dy of b is
+ *           the dresidual of a. The gradients of b live from the node of a on.
+ *   TWIN-4  What a reads of b (x, mean, rstd) is alive then, because the later backward node of b reads it, too. */
 #include "backend/cuda/ops/bn.h"
 #include "graph/ops.h"
 
@@ -69,7 +70,7 @@ static int residual_reader(const struct ls_program *p, int node)
     return LS_NONE;
 }
 
-/* T1 to T4, of node `b`. */
+/* TWIN-1 to TWIN-4, of node `b`. */
 static void find_twin(struct ls_program *p, int b, const struct ls_cuda_bn *shape)
 {
     const struct ls_graph *g = p->core.g;

@@ -1,4 +1,4 @@
-/* Batch normalisation's nodes, for those that compute part of one (conv_bn.c). */
+/* Nodes of batch normalisation, for conv_bn.c, which computes part of one. */
 #ifndef LS_BACKEND_CUDA_OPS_BN_H
 #define LS_BACKEND_CUDA_OPS_BN_H
 

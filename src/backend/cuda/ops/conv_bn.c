@@ -1,11 +1,12 @@
-/* A 1x1 convolution is a product of matrices, and one whose result a normalisation reads next can make that one's sums on
- * its way, which saves a pass over the map:
+/* A 1x1 convolution is a matrix product. If a batch normalisation reads its result, the product can also compute the sums of
+ * that normalisation, which saves a pass over the map:
  *
- *   F1  Forward, a bn that trains: the product's node makes mean, rstd and stat as well; the bn's only normalises.
- *   F2  Backward, a bn_bwd that reads the gradient, alone or as the later of its two: the product's node makes dz, dgamma
- *       and dbeta; the bn_bwd's makes dx of them. dz is dresidual where there is one, and the gradient itself is never
- *       stored then; else it takes the gradient's place.
- *   F3  Whether it is worth it is measured against the product and the pass apart. */
+ *   CONVBN-1  Forward, before a bn that trains: the node of the product computes mean, rstd and stat; the node of the bn only
+ *             normalises.
+ *   CONVBN-2  Backward, before a bn_bwd that reads the gradient alone, or as the later of its two: the node of the product
+ *             computes dz, dgamma and dbeta; the node of the bn_bwd computes dx from them. dz is dresidual where there is one,
+ *             and then the gradient itself is never stored. Otherwise dz takes the place of the gradient.
+ *   CONVBN-3  The tuner measures both ways and takes the faster. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/conv/tune.h"
@@ -23,7 +24,7 @@ static struct ls_cuda_product product_of(const struct linear *l)
 
 /* --- which ------------------------------------------------------------------------------------------------------ */
 
-/* F1. The bn that reads a tensor. */
+/* CONVBN-1. The bn that reads a tensor. */
 static int reader_forward(const struct ls_program *p, int node, int tensor)
 {
     for (int i = node + 1; i < p->core.g->n_nodes; i++) {
@@ -34,7 +35,7 @@ static int reader_forward(const struct ls_program *p, int node, int tensor)
     return LS_NONE;
 }
 
-/* F2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. That one may be
+/* CONVBN-2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. That one may be
  * sparse (linear.c), the tensor itself not. */
 static int reader_backward(const struct ls_program *p, int node, int tensor)
 {

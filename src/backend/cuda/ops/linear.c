@@ -1,13 +1,13 @@
-/* Convolutions and dense layers as nodes: their weights' layouts, and the algorithm each direction is computed.
+/* Nodes of convolutions and dense layers: layouts of weights, and the algorithm of each direction.
  *
- * A 1x1 convolution with a stride does not read most pixels, and by those its gradient is 0. Where a bn_bwd alone reads
- * that gradient, beside another, only the pixels that the convolution read are stored:
+ * A 1x1 convolution with a stride reads only some pixels, and its gradient by the others is 0. Where only a bn_bwd reads that
+ * gradient, next to another one, only the pixels that the convolution read are stored:
  *
- *   S1  The gradient is a product of matrices over the output's map, and its tensor is placed with that map's size.
- *   S2  It is the bn_bwd's dy2: where it was dy, the two change places, as what is added to what does not matter. So dx,
- *       which may lie on dy, never lies on it.
- *   S3  The bn_bwd has a dresidual, which is all that its second pass reads; only its first pass, or the product that is
- *       computed together with it (F2), knows of the other pixels. */
+ *   SPARSE-1  The gradient is a matrix product over the map of the output, and its tensor has the size of that map.
+ *   SPARSE-2  It is the dy2 of the bn_bwd; if it was dy, the two are swapped, as they are only added. So dx, which may lie on
+ *             dy, never lies on it.
+ *   SPARSE-3  The bn_bwd has a dresidual, and its second pass reads only that. Its first pass, or the product that is computed
+ *             together with it (CONVBN-2), takes the other pixels as 0. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/conv/tune.h"
@@ -19,7 +19,7 @@
 struct node_state {
     struct linear l;
     struct conv_algorithm algorithm;
-    int bn; /* conv_bn.c: the node that it computes part of; LS_NONE: none */
+    int bn; /* conv_bn.c: the bn that it computes part of; LS_NONE: none */
 };
 
 static bool is_dense(const struct ls_program *p, int node)
@@ -65,7 +65,7 @@ static void describe_linear(const struct ls_program *p, int node, enum pass pass
     }
 }
 
-/* C2. Weights of a dense layer over a map are (out, c, h, w) in the model's files, too. */
+/* CUDA-2. Weights of a dense layer over a map are (out, c, h, w) in the model's files, too. */
 static enum ls_status place_weights(struct ls_program *p, int node, const struct linear *l, int x, int w, int bias)
 {
     const struct ls_shape *s = &p->core.g->tensors[x].shape;
@@ -136,7 +136,7 @@ static enum ls_status forward_run(struct ls_program *p, int node)
     return s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o);
 }
 
-/* S1 to S3: the bn_bwd that reads this node's gradient; LS_NONE: it is not to be sparse. */
+/* SPARSE-1 to SPARSE-3: the bn_bwd that reads this node's gradient; LS_NONE: it is not to be sparse. */
 static int sparse_reader(const struct ls_program *p, int node, const struct linear *l)
 {
     const struct ls_cuda_conv *c = &l->conv;
@@ -201,7 +201,7 @@ static enum ls_status data_run(struct ls_program *p, int node)
     return s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o);
 }
 
-/* A gradient that takes less leaves much of a card idle (C5). */
+/* A gradient that takes less time leaves much of the GPU idle (CUDA-5). */
 #define SHORT_MS 0.025
 
 static enum ls_status weights_prepare(struct ls_program *p, int node)

@@ -416,7 +416,7 @@ static void backward_dx(const struct ls_bn_bwd *a, int64_t block, int part)
         struct source s = source_of(a, plane, area);
         E *dx = (E *)a->dx + plane * area * B;
         E *dres = a->dresidual ? (E *)a->dresidual + plane * area * B : NULL;
-        if (n >= a->map.valid) { /* K2 */
+        if (n >= a->map.valid) { /* LOOP-2 */
             memset(dx, 0, (size_t)(area * B) * sizeof(E));
             if (dres)
                 memset(dres, 0, (size_t)(area * B) * sizeof(E));

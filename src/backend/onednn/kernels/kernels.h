@@ -6,9 +6,9 @@
  * which is oneDNN's nChw16c / nChw8c. Channels beyond C in the last block hold zeros, and every kernel keeps them so.
  * Per-channel vectors (scale, mean ...) have room for whole blocks, zero beyond C.
  *
- *   K1  Results do not depend on the number of threads: work is cut into parts by shape alone, and partial sums are
+ *   LOOP-1  Results do not depend on the number of threads: work is cut into parts by shape alone, and partial sums are
  *       added in the order of the parts.
- *   K2  Samples at or beyond `valid` neither enter a statistic nor receive a gradient. */
+ *   LOOP-2  Samples at or beyond `valid` neither enter a statistic nor receive a gradient. */
 #ifndef LS_BACKEND_ONEDNN_KERNELS_H
 #define LS_BACKEND_ONEDNN_KERNELS_H
 
@@ -58,7 +58,7 @@ struct ls_bn_bwd {
     float *dgamma, *dbeta;
     double *partial;
 };
-/* Partial sums for each channel block, whatever the number of threads (K1). */
+/* Partial sums for each channel block, whatever the number of threads (LOOP-1). */
 enum { LS_BN_PARTS = 16 };
 static inline size_t ls_bn_scratch(int64_t blocks)
 {
@@ -148,7 +148,7 @@ struct ls_kernels {
     void (*l2)(const struct ls_loss *);
     void (*l2_bwd)(const struct ls_loss *);
     void (*sgd)(const struct ls_sgd *);
-    /* Sums of squares, in parts (K1). */
+    /* Sums of squares, in parts (LOOP-1). */
     double (*norm2)(const float *x, int64_t count);
 };
 

@@ -13,7 +13,7 @@
  * A place's matrix is followed by a cache line, so that the 36 of them do not fall on the same cache set.
  *
  * Threads share little but inputs and results: what two of them need, both transform, unless it is needed often. That
- * costs a few percent and saves the traffic between their caches. Every result is made by one thread in one order, so the number of threads does not matter (K1). */
+ * costs a few percent and saves the traffic between their caches. Every result is made by one thread in one order, so the number of threads does not matter (LOOP-1). */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"

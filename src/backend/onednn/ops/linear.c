@@ -261,7 +261,7 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
     LS_TRY(match_input(p, &node, &o.src));
     p->core.g->nodes[node].in[1] = o.src;
     const struct dnn_md *wei = &p->layouts[parameter_of(p, o.wei)].md;
-    LS_TRY(place_as(p, o.wei, wei)); /* O2 */
+    LS_TRY(place_as(p, o.wei, wei)); /* DNN-2 */
     if (o.bias != LS_NONE)
         LS_TRY(place_default(p, o.bias));
     spec_of(p, &n, &o, DNN_BWD_WEIGHTS, &spec);
