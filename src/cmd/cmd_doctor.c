@@ -1,5 +1,5 @@
-/* lockstep doctor: looks at the machine, at how the processes were started and at what lies between them, and says what
- * to change. Also where several processes cannot be joined: then of this one alone. */
+/* lockstep doctor: checks the machine, the launcher and the network between the processes, and says what to change. Where
+ * the processes cannot connect, it checks this process alone. */
 #define _GNU_SOURCE
 #include "backend/backend.h"
 #include "base/file.h"
@@ -20,22 +20,22 @@ struct doctor {
     struct ls_options *o;
     struct ls_findings found;
     struct ls_world world;
-    struct ls_vitals mine, *all; /* all: owned */
+    struct ls_process mine, *all; /* all: owned */
     struct ls_pairs pairs;
-    struct ls_patients patients;
+    struct ls_processes processes;
     const struct ls_backend *cuda; /* NULL: no card to compute on */
     struct ls_cards cards;
     struct ls_ops ops; /* of --gpu */
     int rank, size;
 };
 
-/* --- looking ---------------------------------------------------------------------------------------------- */
+/* --- checks ----------------------------------------------------------------------------------------------- */
 
-/* Processes of different builds could not even read each other's vitals. */
+/* Processes of different builds have different struct ls_process, so the builds are compared first. */
 static enum ls_status compare_versions(struct doctor *d, bool *same)
 {
     char mine[64] = "", *all = ls_alloc((size_t)d->size, sizeof mine);
-    snprintf(mine, sizeof mine, "lockstep %s (%zu)", LS_VERSION, sizeof(struct ls_vitals));
+    snprintf(mine, sizeof mine, "lockstep %s (%zu)", LS_VERSION, sizeof(struct ls_process));
     enum ls_status st = all ? ls_comm_allgather(d->world.comm, mine, sizeof mine, all) : LS_FAILED;
     *same = true;
     for (int r = 0; st == LS_OK && r < d->size; r++) {
@@ -51,7 +51,7 @@ static enum ls_status compare_versions(struct doctor *d, bool *same)
     return st;
 }
 
-/* What all ranks do together; this one's vitals alone where the others are of another build. */
+/* Collects struct ls_process of all ranks and measures each pair. Does nothing where ranks are of different builds. */
 static enum ls_status examine_together(struct doctor *d)
 {
     struct ls_comm *comm = d->world.comm;
@@ -64,8 +64,8 @@ static enum ls_status examine_together(struct doctor *d)
         return LS_FAILED;
     d->mine.node = ls_comm_node(comm, d->rank);
     LS_TRY(ls_comm_allgather(comm, &d->mine, sizeof d->mine, d->all));
-    d->patients.all = d->all;
-    d->patients.n = d->size;
+    d->processes.all = d->all;
+    d->processes.n = d->size;
     return ls_pairs_measure(comm, &d->pairs);
 }
 
@@ -84,7 +84,7 @@ static void check_plan_cache(struct doctor *d)
     ls_free(path);
 }
 
-/* Before the processes are joined: MPI libraries mind being loaded and forked beside each other. */
+/* Called before the processes connect: it loads modules in child processes, and MPI must not be loaded before a fork. */
 static void check_program(struct doctor *d, const struct ls_launch *launch)
 {
     struct ls_findings *f = &d->found;
@@ -92,10 +92,10 @@ static void check_program(struct doctor *d, const struct ls_launch *launch)
     check_plan_cache(d);
     ls_check_transports(f, launch);
     ls_check_launch(f, launch, ls_log_last());
-    d->cuda = ls_check_cuda(f, d->o->gpu, &d->cards); /* after all that forks */
+    d->cuda = ls_check_cuda(f, d->o->gpu, &d->cards); /* last: no fork after CUDA is loaded */
 }
 
-/* Of the card that this process would compute on. */
+/* --gpu: tests every op on the card of this process. */
 static enum ls_status check_card(struct doctor *d)
 {
     struct ls_console console;
@@ -110,29 +110,29 @@ static enum ls_status check_card(struct doctor *d)
 
 static void check_rest(struct doctor *d)
 {
-    d->patients.threads = d->o->threads > 0 ? (int)d->o->threads : ls_engine_cores();
-    ls_check_machines(&d->found, &d->patients);
-    ls_check_cores(&d->found, &d->patients);
-    ls_check_differences(&d->found, &d->patients);
-    ls_check_pairs(&d->found, &d->patients, &d->pairs);
+    d->processes.threads = d->o->threads > 0 ? (int)d->o->threads : ls_engine_cores();
+    ls_check_machines(&d->found, &d->processes);
+    ls_check_cores(&d->found, &d->processes);
+    ls_check_differences(&d->found, &d->processes);
+    ls_check_pairs(&d->found, &d->processes, &d->pairs);
 }
 
-/* --- saying ----------------------------------------------------------------------------------------------- */
+/* --- output ----------------------------------------------------------------------------------------------- */
 
 static enum ls_status print_ranks(const struct doctor *d)
 {
     static const char *const headings[] = {"rank", "host", "pid", "cores", "threads"};
     struct ls_table t;
     ls_table_init(&t, "rlrlr", headings);
-    for (int r = 0; r < d->patients.n; r++) {
-        const struct ls_vitals *v = &d->patients.all[r];
+    for (int r = 0; r < d->processes.n; r++) {
+        const struct ls_process *v = &d->processes.all[r];
         char cpus[64];
         ls_table_row(&t);
         ls_table_cell(&t, "%d", r);
         ls_table_cell(&t, "%s", v->host);
         ls_table_cell(&t, "%d", v->pid);
         ls_table_cell(&t, "%s", ls_cpus_text(&v->cpus, cpus));
-        ls_table_cell(&t, "%d", d->patients.threads);
+        ls_table_cell(&t, "%d", d->processes.threads);
     }
     enum ls_status st = ls_table_print(&t, stdout);
     ls_table_release(&t);
@@ -146,7 +146,7 @@ static enum ls_status print_text(const struct doctor *d)
     if (d->pairs.n > 0 && !d->o->quiet) {
         LS_TRY(print_ranks(d));
         printf("\n");
-        LS_TRY(ls_pairs_print(&d->patients, &d->pairs, stdout));
+        LS_TRY(ls_pairs_print(&d->processes, &d->pairs, stdout));
         printf("\n");
     }
     ls_findings_print(f, d->o->quiet, colour, stdout);
@@ -158,13 +158,13 @@ static enum ls_status print_text(const struct doctor *d)
 
 static json_t *rank_json(const struct doctor *d, int rank)
 {
-    const struct ls_vitals *v = &d->patients.all[rank];
+    const struct ls_process *v = &d->processes.all[rank];
     json_t *cpus = json_array();
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
         if (CPU_ISSET(cpu, &v->cpus))
             json_array_append_new(cpus, json_integer(cpu));
     return json_pack("{s:i, s:s, s:i, s:i, s:o, s:i, s:s, s:s, s:s, s:I, s:I}", "rank", rank, "host", v->host, "node",
-                     v->node, "pid", v->pid, "cores", cpus, "threads", d->patients.threads, "processor", v->processor,
+                     v->node, "pid", v->pid, "cores", cpus, "threads", d->processes.threads, "processor", v->processor,
                      "kernels", v->isa, "library", v->library, "memory_bytes", (json_int_t)v->memory, "available_bytes",
                      (json_int_t)v->available);
 }
@@ -173,14 +173,14 @@ static enum ls_status print_json(const struct doctor *d, const struct ls_launch 
 {
     const struct ls_findings *f = &d->found;
     json_t *ranks = json_array();
-    for (int r = 0; r < d->patients.n; r++)
+    for (int r = 0; r < d->processes.n; r++)
         json_array_append_new(ranks, rank_json(d, r));
     json_t *out =
         json_pack("{s:s, s:s, s:i, s:s, s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", "doctor", "version",
                   LS_VERSION, "size", d->size, "launcher", launch ? launch->how : "not understood", "transport",
                   d->world.comm ? ls_comm_transport(d->world.comm) : "self", "errors", f->counts[LS_HEALTH_ERROR],
                   "warnings", f->counts[LS_HEALTH_WARNING], "findings", ls_findings_json(f), "ranks", ranks, "pairs",
-                  ls_pairs_json(&d->pairs), "clocks", ls_skews_json(&d->patients, &d->pairs), "cards",
+                  ls_pairs_json(&d->pairs), "clocks", ls_skews_json(&d->processes, &d->pairs), "cards",
                   ls_cards_json(&d->cards), "ops", ls_ops_json(&d->ops));
     int bad = !out || ls_json_print(out, JSON_INDENT(1) | JSON_REAL_PRECISION(6)) != 0 || printf("\n") < 0;
     json_decref(out);
@@ -189,7 +189,7 @@ static enum ls_status print_json(const struct doctor *d, const struct ls_launch 
 
 /* --- the command ------------------------------------------------------------------------------------------ */
 
-/* How this process was started; NULL when that makes no sense, and ls_log_last says why. */
+/* How this process was started; NULL on an error, whose text is ls_log_last. */
 static const struct ls_launch *detect(struct doctor *d, struct ls_launch *launch)
 {
     ls_log_mute(1);
@@ -200,7 +200,7 @@ static const struct ls_launch *detect(struct doctor *d, struct ls_launch *launch
 
 static enum ls_status examine(struct doctor *d, const struct ls_launch *launch)
 {
-    bool speaks = !launch || launch->rank <= 0; /* below 0: nobody knows yet */
+    bool speaks = !launch || launch->rank <= 0; /* below 0: not known before the processes connect */
     enum ls_status joined = LS_OK;
     if (speaks)
         check_program(d, launch);
@@ -216,7 +216,7 @@ static enum ls_status examine(struct doctor *d, const struct ls_launch *launch)
         return joined;
     if (joined != LS_OK) {
         ls_find(&d->found, LS_HEALTH_ERROR, "joining", "", "the processes did not come together: %s", ls_log_last());
-        ls_advise(&d->found, "Mend that first; what follows is of this process alone.");
+        ls_advise(&d->found, "Mend that first; the findings below are of this process alone.");
     }
     check_rest(d);
     LS_TRY(check_card(d));
@@ -230,11 +230,11 @@ enum ls_status ls_cmd_doctor(struct ls_options *o)
     enum ls_status st;
     if (ls_workers_took_over(o, &st))
         return st;
-    ls_vitals_take(&d.mine);
+    ls_process_read(&d.mine);
     const struct ls_launch *launch = detect(&d, &own);
-    d.patients = (struct ls_patients){.all = &d.mine, .n = 1, .launch = launch ? launch : &alone};
+    d.processes = (struct ls_processes){.all = &d.mine, .n = 1, .launch = launch ? launch : &alone};
     st = examine(&d, launch);
-    ls_world_close(&d.world, st); /* a poor state of things is no failure of the doctor's */
+    ls_world_close(&d.world, st); /* findings of health error are no failure of the command itself */
     if (launch)
         ls_launch_release(&own);
     if (st == LS_OK && d.found.counts[LS_HEALTH_ERROR] > 0)

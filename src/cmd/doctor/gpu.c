@@ -8,7 +8,6 @@
 
 /* --- the module, its libraries, the cards ------------------------------------------------------------------------- */
 
-/* The driver of a card is there, whatever else is missing. */
 static bool has_driver(void)
 {
     return access("/dev/nvidiactl", F_OK) == 0;

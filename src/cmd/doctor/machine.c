@@ -6,9 +6,9 @@
 #define GIB ((double)(1 << 30))
 enum { WHOLE = 4 /* hosts that are described in full; of others only what is not ok */ };
 
-/* --- who is where ----------------------------------------------------------------------------------------- */
+/* --- ranks and hosts ----------------------------------------------------------------------------------------- */
 
-static int count_hosts(const struct ls_patients *p)
+static int count_hosts(const struct ls_processes *p)
 {
     int hosts = 0;
     for (int r = 0; r < p->n; r++)
@@ -16,14 +16,14 @@ static int count_hosts(const struct ls_patients *p)
     return hosts;
 }
 
-/* "" where there is but one. */
-static const char *host_of(const struct ls_patients *p, int rank)
+/* The host of a rank; "" where there is one host only. */
+static const char *host_of(const struct ls_processes *p, int rank)
 {
     return count_hosts(p) > 1 ? p->all[rank].host : "";
 }
 
-/* The first rank from `rank` on that is the first of its host; n: none. */
-static int next_host(const struct ls_patients *p, int rank)
+/* The first rank >= `rank` that is the first of its host; n: none. */
+static int next_host(const struct ls_processes *p, int rank)
 {
     for (; rank < p->n; rank++) {
         int r = 0;
@@ -35,7 +35,7 @@ static int next_host(const struct ls_patients *p, int rank)
     return rank;
 }
 
-static int ranks_with(const struct ls_patients *p, int rank)
+static int ranks_with(const struct ls_processes *p, int rank)
 {
     int n = 0;
     for (int r = 0; r < p->n; r++)
@@ -45,7 +45,7 @@ static int ranks_with(const struct ls_patients *p, int rank)
 
 /* --- each host --------------------------------------------------------------------------------------------- */
 
-static void check_processor(struct ls_findings *f, const struct ls_vitals *v, const char *host)
+static void check_processor(struct ls_findings *f, const struct ls_process *v, const char *host)
 {
     const struct ls_topology *m = &v->machine;
     ls_find(f, LS_HEALTH_OK, "system", host, "%s", v->system);
@@ -62,7 +62,7 @@ static void check_processor(struct ls_findings *f, const struct ls_vitals *v, co
             (double)m->l3 / (1 << 20), ls_topology_source());
 }
 
-static void check_memory(struct ls_findings *f, const struct ls_vitals *v, const char *host, int ranks)
+static void check_memory(struct ls_findings *f, const struct ls_process *v, const char *host, int ranks)
 {
     double each = (double)v->available / ranks;
     bool little = each < GIB;
@@ -87,7 +87,7 @@ static void check_memory(struct ls_findings *f, const struct ls_vitals *v, const
         ls_advise(f, "Let programs ask for them: echo madvise >/sys/kernel/mm/transparent_hugepage/enabled");
 }
 
-static void check_load(struct ls_findings *f, const struct ls_vitals *v, const char *host)
+static void check_load(struct ls_findings *f, const struct ls_process *v, const char *host)
 {
     bool busy = v->load > 0.5 * v->machine.usable;
     ls_find(f, busy ? LS_HEALTH_WARNING : LS_HEALTH_OK, "load", host, "%.2f over the last minute on %d cpus", v->load,
@@ -96,7 +96,7 @@ static void check_load(struct ls_findings *f, const struct ls_vitals *v, const c
         ls_advise(f, "Other programs want the same cores: end them, or expect slow and uneven steps.");
 }
 
-void ls_check_machines(struct ls_findings *f, const struct ls_patients *p)
+void ls_check_machines(struct ls_findings *f, const struct ls_processes *p)
 {
     for (int r = next_host(p, 0); r < p->n; r = next_host(p, r + 1)) {
         const char *host = host_of(p, r);
@@ -121,7 +121,7 @@ static const char *binding_advice(const struct ls_launch *launch)
     return "Give each its own: start it with taskset -c FIRST-LAST, or all of a machine with --workers N.";
 }
 
-static void union_of(const struct ls_patients *p, int rank, cpu_set_t *all)
+static void union_of(const struct ls_processes *p, int rank, cpu_set_t *all)
 {
     CPU_ZERO(all);
     for (int r = 0; r < p->n; r++)
@@ -129,8 +129,8 @@ static void union_of(const struct ls_patients *p, int rank, cpu_set_t *all)
             CPU_OR(all, all, &p->all[r].cpus);
 }
 
-/* The first two ranks of a host that share cores; how many such pairs there are. */
-static int find_overlap(const struct ls_patients *p, int rank, int pair[2], cpu_set_t *shared)
+/* The number of pairs of ranks on a host that share cores; pair and *shared describe the first. */
+static int find_overlap(const struct ls_processes *p, int rank, int pair[2], cpu_set_t *shared)
 {
     int pairs = 0;
     for (int a = rank; a < p->n; a++)
@@ -148,7 +148,7 @@ static int find_overlap(const struct ls_patients *p, int rank, int pair[2], cpu_
     return pairs;
 }
 
-static void check_sharing(struct ls_findings *f, const struct ls_patients *p, int rank, int cores)
+static void check_sharing(struct ls_findings *f, const struct ls_processes *p, int rank, int cores)
 {
     const char *host = host_of(p, rank);
     int pair[2], ranks = ranks_with(p, rank);
@@ -173,10 +173,10 @@ static void check_sharing(struct ls_findings *f, const struct ls_patients *p, in
     }
 }
 
-static void check_use(struct ls_findings *f, const struct ls_patients *p, int rank, const cpu_set_t *all)
+static void check_use(struct ls_findings *f, const struct ls_processes *p, int rank, const cpu_set_t *all)
 {
     const char *host = host_of(p, rank);
-    const struct ls_vitals *v = &p->all[rank];
+    const struct ls_process *v = &p->all[rank];
     int cores = CPU_COUNT(all), usable = v->machine.usable;
     char text[64];
     bool idle = 4 * cores < 3 * usable;
@@ -195,12 +195,12 @@ static void check_use(struct ls_findings *f, const struct ls_patients *p, int ra
     }
 }
 
-static void check_threads(struct ls_findings *f, const struct ls_patients *p, int rank, int cores)
+static void check_threads(struct ls_findings *f, const struct ls_processes *p, int rank, int cores)
 {
     const char *host = host_of(p, rank);
-    const struct ls_vitals *v = &p->all[rank];
+    const struct ls_process *v = &p->all[rank];
     int ranks = ranks_with(p, rank), wanted = ranks * p->threads;
-    bool many = wanted > cores && ranks <= cores; /* more ranks than cores is said already */
+    bool many = wanted > cores && ranks <= cores; /* check_sharing reports more ranks than cores */
     ls_find(f, many ? LS_HEALTH_WARNING : LS_HEALTH_OK, "threads", host,
             "%d process%s with %d thread%s each on %d core%s", ranks, ranks == 1 ? "" : "es", p->threads,
             p->threads == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
@@ -218,7 +218,7 @@ static void check_threads(struct ls_findings *f, const struct ls_patients *p, in
     }
 }
 
-void ls_check_cores(struct ls_findings *f, const struct ls_patients *p)
+void ls_check_cores(struct ls_findings *f, const struct ls_processes *p)
 {
     for (int r = next_host(p, 0); r < p->n; r = next_host(p, r + 1)) {
         cpu_set_t all;
@@ -231,10 +231,10 @@ void ls_check_cores(struct ls_findings *f, const struct ls_patients *p)
     f->terse = false;
 }
 
-/* --- hosts that are not alike ---------------------------------------------------------------------------------- */
+/* --- differences between hosts ---------------------------------------------------------------------------------- */
 
-static void compare(struct ls_findings *f, const struct ls_patients *p, const char *topic, const char *a, const char *b,
-                    int rank, const char *advice)
+static void compare(struct ls_findings *f, const struct ls_processes *p, const char *topic, const char *a,
+                    const char *b, int rank, const char *advice)
 {
     if (strcmp(a, b) == 0)
         return;
@@ -242,11 +242,11 @@ static void compare(struct ls_findings *f, const struct ls_patients *p, const ch
     ls_advise(f, "%s", advice);
 }
 
-void ls_check_differences(struct ls_findings *f, const struct ls_patients *p)
+void ls_check_differences(struct ls_findings *f, const struct ls_processes *p)
 {
     int before = f->n;
     for (int r = next_host(p, 1); r < p->n; r = next_host(p, r + 1)) {
-        const struct ls_vitals *first = &p->all[0], *v = &p->all[r];
+        const struct ls_process *first = &p->all[0], *v = &p->all[r];
         compare(f, p, "processor", first->processor, v->processor, r,
                 "Train on hosts of one kind: the slowest sets the pace for all.");
         compare(f, p, "kernels", first->isa, v->isa, r,

@@ -7,14 +7,14 @@
 
 enum { GIVE_UP = 8 /* cases in a row that cannot even be run */ };
 
-/* --- looking ------------------------------------------------------------------------------------------------------ */
+/* --- tests -------------------------------------------------------------------------------------------------------- */
 
 static bool can(const struct ls_backend *b, const struct ls_precision *p)
 {
     return !b->refuses(p->dtype) && (!p->tf32 || b->queue);
 }
 
-/* The row of an op and a precision, made when it is the first. NULL: no memory. */
+/* The row of an op and a precision, added if it is new. NULL: out of memory. */
 static struct ls_op_health *row_of(struct ls_ops *ops, const char *op, const struct ls_precision *p)
 {
     for (int i = 0; i < ops->n; i++)
@@ -32,7 +32,7 @@ static struct ls_op_health *row_of(struct ls_ops *ops, const char *op, const str
     return &ops->list[ops->n++];
 }
 
-/* The worst in proportion to what is allowed stands for all. */
+/* Keeps the case whose error is largest in proportion to the error allowed. */
 static void take_result(struct ls_op_health *row, const struct ls_case *c, const struct ls_selftest_result *r)
 {
     row->cases++;
@@ -96,7 +96,7 @@ void ls_ops_release(struct ls_ops *ops)
     *ops = (struct ls_ops){0};
 }
 
-/* --- saying ------------------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------------------- */
 
 static bool is_well(const struct ls_op_health *o)
 {

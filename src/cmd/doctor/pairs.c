@@ -40,7 +40,7 @@ static int64_t wall_clock(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* The other half: answers each order with the time here, until told to end. */
+/* The partner's side: answers each request with its clock until the request to end. */
 static enum ls_status follow(struct ls_comm *comm, int leader, void *bulk)
 {
     for (;;) {
@@ -109,9 +109,9 @@ static enum ls_status lead(struct ls_comm *comm, int peer, void *bulk, struct ls
     return ask(comm, peer, ORDER_END, NULL, NULL);
 }
 
-/* --- all of them ----------------------------------------------------------------------------------------------- */
+/* --- all pairs ----------------------------------------------------------------------------------------------- */
 
-/* A tournament: in each round everybody has one partner, and in n - 1 rounds (n even) everybody else. */
+/* A round-robin tournament: in each round each rank has one partner, and after n - 1 rounds (n even) it has had all. */
 static int partner_of(int rank, int round, int n)
 {
     int even = n + n % 2, last = even - 1, partner;
@@ -148,7 +148,7 @@ static enum ls_status play_round(struct ls_comm *comm, int round, void *bulk, st
     return ls_comm_barrier(comm);
 }
 
-/* Rank 0 and the first rank of each other host. */
+/* Rank 0 with the first rank of each other host. */
 static enum ls_status compare_clocks(struct ls_comm *comm, struct ls_pairs *p)
 {
     int me = ls_comm_rank(comm), n = ls_comm_size(comm), hosts = 0;
@@ -221,14 +221,14 @@ void ls_pairs_release(struct ls_pairs *p)
     *p = (struct ls_pairs){0};
 }
 
-/* --- what it means ---------------------------------------------------------------------------------------------- */
+/* --- findings ---------------------------------------------------------------------------------------------- */
 
-static bool is_between(const struct ls_patients *patients, const struct ls_pair *pair)
+static bool is_between(const struct ls_processes *processes, const struct ls_pair *pair)
 {
-    return patients->all[pair->a].node != patients->all[pair->b].node;
+    return processes->all[pair->a].node != processes->all[pair->b].node;
 }
 
-static void check_kind(struct ls_findings *f, const struct ls_patients *patients, const struct ls_pairs *p,
+static void check_kind(struct ls_findings *f, const struct ls_processes *processes, const struct ls_pairs *p,
                        bool between)
 {
     const struct ls_pair *slowest = NULL;
@@ -236,7 +236,7 @@ static void check_kind(struct ls_findings *f, const struct ls_patients *patients
     struct ls_stats stats;
     int n = 0;
     for (int i = 0; bandwidth && i < p->n; i++)
-        if (is_between(patients, &p->list[i]) == between) {
+        if (is_between(processes, &p->list[i]) == between) {
             slowest = slowest ? slowest : &p->list[i];
             bandwidth[n++] = p->list[i].bandwidth;
         }
@@ -248,8 +248,8 @@ static void check_kind(struct ls_findings *f, const struct ls_patients *patients
     bool lame = n > 2 && slowest->bandwidth < 0.5 * stats.median, thin = between && stats.median < 0.5e9;
     ls_find(f, lame || thin ? LS_HEALTH_WARNING : LS_HEALTH_OK, topic, "",
             "%.3g GB/s is usual; the slowest pair is ranks %d (%s) and %d (%s) with %.3g GB/s and %.3g us",
-            1e-9 * stats.median, slowest->a, patients->all[slowest->a].host, slowest->b, patients->all[slowest->b].host,
-            1e-9 * slowest->bandwidth, 1e6 * slowest->latency);
+            1e-9 * stats.median, slowest->a, processes->all[slowest->a].host, slowest->b,
+            processes->all[slowest->b].host, 1e-9 * slowest->bandwidth, 1e6 * slowest->latency);
     if (lame)
         ls_advise(f, between ? "Look at cable, switch port and link speed (ethtool) of these two hosts."
                              : "See whether these ranks share cores, or lie on different sockets.");
@@ -258,7 +258,7 @@ static void check_kind(struct ls_findings *f, const struct ls_patients *patients
                      "OMPI_MCA_btl_tcp_if_include).");
 }
 
-static void check_clocks(struct ls_findings *f, const struct ls_patients *patients, const struct ls_pairs *p)
+static void check_clocks(struct ls_findings *f, const struct ls_processes *processes, const struct ls_pairs *p)
 {
     int off = 0;
     double most = 0;
@@ -269,7 +269,7 @@ static void check_clocks(struct ls_findings *f, const struct ls_patients *patien
         if (sure < 0.1)
             continue;
         off++;
-        ls_find(f, LS_HEALTH_WARNING, "clock", patients->all[s->rank].host, "%.3f s %s of that of rank 0",
+        ls_find(f, LS_HEALTH_WARNING, "clock", processes->all[s->rank].host, "%.3f s %s of that of rank 0",
                 fabs(s->offset), s->offset > 0 ? "ahead" : "behind");
         ls_advise(f, "Let chrony or ntpd set it: times in logs of different hosts do not fit together.");
     }
@@ -277,16 +277,16 @@ static void check_clocks(struct ls_findings *f, const struct ls_patients *patien
         ls_find(f, LS_HEALTH_OK, "clock", "", "hosts agree to within %.3g ms", 1000 * most);
 }
 
-void ls_check_pairs(struct ls_findings *f, const struct ls_patients *patients, const struct ls_pairs *p)
+void ls_check_pairs(struct ls_findings *f, const struct ls_processes *processes, const struct ls_pairs *p)
 {
-    check_kind(f, patients, p, false);
-    check_kind(f, patients, p, true);
-    check_clocks(f, patients, p);
+    check_kind(f, processes, p, false);
+    check_kind(f, processes, p, true);
+    check_clocks(f, processes, p);
 }
 
-/* --- saying ------------------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------------------- */
 
-enum ls_status ls_pairs_print(const struct ls_patients *patients, const struct ls_pairs *p, FILE *out)
+enum ls_status ls_pairs_print(const struct ls_processes *processes, const struct ls_pairs *p, FILE *out)
 {
     static const char *const headings[] = {"ranks", "hosts", "8 B, us", "4 MiB, GB/s"};
     struct ls_table t;
@@ -295,10 +295,10 @@ enum ls_status ls_pairs_print(const struct ls_patients *patients, const struct l
         const struct ls_pair *x = &p->list[i];
         ls_table_row(&t);
         ls_table_cell(&t, "%d - %d", x->a, x->b);
-        if (is_between(patients, x))
-            ls_table_cell(&t, "%s - %s", patients->all[x->a].host, patients->all[x->b].host);
+        if (is_between(processes, x))
+            ls_table_cell(&t, "%s - %s", processes->all[x->a].host, processes->all[x->b].host);
         else
-            ls_table_cell(&t, "%s", patients->all[x->a].host);
+            ls_table_cell(&t, "%s", processes->all[x->a].host);
         ls_table_cell(&t, "%.1f", 1e6 * x->latency);
         ls_table_cell(&t, "%.3f", 1e-9 * x->bandwidth);
     }
@@ -318,12 +318,12 @@ json_t *ls_pairs_json(const struct ls_pairs *p)
     return list;
 }
 
-json_t *ls_skews_json(const struct ls_patients *patients, const struct ls_pairs *p)
+json_t *ls_skews_json(const struct ls_processes *processes, const struct ls_pairs *p)
 {
     json_t *list = json_array();
     for (int i = 0; i < p->n_skews; i++)
         json_array_append_new(list,
-                              json_pack("{s:s, s:f, s:f}", "host", patients->all[p->skews[i].rank].host, "offset_ms",
+                              json_pack("{s:s, s:f, s:f}", "host", processes->all[p->skews[i].rank].host, "offset_ms",
                                         1000 * p->skews[i].offset, "error_ms", 1000 * p->skews[i].error));
     return list;
 }

@@ -1,4 +1,4 @@
-/* The one file that sees hwloc. */
+/* The only file that includes hwloc. */
 #define _GNU_SOURCE
 #include "cmd/doctor/doctor.h"
 
@@ -20,7 +20,7 @@ static int64_t cache_bytes(hwloc_topology_t t, hwloc_obj_type_t type)
     return cache ? (int64_t)cache->attr->cache.size : 0;
 }
 
-/* Everything that is there, also what this process may not use. */
+/* The whole machine, including cores that this process may not use. */
 static bool read_hwloc(struct ls_topology *t)
 {
     hwloc_topology_t h;
@@ -62,7 +62,7 @@ const char *ls_topology_source(void)
 
 #endif
 
-/* A number that a file begins with, -1: none. K and M behind it count. */
+/* The number at the start of a file, with a suffix of K or M; -1: none. */
 static int64_t number_in(const char *folder, int which, const char *file_name)
 {
     char path[128], unit = 0;
@@ -77,7 +77,7 @@ static int64_t number_in(const char *folder, int which, const char *file_name)
     return value < 0 ? -1 : unit == 'K' ? value << 10 : unit == 'M' ? value << 20 : value;
 }
 
-/* The first cpu of a core, and of a socket, counts for it. */
+/* Counts cores and sockets by their first cpu. */
 static void read_files(struct ls_topology *t)
 {
     enum { SOCKETS = 256, CACHES = 8 };

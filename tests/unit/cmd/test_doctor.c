@@ -15,18 +15,18 @@ enum { RANKS = 8 };
 static const struct ls_launch by_mpirun = {.kind = LS_LAUNCH_MPI, .how = "mpirun (Open MPI)", .mpi = "openmpi"};
 
 /* Two hosts of 16 cores with 4 ranks each, every rank on 4 cores of its own: nothing to find fault with. */
-struct ward {
-    struct ls_vitals all[RANKS];
-    struct ls_patients patients;
+struct doctor_case {
+    struct ls_process all[RANKS];
+    struct ls_processes processes;
     struct ls_findings found;
 };
 
-static void admit(struct ward *w)
+static void begin_case(struct doctor_case *w)
 {
-    *w = (struct ward){.patients = {.all = w->all, .n = RANKS, .launch = &by_mpirun, .threads = 4}};
+    *w = (struct doctor_case){.processes = {.all = w->all, .n = RANKS, .launch = &by_mpirun, .threads = 4}};
     for (int r = 0; r < RANKS; r++) {
-        struct ls_vitals *v = &w->all[r];
-        *v = (struct ls_vitals){
+        struct ls_process *v = &w->all[r];
+        *v = (struct ls_process){
             .memory = (int64_t)64 << 30,
             .available = (int64_t)60 << 30,
             .shm = (int64_t)32 << 30,
@@ -46,16 +46,16 @@ static void admit(struct ward *w)
     }
 }
 
-static void examine(struct ward *w)
+static void examine(struct doctor_case *w)
 {
-    ls_check_machines(&w->found, &w->patients);
-    ls_check_cores(&w->found, &w->patients);
-    ls_check_differences(&w->found, &w->patients);
+    ls_check_machines(&w->found, &w->processes);
+    ls_check_cores(&w->found, &w->processes);
+    ls_check_differences(&w->found, &w->processes);
     assert_int_equal(w->found.status, LS_OK);
 }
 
 /* The one finding that is not ok; it has advice. */
-static const struct ls_finding *only_fault(const struct ward *w)
+static const struct ls_finding *only_fault(const struct doctor_case *w)
 {
     const struct ls_finding *fault = NULL;
     for (int i = 0; i < w->found.n; i++)
@@ -68,7 +68,8 @@ static const struct ls_finding *only_fault(const struct ward *w)
     return fault;
 }
 
-static void expect_fault(struct ward *w, enum ls_health health, const char *topic, const char *host, const char *part)
+static void expect_fault(struct doctor_case *w, enum ls_health health, const char *topic, const char *host,
+                         const char *part)
 {
     examine(w);
     const struct ls_finding *fault = only_fault(w);
@@ -83,8 +84,8 @@ static void expect_fault(struct ward *w, enum ls_health health, const char *topi
 static void nothing_is_found_where_nothing_is_wrong(void **state)
 {
     (void)state;
-    struct ward w;
-    admit(&w);
+    struct doctor_case w;
+    begin_case(&w);
     examine(&w);
     assert_int_equal(w.found.counts[LS_HEALTH_WARNING] + w.found.counts[LS_HEALTH_ERROR], 0);
     ls_findings_release(&w.found);
@@ -93,11 +94,11 @@ static void nothing_is_found_where_nothing_is_wrong(void **state)
 static void ranks_on_the_same_cores_are_named(void **state)
 {
     (void)state;
-    struct ward w;
-    admit(&w);
+    struct doctor_case w;
+    begin_case(&w);
     CPU_SET(0, &w.all[5].cpus);
     expect_fault(&w, LS_HEALTH_WARNING, "cores", "host1", "ranks 4 and 5 share cores 0");
-    admit(&w);
+    begin_case(&w);
     for (int r = 4; r < 8; r++) {
         CPU_ZERO(&w.all[r].cpus);
         w.all[r].machine.usable = 3;
@@ -111,13 +112,13 @@ static void ranks_on_the_same_cores_are_named(void **state)
 static void cores_that_nobody_may_use_are_seen(void **state)
 {
     (void)state;
-    struct ward w;
-    admit(&w);
+    struct doctor_case w;
+    begin_case(&w);
     for (int r = 0; r < 4; r++) {
         CPU_ZERO(&w.all[r].cpus);
         CPU_SET(r, &w.all[r].cpus);
     }
-    w.patients.threads = 1;
+    w.processes.threads = 1;
     examine(&w);
     const struct ls_finding *fault = only_fault(&w);
     assert_string_equal(fault->topic, "affinity");
@@ -129,19 +130,19 @@ static void cores_that_nobody_may_use_are_seen(void **state)
 static void more_threads_than_cores_are_seen(void **state)
 {
     (void)state;
-    struct ward w;
-    admit(&w);
-    w.patients.threads = 5;
+    struct doctor_case w;
+    begin_case(&w);
+    w.processes.threads = 5;
     examine(&w);
     assert_int_equal(w.found.counts[LS_HEALTH_WARNING], 2);
     ls_findings_release(&w.found);
-    admit(&w);
+    begin_case(&w);
     w.all[4].omp_threads = 2;
     expect_fault(&w, LS_HEALTH_WARNING, "threads", "host1", "OMP_NUM_THREADS=2");
-    admit(&w);
+    begin_case(&w);
     w.all[0].omp_limit = 2;
     expect_fault(&w, LS_HEALTH_WARNING, "threads", "host0", "OMP_THREAD_LIMIT=2");
-    admit(&w);
+    begin_case(&w);
     w.all[0].quota = 2.5;
     expect_fault(&w, LS_HEALTH_WARNING, "quota", "host0", "2.5 cores, but 16");
 }
@@ -149,26 +150,26 @@ static void more_threads_than_cores_are_seen(void **state)
 static void faults_of_a_host_name_it(void **state)
 {
     (void)state;
-    struct ward w;
-    admit(&w);
+    struct doctor_case w;
+    begin_case(&w);
     w.all[4].available = 3 << 29;
     expect_fault(&w, LS_HEALTH_WARNING, "memory", "host1", "1.5 free for 4 processes");
-    admit(&w);
+    begin_case(&w);
     w.all[0].shm = -1;
     expect_fault(&w, LS_HEALTH_ERROR, "/dev/shm", "host0", "missing");
-    admit(&w);
+    begin_case(&w);
     w.all[0].shm = 1 << 20;
     expect_fault(&w, LS_HEALTH_WARNING, "/dev/shm", "host0", "1 MiB");
-    admit(&w);
+    begin_case(&w);
     snprintf(w.all[4].huge_pages, sizeof w.all[4].huge_pages, "never");
     expect_fault(&w, LS_HEALTH_WARNING, "huge pages", "host1", "never");
-    admit(&w);
+    begin_case(&w);
     snprintf(w.all[0].caution, sizeof w.all[0].caution, "faults");
     expect_fault(&w, LS_HEALTH_WARNING, "amx", "host0", "faults");
-    admit(&w);
+    begin_case(&w);
     w.all[4].load = 12;
     expect_fault(&w, LS_HEALTH_WARNING, "load", "host1", "12.00");
-    admit(&w);
+    begin_case(&w);
     snprintf(w.all[4].isa, sizeof w.all[4].isa, "avx2");
     expect_fault(&w, LS_HEALTH_WARNING, "kernels", "host1", "avx2 here, avx512 at rank 0");
 }
@@ -177,9 +178,9 @@ static void faults_of_a_host_name_it(void **state)
 
 static void expect_pair_fault(struct ls_pairs *p, const char *topic, const char *part, const char *advice)
 {
-    struct ward w;
-    admit(&w);
-    ls_check_pairs(&w.found, &w.patients, p);
+    struct doctor_case w;
+    begin_case(&w);
+    ls_check_pairs(&w.found, &w.processes, p);
     const struct ls_finding *fault = only_fault(&w);
     assert_string_equal(fault->topic, topic);
     if (!strstr(fault->text, part))
@@ -198,9 +199,9 @@ static void slow_pairs_and_wrong_clocks_are_named(void **state)
         {.a = 0, .b = 2, .latency = 1e-6, .bandwidth = 10e9},  {.a = 1, .b = 2, .latency = 1e-6, .bandwidth = 10e9},
     };
     struct ls_pairs p = {.list = list, .n = 6, .possible = 28, .skews = skews, .n_skews = 1};
-    struct ward w;
-    admit(&w);
-    ls_check_pairs(&w.found, &w.patients, &p);
+    struct doctor_case w;
+    begin_case(&w);
+    ls_check_pairs(&w.found, &w.processes, &p);
     assert_int_equal(w.found.n, 3);
     assert_int_equal(w.found.counts[LS_HEALTH_OK], 3);
     ls_findings_release(&w.found);
@@ -216,19 +217,19 @@ static void slow_pairs_and_wrong_clocks_are_named(void **state)
     skews[0].offset = -3.25;
     expect_pair_fault(&p, "clock", "3.250 s behind", "chrony");
     skews[0].error = 3.2; /* the network may be that slow: nothing is known */
-    admit(&w);
-    ls_check_pairs(&w.found, &w.patients, &p);
+    begin_case(&w);
+    ls_check_pairs(&w.found, &w.processes, &p);
     assert_int_equal(w.found.counts[LS_HEALTH_WARNING], 0);
     ls_findings_release(&w.found);
 }
 
 /* --- this machine -------------------------------------------------------------------------------------------------- */
 
-static void this_machine_has_vitals(void **state)
+static void this_process_is_described(void **state)
 {
     (void)state;
-    struct ls_vitals v;
-    ls_vitals_take(&v);
+    struct ls_process v;
+    ls_process_read(&v);
     assert_true(v.memory > 0 && v.available > 0 && v.available <= v.memory);
     assert_true(CPU_COUNT(&v.cpus) > 0);
     assert_true(v.machine.sockets > 0 && v.machine.numa > 0 && v.machine.cores > 0);
@@ -337,7 +338,7 @@ int main(void)
         cmocka_unit_test(more_threads_than_cores_are_seen),
         cmocka_unit_test(faults_of_a_host_name_it),
         cmocka_unit_test(slow_pairs_and_wrong_clocks_are_named),
-        cmocka_unit_test(this_machine_has_vitals),
+        cmocka_unit_test(this_process_is_described),
         cmocka_unit_test(cores_are_written_as_ranges),
         cmocka_unit_test(ops_that_are_wrong_are_named),
         cmocka_unit_test(every_op_is_examined),

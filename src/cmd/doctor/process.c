@@ -31,7 +31,7 @@ static int64_t kib_of(const char *key)
 
 /* --- control groups ------------------------------------------------------------------------------------- */
 
-/* The least of a limit over the group of this process and those around it; 0: none. */
+/* The smallest limit of the control group of this process and the groups above it; 0: none. */
 static double group_limit(const char *file)
 {
     char group[512] = "", path[640], line[64];
@@ -53,7 +53,7 @@ static double group_limit(const char *file)
     return least;
 }
 
-/* As version 1 has them, for a container that sees its own group as the root. */
+/* The limit of version 1, for a container whose group appears as the root. */
 static double old_limit(const char *path)
 {
     char line[64];
@@ -61,9 +61,9 @@ static double old_limit(const char *path)
     return value > 0 && value < 0x1p60 ? value : 0;
 }
 
-/* --- each thing ----------------------------------------------------------------------------------------- */
+/* --- parts ---------------------------------------------------------------------------------------------- */
 
-static void take_memory(struct ls_vitals *v)
+static void take_memory(struct ls_process *v)
 {
     double limit = group_limit("memory.max");
     if (limit == 0)
@@ -76,7 +76,7 @@ static void take_memory(struct ls_vitals *v)
         v->available = v->memory;
 }
 
-static void take_cores(struct ls_vitals *v)
+static void take_cores(struct ls_process *v)
 {
     char line[64];
     CPU_ZERO(&v->cpus);
@@ -86,8 +86,8 @@ static void take_cores(struct ls_vitals *v)
     v->load = first_line("/proc/loadavg", line, sizeof line) ? strtod(line, NULL) : 0;
 }
 
-/* "always [madvise] never": the one in brackets. */
-static void take_huge_pages(struct ls_vitals *v)
+/* The file has "always [madvise] never": takes the word in brackets. */
+static void take_huge_pages(struct ls_process *v)
 {
     char line[128];
     snprintf(v->huge_pages, sizeof v->huge_pages, "unknown");
@@ -111,12 +111,12 @@ static bool binds(const char *name)
     return text && *text && strcasecmp(text, "false") != 0;
 }
 
-void ls_vitals_take(struct ls_vitals *v)
+void ls_process_read(struct ls_process *v)
 {
     struct utsname system;
     struct statvfs shm;
     struct ls_backend_about about = {.isa = "unknown"};
-    *v = (struct ls_vitals){.pid = (int32_t)getpid(), .host = "unknown"};
+    *v = (struct ls_process){.pid = (int32_t)getpid(), .host = "unknown"};
     gethostname(v->host, sizeof v->host - 1);
     const struct ls_backend *cpu = ls_backend_find("onednn");
     const char *fault = cpu->fault();

@@ -138,7 +138,7 @@ static void list_variables(struct ls_findings *f)
     ls_find(f, LS_HEALTH_OK, "variables", "", "%s", used ? text : "none of a launcher");
 }
 
-/* In a job of several tasks, but srun has not started this. */
+/* In a Slurm job of several tasks, but not started by srun. */
 static bool is_forgotten_srun(void)
 {
     const char *tasks = getenv("SLURM_NTASKS");

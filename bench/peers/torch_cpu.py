@@ -1,0 +1,61 @@
+#!/usr/bin/env python3
+"""PyTorch's side of bench/compare: the time of a training step on the CPU.
+
+A step is forward, cross-entropy, backward and SGD with momentum and weight decay. The first two steps are not counted
+(torch.compile compiles in them). Prints the median of the others, as `123.4 ms/it`.
+"""
+import argparse
+import statistics
+import time
+
+import torch
+
+import models
+
+
+def parse_options():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("model", help="vgg11_cifar, lenet, or a name in torchvision.models")
+    p.add_argument("batch", type=int)
+    p.add_argument("size", type=int, help="height and width of the images")
+    p.add_argument("classes", type=int)
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--iters", type=int, default=6, help="steps that are counted (%(default)s)")
+    p.add_argument("--cl", action="store_true", help="the memory format channels_last")
+    p.add_argument("--compile", action="store_true", help="torch.compile")
+    p.add_argument("--bf16", action="store_true", help="bf16 by autocast")
+    return p.parse_args()
+
+
+def main():
+    options = parse_options()
+    torch.set_num_threads(options.threads)
+    model = models.make(options.model, options.classes)
+    images, labels = models.batch(options.model, options.batch, options.size, options.classes)
+    if options.cl:
+        model = model.to(memory_format=torch.channels_last)
+        images = images.to(memory_format=torch.channels_last)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    forward = torch.compile(model) if options.compile else model
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.bf16):
+            loss = torch.nn.functional.cross_entropy(forward(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    times = []
+    for number in range(2 + options.iters):
+        start = time.perf_counter()
+        step()
+        if number >= 2:
+            times.append(time.perf_counter() - start)
+    median = statistics.median(times)
+    print(f"PyTorch {torch.__version__}, {options.model}, batch {options.batch}: {median * 1e3:.1f} ms/it, "
+          f"{options.batch / median:.1f} images/s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
