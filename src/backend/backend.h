@@ -60,14 +60,18 @@ struct ls_loss_scale {
     int skipped; /* steps of this process whose gradients were not finite */
 };
 
-/* A backend with memory of its own, whose work is only enqueued by run. NULL where memory is the host's, and run returns
- * when all is done. Everything here and run go by one queue, in the order of the calls, unless a comment says otherwise;
- * read and write wait for what was enqueued before. */
+/* Every backend has a queue. Everything here and run go by it, in the order of the calls, unless a comment says otherwise;
+ * read and write wait for what was enqueued before. On the host (host_queue.h) work is over when its call returns, so that
+ * every wait is over at once. */
 struct ls_backend_queue {
+    /* 0: run returns when its work is over, and results are those of the last run. 1: run only enqueues, and the results of
+     * a pass can be taken after the next pass is enqueued. */
+    int delay;
+    bool own_memory; /* arenas, gradients and parameters lie where the host cannot read or write them */
     /* Zeroed memory for arenas, gradients and parameters. */
     enum ls_status (*take)(size_t bytes, void **memory);
-    void (*give)(void *memory); /* waits for all that was enqueued */
-    /* Bytes taken now, and at most so far, by everything in this process. */
+    void (*give)(void *memory, size_t bytes); /* as they were taken; waits for all that was enqueued */
+    /* Bytes taken now, and at most so far, by everything in this process; on the host, all of the process's memory. */
     void (*taken)(size_t *now, size_t *most);
     /* Host memory that copies to and from it are fast with, until it is released; where it cannot be had, nothing. */
     void (*pin)(void *host, size_t bytes);
@@ -77,7 +81,7 @@ struct ls_backend_queue {
     enum ls_status (*add)(struct ls_program *p, float *to, const float *other, size_t count);
     enum ls_status (*clear)(struct ls_program *p, float *to, size_t count);
     /* Floats to the host as they are at this point of the queue; runs beside what is enqueued later. arrived waits for the
-     * fetch with that mark (0 .. LS_QUEUE_MARKS-1). */
+     * fetch with that mark (0 .. LS_QUEUE_MARKS-1). `host` may be `from` where memory is the host's: nothing is copied. */
     enum ls_status (*fetch)(struct ls_program *p, int mark, float *host, const float *from, size_t count);
     enum ls_status (*arrived)(struct ls_program *p, int mark);
     /* Floats from the host, which must stay until the next read, arrived or results of what was enqueued later; a fetch to
@@ -87,7 +91,8 @@ struct ls_backend_queue {
      * `slot` (0 or 1); results waits for that slot and gives them, valid until the slot is asked for again. */
     enum ls_status (*ask)(struct ls_program *p, int slot);
     enum ls_status (*results)(struct ls_program *p, int slot, const float **loss, const int32_t **rank);
-    /* Images as bytes, which the backend cuts, mirrors and normalises itself (base/crop.h). All four are there, or none.
+    /* Images as bytes, which the backend cuts, mirrors and normalises itself (base/crop.h). All four are there, or all are
+     * NULL.
      *
      * Memory for a data set's stored images, to be given back by give; *memory NULL where it would take more than a quarter of
      * what is free. put copies into it and returns when the host's bytes are no longer needed. */
@@ -101,7 +106,7 @@ struct ls_backend_queue {
     enum ls_status (*crops)(struct ls_program *p, const struct ls_crop *crops, const uint8_t *bytes);
     /* A number made of the bits of all parameters that are updated, or of their momentum; NULL: they must be read for that. */
     enum ls_status (*checksum)(struct ls_program *p, bool momentum, uint64_t *sum);
-    /* What the next step begins with; between steps only. Both are there, or none. */
+    /* What the next step begins with; between steps only. Without fp16, get gives zeros and set does nothing. */
     enum ls_status (*get_scale)(struct ls_program *p, struct ls_loss_scale *scale);
     enum ls_status (*set_scale)(struct ls_program *p, const struct ls_loss_scale *scale);
 };
@@ -164,9 +169,11 @@ struct ls_backend_peers {
 
 struct ls_backend {
     const char *name, *summary;
-    const struct ls_backend_queue *queue; /* NULL: see there */
+    const struct ls_backend_queue *queue; /* never NULL */
     const struct ls_backend_peers *peers; /* NULL: sums over processes are made by the host */
     bool measures;                        /* kernels are measured where --tune is left to the backend */
+    bool tf32;                            /* --dtype tf32 can be had */
+    bool any_threads;                     /* results do not depend on the number of threads */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     void (*about)(struct ls_backend_about *about);
     /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. NULL: there is
@@ -197,8 +204,8 @@ struct ls_backend {
      * where the plan keeps them (reuse off, or last written). */
     enum ls_status (*read)(const struct ls_program *p, int tensor, void *values);
     enum ls_status (*write)(struct ls_program *p, int tensor, const void *values);
-    /* Point an INPUT tensor at the caller's memory (plain f32 NCHW images, i32 labels), without a copy; with a queue it is
-     * copied by the next run, and must stay until the pass's results. */
+    /* Point an INPUT tensor at the caller's memory (plain f32 NCHW images, i32 labels), without a copy; where run only
+     * enqueues, it is copied by the next run, and must stay until the pass's results. */
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
@@ -217,8 +224,8 @@ enum ls_status ls_backend_open(const char *name, const struct ls_backend **backe
 /* NULL: not built. */
 const struct ls_backend *ls_backend_find(const char *name);
 
-/* Zeroed memory for arenas, gradients and parameters: the queue's where the backend has one, else the host's. give takes
- * NULL, and else the bytes that were taken. */
+/* Zeroed memory for arenas, gradients and parameters, from the backend's queue. give takes NULL, and else the bytes that
+ * were taken. */
 enum ls_status ls_backend_take(const struct ls_backend *b, size_t bytes, void **memory);
 void ls_backend_give(const struct ls_backend *b, void *memory, size_t bytes);
 

@@ -385,15 +385,14 @@ static void *write_aside(void *context)
     return NULL;
 }
 
-/* What the engine alone knows. The host has the weights already where there is no queue. */
+/* What the engine alone knows. Weights are copied where the host cannot read them, and written while training goes on. */
 static enum ls_status take(struct ls_checkpoint_writer *w)
 {
     const struct ls_backend_queue *queue = w->e->backend->queue;
     w->state.scale = (struct ls_loss_scale){0};
-    if (!queue)
+    LS_TRY(queue->get_scale(w->e->train.program, &w->state.scale));
+    if (!queue->own_memory)
         return LS_OK;
-    if (queue->get_scale)
-        LS_TRY(queue->get_scale(w->e->train.program, &w->state.scale));
     LS_TRY(ls_weights_copy(w->e, LS_WEIGHTS_MODEL, w->state.step, &w->model));
     return ls_weights_copy(w->e, LS_WEIGHTS_STATE, w->state.step, &w->momentum);
 }
@@ -416,7 +415,7 @@ enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *r
         drop(w);
         return st;
     }
-    w->on = e->backend->queue && ls_thread_create(&w->thread, write_aside, w) == 0;
+    w->on = e->backend->queue->own_memory && ls_thread_create(&w->thread, write_aside, w) == 0;
     if (!w->on)
         w->status = write_all(w);
     return LS_OK;

@@ -7,6 +7,7 @@
 #include "base/checksum.h"
 #include "checkpoint/run_lock.h"
 #include "optim/schedule.h"
+#include "sync/sync.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -274,14 +275,11 @@ enum ls_status ls_rundir_config(const char *run, const struct ls_options *o)
     return st;
 }
 
-/* Strategies of which one gives the bits of the other. */
+/* Strategies of which one gives the bits of the other (SYNC-1). */
 static bool exact(const char *sync)
 {
-    static const char *const names[] = {"gather", "allreduce", "overlap", "server"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(sync, names[i]) == 0)
-            return true;
-    return false;
+    const struct ls_sync_ops *ops = ls_sync_find(sync);
+    return ops && ops->exact;
 }
 
 /* Which file a model is from does not matter, what is in it does. */

@@ -125,13 +125,11 @@ enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_
     LS_TRY(ls_launch_detect(o, &w->launch));
     if (w->launch.kind == LS_LAUNCH_ALONE)
         return LS_OK;
-    const struct ls_sync_ops *ops = ls_sync_choose(o);
-    bool served = ops && ops->serve;
     struct ls_comm_options options = {
         .collective = collective_of(o->collective),
         .deadline = o->deadline,
         .max_bytes = max_bytes,
-        .replicas = ls_options_given(o, "replicas") && !served ? (int)o->replicas : 0,
+        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 ? (int)o->replicas : 0,
     };
     LS_TRY_GOTO(failed, ls_comm_open(&w->launch, &options, &w->comm));
     int size = ls_comm_size(w->comm), rank = ls_comm_rank(w->comm);

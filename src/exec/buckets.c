@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define CARDS_MB 25 /* a bucket's MiB where cards sum: they are fast, and what a sum costs the host counts */
+#define DEVICE_MB 25 /* a bucket's MiB where devices sum: they are fast, and each sum costs the host time */
 
 /* A gradient in the order of completion. */
 struct grad {
@@ -52,7 +52,7 @@ static enum ls_status list_grads(const struct ls_engine *e, struct grad **list, 
 
 /* --- where to cut ------------------------------------------------------------------------------------- */
 
-/* With a queue a gradient is complete when the host has it, and the pass goes on meanwhile. */
+/* Gradient i has arrived where strategies see it. */
 static enum ls_status see_grad(struct ls_engine *e, int i, double start, double *ready)
 {
     LS_TRY(e->backend->queue->arrived(e->train.program, i % LS_QUEUE_MARKS));
@@ -60,12 +60,27 @@ static enum ls_status see_grad(struct ls_engine *e, int i, double start, double 
     return LS_OK;
 }
 
-static enum ls_status fetch_grad(struct ls_engine *e, const struct grad *grads, int i, double start, double *ready)
+/* One pass, with the seconds at which each gradient has arrived. Where run only enqueues, the pass goes on meanwhile, as far
+ * as there are marks. */
+static enum ls_status time_once(struct ls_engine *e, const struct grad *grads, int n, const struct ls_run *run,
+                                double *ready)
 {
-    if (i >= LS_QUEUE_MARKS)
-        LS_TRY(see_grad(e, i - LS_QUEUE_MARKS, start, ready));
-    return e->backend->queue->fetch(e->train.program, i % LS_QUEUE_MARKS, e->grads + grads[i].first,
-                                    e->kept + grads[i].first, grads[i].count);
+    const struct ls_backend *b = e->backend;
+    int under_way = b->queue->delay ? LS_QUEUE_MARKS - 1 : 0, seen = 0, at = 0;
+    double start = ls_now();
+    for (int i = 0; i < n; i++) {
+        int end = grads[i].ready + 1;
+        if (end > at)
+            LS_TRY(b->run(e->train.program, at, end, run));
+        at = end > at ? end : at;
+        LS_TRY(b->queue->fetch(e->train.program, i % LS_QUEUE_MARKS, e->grads + grads[i].first,
+                               e->kept + grads[i].first, grads[i].count));
+        while (i + 1 - seen > under_way)
+            LS_TRY(see_grad(e, seen++, start, ready));
+    }
+    while (seen < n)
+        LS_TRY(see_grad(e, seen++, start, ready));
+    return LS_OK;
 }
 
 /* How far into a pass each gradient is complete: one pass over blank images after one that warms up. */
@@ -83,19 +98,8 @@ static enum ls_status time_pass(struct ls_engine *e, const struct grad *grads, i
     }
     LS_TRY_GOTO(free_batch, b->input(e->train.program, e->train.graph.input, images));
     LS_TRY_GOTO(free_batch, b->input(e->train.program, e->train.graph.label, labels));
-    for (int round = 0; round < 2; round++) {
-        double start = ls_now();
-        for (int i = 0, at = 0; i < n; i++) {
-            int end = grads[i].ready + 1;
-            if (end > at)
-                LS_TRY_GOTO(free_batch, b->run(e->train.program, at, end, &run));
-            at = end > at ? end : at;
-            LS_TRY_GOTO(free_batch, b->queue ? fetch_grad(e, grads, i, start, ready) : LS_OK);
-            ready[i] = ls_now() - start;
-        }
-        for (int i = n > LS_QUEUE_MARKS ? n - LS_QUEUE_MARKS : 0; b->queue && i < n; i++)
-            LS_TRY_GOTO(free_batch, see_grad(e, i, start, ready));
-    }
+    for (int round = 0; round < 2; round++)
+        LS_TRY_GOTO(free_batch, time_once(e, grads, n, &run, ready));
 free_batch:
     ls_free(images);
     ls_free(labels);
@@ -133,16 +137,15 @@ static void cut_by_size(const struct grad *grads, int n, double mib, bool *last)
     }
 }
 
-static enum ls_status cut(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops,
-                          const struct grad *grads, int n, bool *last)
+static enum ls_status cut(struct ls_engine *e, const struct ls_options *o, const struct grad *grads, int n, bool *last)
 {
+    enum ls_sync_cut how = e->strategy->cut;
     for (int i = 0; i < n; i++)
-        last[i] = i == n - 1 || (ops && ops->by_tensor);
-    if (!ops || ops->by_tensor || ops->stays)
-        return LS_OK;
-    if (o->bucket_mb <= 0 && !e->peers)
+        last[i] = i == n - 1 || how == LS_CUT_BY_TENSOR;
+    if (how == LS_CUT_BY_TIME && o->bucket_mb <= 0)
         return cut_by_time(e, grads, n, last);
-    cut_by_size(grads, n, o->bucket_mb > 0 ? o->bucket_mb : CARDS_MB, last);
+    if (how == LS_CUT_BY_TIME || how == LS_CUT_BY_SIZE)
+        cut_by_size(grads, n, o->bucket_mb > 0 ? o->bucket_mb : DEVICE_MB, last);
     return LS_OK;
 }
 
@@ -221,7 +224,6 @@ static enum ls_status find_updates(struct ls_engine *e)
 /* A gradient of ones, as the host sees it. */
 static enum ls_status write_ones(const struct ls_engine *e, const struct grad *g)
 {
-    const struct ls_backend_queue *queue = e->backend->queue;
     int64_t count = ls_shape_count(&e->train.graph.tensors[g->tensor].shape);
     float *ones = ls_alloc((size_t)count, sizeof *ones);
     if (!ones)
@@ -230,11 +232,11 @@ static enum ls_status write_ones(const struct ls_engine *e, const struct grad *g
         ones[i] = 1;
     enum ls_status st = e->backend->write(e->train.program, g->tensor, ones);
     ls_free(ones);
-    if (st != LS_OK || !queue)
+    if (st != LS_OK || e->grads == e->kept)
         return st;
-    LS_TRY(queue->fetch(e->train.program, 0, e->grads + g->first, e->kept + g->first, g->count));
-    LS_TRY(queue->arrived(e->train.program, 0));
-    return queue->clear(e->train.program, e->kept + g->first, g->count);
+    LS_TRY(e->backend->queue->fetch(e->train.program, 0, e->grads + g->first, e->kept + g->first, g->count));
+    LS_TRY(e->backend->queue->arrived(e->train.program, 0));
+    return e->backend->queue->clear(e->train.program, e->kept + g->first, g->count);
 }
 
 /* A tensor of ones shows where its memory holds no value. Counts the stretches, and lists them where there is room. */
@@ -268,18 +270,21 @@ static enum ls_status list_gaps(const struct ls_engine *e, const struct grad *gr
     return LS_OK;
 }
 
-enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o, const struct ls_sync_ops *ops)
+enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o)
 {
     const struct ls_codec *codec = ls_compress_find(o->compress);
+    const struct ls_sync_ops *ops = e->strategy;
     struct grad *grads = NULL;
     int n = 0;
+    if (e->n_grads == 0)
+        return LS_OK;
     LS_TRY(list_grads(e, &grads, &n));
     enum ls_status st = LS_FAILED;
     bool *last = ls_alloc((size_t)n, sizeof *last);
     e->buckets = ls_alloc((size_t)n, sizeof *e->buckets);
     if (!last || !e->buckets)
         goto free_lists;
-    LS_TRY_GOTO(free_lists, cut(e, o, ops, grads, n, last));
+    LS_TRY_GOTO(free_lists, cut(e, o, grads, n, last));
     for (int i = 0; i + 1 < n; i++)
         last[i] |= grads[i].plain && !grads[i + 1].plain && strcmp(o->compress, "none") != 0;
     for (int i = 0, first = 0; i < n; i++) {
@@ -287,21 +292,20 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
             continue;
         e->buckets[e->n_buckets++] = (struct ls_bucket){.first = grads[first].first,
                                                         .count = grads[i].first + grads[i].count - grads[first].first,
-                                                        .ready = grads[i].ready,
+                                                        .ready = ops->after_pass ? e->train.end - 1 : grads[i].ready,
                                                         .plain = grads[i].plain};
         struct ls_bucket *b = &e->buckets[e->n_buckets - 1];
         b->matrices = ls_alloc((size_t)(i + 1 - first), sizeof *b->matrices);
         if (!b->matrices)
             goto free_lists;
-        if (ops && codec && codec->fills_padding && !b->plain)
+        if (!ops->no_reduce && codec && codec->fills_padding && !b->plain)
             LS_TRY_GOTO(free_lists, list_gaps(e, grads + first, i + 1 - first, b));
         for (; first <= i; first++)
             b->matrices[b->n_matrices++] = grads[first].matrix;
     }
     LS_TRY_GOTO(free_lists, find_updates(e));
-    e->fetched = e->backend->queue && ops && !ops->stays && !e->peers;
-    e->whole = e->backend->queue && !(ops && ls_sync_shards(ops));
-    if (e->backend->queue && ops && ops->collect)
+    e->updates_together = e->backend->queue->delay > 0 && !ops->shards;
+    if (e->backend->queue->own_memory && ops->works_on_values)
         st = ls_host_copy_open(e);
 free_lists:
     ls_free(grads);
@@ -316,12 +320,12 @@ void ls_engine_free_buckets(struct ls_engine *e)
         ls_free(e->buckets[b].matrices);
         ls_free(e->buckets[b].gaps);
     }
-    ls_host_copy_free(e->mirror);
+    ls_host_copy_free(e->host_copy);
     ls_free(e->buckets);
     ls_free(e->update_nodes);
     ls_free(e->update_first);
     e->buckets = NULL;
     e->n_buckets = 0;
     e->update_nodes = e->update_first = NULL;
-    e->mirror = NULL;
+    e->host_copy = NULL;
 }

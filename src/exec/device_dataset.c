@@ -85,7 +85,7 @@ static enum ls_status hold(struct ls_device_dataset *s, struct ls_dataset *set)
                 (double)bytes / 1048576, s->backend->name);
         return LS_OK;
     }
-    queue->give(memory);
+    queue->give(memory, bytes);
     return st;
 }
 
@@ -93,7 +93,7 @@ static enum ls_status hold(struct ls_device_dataset *s, struct ls_dataset *set)
 
 static bool takes_bytes(const struct ls_backend *b, int64_t channels)
 {
-    return b->queue && b->queue->source && (channels == 1 || channels == 3);
+    return b->queue->source && (channels == 1 || channels == 3);
 }
 
 enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct ls_engine *e, const struct ls_net *net,
@@ -123,6 +123,6 @@ enum ls_status ls_device_dataset_open_bytes(struct ls_device_dataset *s, const s
 void ls_device_dataset_close(struct ls_device_dataset *s)
 {
     if (s->held)
-        s->backend->queue->give(s->held);
+        s->backend->queue->give(s->held, s->held_bytes);
     *s = (struct ls_device_dataset){0};
 }

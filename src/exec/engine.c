@@ -70,10 +70,10 @@ static enum ls_dtype act_dtype(const struct ls_options *o)
     return strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : strcmp(o->dtype, "fp16") == 0 ? LS_F16 : LS_F32;
 }
 
-/* tf32 is no type of values but a way to multiply, which the backends on the host do not have. */
+/* tf32 is no type of values but a way to multiply. */
 static enum ls_status check_dtype(const struct ls_options *o, const struct ls_backend *b)
 {
-    const char *why_not = wants_tf32(o) && !b->queue ? LS_GPU_DTYPES : b->refuses(act_dtype(o));
+    const char *why_not = wants_tf32(o) && !b->tf32 ? LS_GPU_DTYPES : b->refuses(act_dtype(o));
     return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : LS_OK;
 }
 
@@ -145,7 +145,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
 /* One pass is a whole step: nothing to sum, so gradients need not outlive their updates. */
 static bool one_pass(const struct ls_engine *e)
 {
-    return !e->comm && !e->nccl && e->tree->replicas * e->passes == 1;
+    return e->strategy->updates_in_pass && e->tree->replicas * e->passes == 1;
 }
 
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
@@ -158,7 +158,7 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
         .trust = (float)o->trust,
         .nesterov = o->nesterov,
         .decay_all = o->decay_all,
-        .interleave = one_pass(e) && !e->backend->queue, /* a queue takes them best all at once */
+        .interleave = one_pass(e) && e->backend->queue->delay == 0, /* enqueued, they run best all at once */
     };
     LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
@@ -190,51 +190,53 @@ static enum ls_status take_grads(struct ls_engine *e, size_t floats, float **mem
     LS_TRY(e->comm ? ls_comm_region(e->comm, floats * sizeof(float), &region)
                    : ls_region_map(floats * sizeof(float), &region));
     *memory = region;
-    if (e->backend->queue)
-        e->backend->queue->pin(region, floats * sizeof(float));
+    e->backend->queue->pin(region, floats * sizeof(float));
     return LS_OK;
 }
 
-static enum ls_status take_kept(struct ls_engine *e, const struct ls_options *o)
+static enum ls_status take_kept(struct ls_engine *e)
 {
-    const struct ls_backend_queue *queue = e->backend->queue;
+    bool own_memory = e->backend->queue->own_memory;
     int most = ls_tree_most_parts(e->tree);
+    void *memory = NULL;
     if (e->n_grads == 0)
         return LS_OK;
-    if (queue) {
-        void *memory;
-        LS_TRY(queue->take(e->n_grads * sizeof(float), &memory));
-        e->kept = memory;
-    }
-    LS_TRY(ls_peers_open(e, o));
-    if (!queue || (e->comm && !e->peers))
+    if (own_memory)
+        LS_TRY(ls_backend_take(e->backend, e->n_grads * sizeof(float), &memory));
+    e->kept = memory;
+    LS_TRY(ls_peers_open(e));
+    if (own_memory && e->strategy->no_reduce)
+        e->grads = e->kept;
+    else
         LS_TRY(take_grads(e, e->n_grads, &e->grads));
-    if (most > 1)
-        LS_TRY(take_grads(e, (size_t)(most - 1) * e->n_grads, &e->side));
-    if (!queue)
+    if (!own_memory)
         e->kept = e->grads;
-    return LS_OK;
+    return most > 1 ? take_grads(e, (size_t)(most - 1) * e->n_grads, &e->side) : LS_OK;
+}
+
+/* Memory of take_grads; comm gives its regions back itself. */
+static void give_grads(struct ls_engine *e, float *memory, size_t floats)
+{
+    if (!memory)
+        return;
+    e->backend->queue->unpin(memory);
+    if (!e->comm)
+        ls_region_unmap(memory, floats * sizeof *memory);
 }
 
 static void give_kept(struct ls_engine *e)
 {
-    const struct ls_backend_queue *queue = e->backend ? e->backend->queue : NULL;
-    if (queue && e->kept)
-        queue->give(e->kept);
-    if (queue && e->grads)
-        queue->unpin(e->grads);
-    if (queue && e->side)
-        queue->unpin(e->side);
-    if (e->comm)
-        return;
-    ls_region_unmap(e->grads, e->n_grads * sizeof *e->grads);
-    ls_region_unmap(e->side, (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads * sizeof *e->side);
+    bool own_memory = e->backend && e->backend->queue->own_memory;
+    if (own_memory)
+        ls_backend_give(e->backend, e->kept, e->n_grads * sizeof *e->kept);
+    give_grads(e, own_memory && e->grads == e->kept ? NULL : e->grads, e->n_grads);
+    give_grads(e, e->side, (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads);
 }
 
-static enum ls_status bind_memory(struct ls_engine *e, const struct ls_options *o)
+static enum ls_status bind_memory(struct ls_engine *e)
 {
     LS_TRY(ls_backend_take(e->backend, e->arena_bytes, &e->arena));
-    LS_TRY(take_kept(e, o));
+    LS_TRY(take_kept(e));
     if (e->train.program)
         LS_TRY(e->backend->bind(e->train.program, e->arena, e->kept));
     if (e->eval.program)
@@ -291,10 +293,11 @@ free_text:
     return st;
 }
 
-/* Who computes which replicas: comm's tree, unless some ranks only serve. */
+/* Which replicas each process computes: comm's tree, unless some ranks only serve. */
 static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o, bool train)
 {
     int size = e->comm ? ls_comm_size(e->comm) : 1, servers = train ? ls_sync_servers(o, size) : 0;
+    e->strategy = train ? ls_sync_choose(o, size) : &ls_sync_none;
     e->tree = e->comm && servers == 0 ? ls_comm_tree(e->comm) : &e->own_tree;
     if (e->tree != &e->own_tree)
         return LS_OK;
@@ -332,7 +335,6 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     char *lines = NULL;
     *e = (struct ls_engine){.size = *size, .passes = train ? (int)o->accumulate : 1};
     e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
-    e->nccl = train && strcmp(o->collective, "nccl") == 0;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
@@ -348,11 +350,11 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         goto failed;
     }
     LS_TRY_GOTO(failed, take_tree(e, o, train));
-    LS_TRY_GOTO(failed, ls_peers_check(e, o));
+    LS_TRY_GOTO(failed, train ? ls_peers_plan(e, o) : LS_OK);
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
     if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
         say_lost_cache(e, o);
-    LS_TRY_GOTO(failed, bind_memory(e, o));
+    LS_TRY_GOTO(failed, bind_memory(e));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);
     LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
@@ -385,7 +387,6 @@ void ls_engine_close(struct ls_engine *e)
     *e = (struct ls_engine){0};
 }
 
-/* A tensor of a backend with memory of its own. */
 static enum ls_status share_values(struct ls_engine *e, const struct ls_net *net, int tensor)
 {
     enum ls_status st = LS_OK;
@@ -407,11 +408,8 @@ enum ls_status ls_engine_share(struct ls_engine *e)
     const struct ls_net *net = ls_engine_net(e);
     for (int t = 0; e->comm && t < net->graph.n_tensors; t++) {
         enum ls_role role = net->graph.tensors[t].role;
-        size_t bytes;
-        if (role != LS_ROLE_PARAM && role != LS_ROLE_STATE)
-            continue;
-        void *memory = e->backend->memory(net->program, t, &bytes);
-        LS_TRY(e->backend->queue ? share_values(e, net, t) : ls_comm_broadcast(e->comm, 0, memory, bytes));
+        if (role == LS_ROLE_PARAM || role == LS_ROLE_STATE)
+            LS_TRY(share_values(e, net, t));
     }
     return ls_host_copy_pull_all(e);
 }
@@ -419,9 +417,9 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
     const struct ls_bucket *b = &e->buckets[bucket];
-    if (e->fetched)
+    if (e->grads != e->kept)
         LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
-    if (e->whole)
+    if (e->updates_together)
         return bucket + 1 < e->n_buckets ? LS_OK
                                          : e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, run);
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {

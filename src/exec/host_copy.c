@@ -1,4 +1,4 @@
-/* What a strategy sees of values that lie in a backend's own memory. */
+/* Copies of the values that updates change, in the host's memory (engine.h). */
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/engine.h"
@@ -58,7 +58,7 @@ static enum ls_status place(struct ls_engine *e, struct ls_host_copy *m)
 enum ls_status ls_host_copy_open(struct ls_engine *e)
 {
     size_t floats = 0, values = 0;
-    struct ls_host_copy *m = e->mirror = ls_alloc(1, sizeof *m);
+    struct ls_host_copy *m = e->host_copy = ls_alloc(1, sizeof *m);
     if (!m)
         return LS_FAILED;
     for (int b = 0; b < e->n_buckets; b++) {
@@ -92,7 +92,7 @@ static bool is_of(const struct twin *t, enum ls_sync_part part)
 
 enum ls_status ls_host_copy_pull(struct ls_engine *e, int bucket, enum ls_sync_part part)
 {
-    const struct ls_host_copy *m = e->mirror;
+    const struct ls_host_copy *m = e->host_copy;
     for (int i = m ? m->first[bucket] : 0; m && i < m->first[bucket + 1]; i++)
         if (is_of(&m->twins[i], part))
             LS_TRY(e->backend->read(e->train.program, m->twins[i].tensor, m->twins[i].host));
@@ -101,14 +101,14 @@ enum ls_status ls_host_copy_pull(struct ls_engine *e, int bucket, enum ls_sync_p
 
 enum ls_status ls_host_copy_pull_all(struct ls_engine *e)
 {
-    for (int b = 0; e->mirror && b < e->n_buckets; b++)
+    for (int b = 0; e->host_copy && b < e->n_buckets; b++)
         LS_TRY(ls_host_copy_pull(e, b, LS_PART_ALL));
     return LS_OK;
 }
 
 enum ls_status ls_host_copy_push(struct ls_engine *e, enum ls_sync_part part)
 {
-    const struct ls_host_copy *m = e->mirror;
+    const struct ls_host_copy *m = e->host_copy;
     for (int i = 0; m && i < m->first[e->n_buckets]; i++)
         if (is_of(&m->twins[i], part))
             LS_TRY(e->backend->write(e->train.program, m->twins[i].tensor, m->twins[i].host));

@@ -40,12 +40,12 @@ void ls_identity_make(const struct ls_options *o, const struct ls_engine *e, cha
     add(text, "library", about.library);
     add(text, "isa", about.isa);
     add(text, "dtype", o->dtype);
-    if (!e->backend->queue) /* a device adds in the same order however many threads feed it */
+    if (!e->backend->any_threads)
         add_number(text, "threads", e->threads);
     add_number(text, "replicas", e->tree->replicas);
     add_number(text, "passes", e->passes);
-    if (e->nccl)
-        add_number(text, "nccl", e->comm ? ls_comm_size(e->comm) : 1);
+    if (e->strategy->identity)
+        add_number(text, e->strategy->identity, e->comm ? ls_comm_size(e->comm) : 1);
     if (o->fast)
         add(text, "fast", "yes");
     add(text, "plan", plan);

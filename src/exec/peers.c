@@ -1,25 +1,29 @@
-/* Cards that sum gradients among themselves: who may, and what the backend is told of the others. */
+/* Devices that sum gradients among themselves (engine.h): when they may, and what the backend asks of the others. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/engine.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct ls_peers {
     struct ls_engine *engine; /* borrowed */
     enum ls_peers_kind kind;
     struct ls_peers_group group;
-    int *nodes;                /* owned */
-    struct ls_peers_sum *sums; /* owned */
-    double deadline;           /* seconds; for connecting */
-    bool shared;               /* steps may have begun */
+    int *nodes;                     /* owned */
+    struct ls_peers_sum *sums;      /* owned */
+    const struct ls_sync_ops *host; /* the strategy where they cannot */
+    double deadline;                /* seconds; for connecting */
+    bool open;                      /* the processes are connected */
+    bool shared;                    /* steps may have begun */
     enum ls_status (*settle)(void *context, int bucket);
     void *context; /* settle's */
 };
 
-const char *ls_peers_name(const struct ls_peers *p)
+void ls_peers_library(const struct ls_engine *e, char *text, size_t room)
 {
-    return p->kind == LS_PEERS_NCCL ? "NCCL" : "the cards";
+    if (!e->peers || e->peers->kind != LS_PEERS_NCCL || !e->backend->peers->nccl(text, room))
+        text[0] = 0;
 }
 
 /* --- what the backend may ask --------------------------------------------------------------------------------------- */
@@ -34,7 +38,7 @@ static enum ls_status gather(void *context, const void *mine, size_t bytes, void
     return LS_OK;
 }
 
-/* A step may take as long as it takes, unless a process is gone, or keeps the others waiting. */
+/* A step may take any time, unless a process is gone, or others wait for it longer than the deadline. */
 static enum ls_status patience(void *context, double seconds)
 {
     struct ls_peers *p = context;
@@ -61,20 +65,30 @@ static enum ls_status settle(void *context, int bucket)
 
 /* --- who may -------------------------------------------------------------------------------------------------------- */
 
-static bool sums_all(const struct ls_options *o)
+/* The strategies that devices can sum for, "a, b or c". */
+static void name_strategies(char *text, size_t room)
 {
-    return strcmp(o->sync, "overlap") == 0 || strcmp(o->sync, "allreduce") == 0;
+    const struct ls_sync_ops *able[32];
+    int n = 0, used = 0;
+    for (int i = 0; ls_sync_list[i] && n < 32; i++)
+        if (ls_sync_list[i]->on_device)
+            able[n++] = ls_sync_list[i];
+    for (int i = 0; i < n && used < (int)room; i++)
+        used += snprintf(text + used, room - (size_t)used, "%s%s",
+                         i == 0      ? ""
+                         : i + 1 < n ? ", "
+                                     : " or ",
+                         able[i]->name);
 }
 
-enum ls_status ls_peers_check(const struct ls_engine *e, const struct ls_options *o)
+static enum ls_status check_nccl(const struct ls_engine *e, const struct ls_options *o)
 {
-    if (!e->nccl)
-        return LS_OK;
+    char names[256] = "";
+    name_strategies(names, sizeof names);
     if (!e->backend->peers)
         return ls_fail(LS_USAGE, "--collective nccl sums on GPUs: take --backend cuda, or leave it out");
-    if (!sums_all(o))
-        return ls_fail(LS_USAGE, "--collective nccl is for --sync overlap or allreduce, not %s; leave one of them out",
-                       o->sync);
+    if (!ls_sync_find(o->sync)->on_device)
+        return ls_fail(LS_USAGE, "--collective nccl is for --sync %s, not %s; leave one of them out", names, o->sync);
     if (strcmp(o->compress, "none") != 0)
         return ls_fail(LS_USAGE, "--collective nccl sums f32: leave --compress %s out", o->compress);
     if (ls_tree_most_parts(e->tree) > 1)
@@ -89,20 +103,62 @@ enum ls_status ls_peers_check(const struct ls_engine *e, const struct ls_options
 /* Sums by the tree, of processes on one machine that each have one part of it. */
 static bool memory_serves(const struct ls_engine *e, const struct ls_options *o)
 {
-    return e->backend->peers && e->comm && strcmp(o->collective, "auto") == 0 && sums_all(o) &&
+    return e->backend->peers && e->comm && strcmp(o->collective, "auto") == 0 && e->strategy->on_device &&
            strcmp(o->compress, "none") == 0 && ls_comm_local_size(e->comm) == ls_comm_size(e->comm) &&
            ls_tree_most_parts(e->tree) == 1;
 }
 
+/* --- the strategy ----------------------------------------------------------------------------------------------------- */
+
+/* The last pass has summed and updated. */
+static enum ls_status finish(struct ls_sync *s)
+{
+    (void)s;
+    return LS_OK;
+}
+
+/* It cuts as the strategy of --sync does, and sums when that one would. */
+static struct ls_sync_ops device_strategy(const struct ls_options *o, bool nccl)
+{
+    const struct ls_sync_ops *asked = ls_sync_find(o->sync);
+    return (struct ls_sync_ops){.name = "device",
+                                .summary = "devices sum gradients among themselves, and update",
+                                .summed_by = nccl ? "NCCL" : "the cards",
+                                .identity = nccl ? "nccl" : NULL,
+                                .cut = asked->cut == LS_CUT_BY_TIME ? LS_CUT_BY_SIZE : asked->cut,
+                                .exact = !nccl,
+                                .no_reduce = true,
+                                .after_pass = !asked->ready,
+                                .finish = finish};
+}
+
+enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o)
+{
+    bool nccl = strcmp(o->collective, "nccl") == 0;
+    if (nccl)
+        LS_TRY(check_nccl(e, o));
+    else if (!memory_serves(e, o))
+        return LS_OK;
+    struct ls_peers *p = e->peers = ls_alloc(1, sizeof *p);
+    if (!p)
+        return LS_FAILED;
+    p->engine = e;
+    p->kind = nccl ? LS_PEERS_NCCL : LS_PEERS_MEMORY;
+    p->deadline = o->deadline;
+    p->host = e->strategy;
+    e->device = device_strategy(o, nccl);
+    e->strategy = &e->device;
+    return LS_OK;
+}
+
 /* --- opened and closed ------------------------------------------------------------------------------------------------ */
 
-static void peers_free(struct ls_peers *p)
+static void peers_free(struct ls_engine *e)
 {
-    if (!p)
-        return;
-    ls_free(p->nodes);
-    ls_free(p->sums);
-    ls_free(p);
+    ls_free(e->peers->nodes);
+    ls_free(e->peers->sums);
+    ls_free(e->peers);
+    e->peers = NULL;
 }
 
 /* With one part a rank, parts are numbered like ranks. */
@@ -132,44 +188,37 @@ static enum ls_status describe(struct ls_peers *p)
     return LS_OK;
 }
 
-enum ls_status ls_peers_open(struct ls_engine *e, const struct ls_options *o)
-{
-    enum ls_status st = LS_OK;
-    char why[256] = "";
-    if (!e->nccl && !memory_serves(e, o))
-        return LS_OK;
-    struct ls_peers *p = ls_alloc(1, sizeof *p);
-    if (!p)
-        return LS_FAILED;
-    p->engine = e;
-    p->kind = e->nccl ? LS_PEERS_NCCL : LS_PEERS_MEMORY;
-    p->deadline = o->deadline;
-    LS_TRY_GOTO(free_peers, describe(p));
-    LS_TRY_GOTO(free_peers, e->backend->peers->open(e->train.program, p->kind, &p->group, why, sizeof why));
-    if (!*why) {
-        e->peers = p;
-        return LS_OK;
-    }
-    if (e->nccl)
-        st = ls_fail(LS_USAGE, "--collective nccl: %s", why);
-    else if (p->group.rank == 0)
-        ls_note("Gradients of the cards meet in the host's memory: %s.", why);
-free_peers:
-    peers_free(p);
-    return st;
-}
-
-enum ls_status ls_peers_share(struct ls_engine *e, const struct ls_sync_ops *ops,
-                              enum ls_status (*settle_bucket)(void *context, int bucket), void *context)
+enum ls_status ls_peers_open(struct ls_engine *e)
 {
     struct ls_peers *p = e->peers;
+    char why[256] = "";
+    if (!p)
+        return LS_OK;
+    LS_TRY(describe(p));
+    LS_TRY(e->backend->peers->open(e->train.program, p->kind, &p->group, why, sizeof why));
+    p->open = !*why;
+    if (p->open)
+        return LS_OK;
+    if (p->kind == LS_PEERS_NCCL)
+        return ls_fail(LS_USAGE, "--collective nccl: %s", why);
+    if (p->group.rank == 0)
+        ls_note("The host sums the gradients of the cards: %s.", why);
+    e->strategy = p->host;
+    peers_free(e);
+    return LS_OK;
+}
+
+enum ls_status ls_peers_share(struct ls_engine *e, enum ls_status (*settle_bucket)(void *context, int bucket),
+                              void *context)
+{
+    struct ls_peers *p = e->peers;
+    if (!p)
+        return LS_OK;
     struct ls_peers_cut *cuts = ls_alloc((size_t)e->n_buckets, sizeof *cuts);
     if (!cuts)
         return LS_FAILED;
     for (int b = 0; b < e->n_buckets; b++)
-        cuts[b] = (struct ls_peers_cut){.first = e->buckets[b].first,
-                                        .count = e->buckets[b].count,
-                                        .ready = ops->ready ? e->buckets[b].ready : e->train.end - 1};
+        cuts[b] = (struct ls_peers_cut){e->buckets[b].first, e->buckets[b].count, e->buckets[b].ready};
     p->settle = settle_bucket;
     p->context = context;
     enum ls_status st = e->backend->peers->share(e->train.program, cuts, e->n_buckets, e->train.end);
@@ -182,7 +231,7 @@ void ls_peers_close(struct ls_engine *e, bool together)
 {
     if (!e->peers)
         return;
-    e->backend->peers->close(e->train.program, together);
-    peers_free(e->peers);
-    e->peers = NULL;
+    if (e->peers->open)
+        e->backend->peers->close(e->train.program, together);
+    peers_free(e);
 }

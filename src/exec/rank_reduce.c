@@ -5,43 +5,6 @@
 #include <math.h>
 #include <stdio.h>
 
-enum ls_status ls_rank_reduce_init(struct ls_rank_reduce *a, struct ls_comm *comm, const struct ls_tree *tree)
-{
-    *a = (struct ls_rank_reduce){.comm = comm, .tree = tree, .most = ls_tree_most_parts(tree)};
-    a->totals = ls_alloc((size_t)a->most, sizeof *a->totals);
-    a->all = ls_alloc((size_t)(a->most * tree->size), sizeof *a->all);
-    a->parts = ls_alloc((size_t)tree->n_parts, sizeof *a->parts);
-    return a->totals && a->all && a->parts ? LS_OK : LS_FAILED;
-}
-
-void ls_rank_reduce_release(struct ls_rank_reduce *a)
-{
-    ls_free(a->totals);
-    ls_free(a->all);
-    ls_free(a->parts);
-    *a = (struct ls_rank_reduce){0};
-}
-
-enum ls_status ls_rank_reduce_step(struct ls_rank_reduce *a, const struct ls_replicas *r, struct ls_totals *totals)
-{
-    if (!a->comm) {
-        *totals = r->part_totals[0];
-        return LS_OK;
-    }
-    for (int i = 0; i < r->n_parts; i++)
-        a->totals[i] = r->part_totals[i];
-    LS_TRY(ls_comm_allgather(a->comm, a->totals, (size_t)a->most * sizeof *a->totals, a->all));
-    for (int rank = 0; rank < a->tree->size; rank++) {
-        int first, n = ls_tree_parts(a->tree, rank, &first);
-        for (int i = 0; i < n; i++)
-            a->parts[first + i] = a->all[rank * a->most + i];
-    }
-    for (int i = 0; i < a->tree->n_sums; i++)
-        ls_totals_add(&a->parts[a->tree->sums[i].to], &a->parts[a->tree->sums[i].from]);
-    *totals = a->parts[0];
-    return LS_OK;
-}
-
 enum ls_status ls_rank_reduce_most(struct ls_comm *comm, int64_t value, int64_t *most)
 {
     *most = value;

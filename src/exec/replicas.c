@@ -2,8 +2,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 
-#include <string.h>
-
 enum op_kind {
     OP_RUN,   /* replica, pass */
     OP_KEEP,  /* put the gradients by at a level; they will be overwritten */
@@ -14,17 +12,7 @@ enum op_kind {
 struct ls_replicas_op {
     enum op_kind kind;
     int level, replica, pass;
-    bool totals; /* of KEEP and ADD: totals too (those of passes run on by themselves) */
 };
-
-void ls_totals_add(struct ls_totals *sum, const struct ls_totals *more)
-{
-    sum->loss += more->loss;
-    sum->top1 += more->top1;
-    sum->top5 += more->top5;
-    sum->samples += more->samples;
-    sum->stop = more->stop > sum->stop ? more->stop : sum->stop;
-}
 
 /* --- the walk as a list ------------------------------------------------------------------------------- */
 
@@ -37,7 +25,7 @@ static void emit(struct ls_replicas *r, struct ls_replicas_op op)
     r->ops[r->n_ops++] = op;
 }
 
-/* R1 */
+/* EXEC-1 */
 static void list_replica(struct ls_replicas *r, int replica)
 {
     int level = r->levels - 1;
@@ -50,7 +38,7 @@ static void list_replica(struct ls_replicas *r, int replica)
     }
 }
 
-/* R2: T(v, s), at depth `level` of the tree. */
+/* EXEC-2: T(v, s), at depth `level` of the tree. */
 static void list_tree(struct ls_replicas *r, int replicas, int v, int s, int level)
 {
     if (s >= replicas) {
@@ -60,9 +48,9 @@ static void list_tree(struct ls_replicas *r, int replicas, int v, int s, int lev
     list_tree(r, replicas, v, 2 * s, level + 1);
     if (v + s >= replicas)
         return;
-    emit(r, (struct ls_replicas_op){OP_KEEP, .level = level, .totals = true});
+    emit(r, (struct ls_replicas_op){OP_KEEP, .level = level});
     list_tree(r, replicas, v + s, 2 * s, level + 1);
-    emit(r, (struct ls_replicas_op){OP_ADD, .level = level, .totals = true});
+    emit(r, (struct ls_replicas_op){OP_ADD, .level = level});
 }
 
 static int tree_depth(int replicas)
@@ -80,45 +68,24 @@ static float *kept_at(const struct ls_replicas *r, int level)
     return r->unfinished + (size_t)level * r->memory.count;
 }
 
-static void copy(float *to, const float *from, size_t count)
-{
-#pragma omp parallel for simd
-    for (size_t i = 0; i < count; i++)
-        to[i] = from[i];
-}
-
 static enum ls_status keep(struct ls_replicas *r, int level)
 {
     const struct ls_replicas_memory *m = &r->memory;
-    if (m->backend->queue)
-        return m->backend->queue->copy(m->program, kept_at(r, level), m->grads, m->count);
-    copy(kept_at(r, level), m->grads, m->count);
-    return LS_OK;
+    return m->backend->queue->copy(m->program, kept_at(r, level), m->grads, m->count);
 }
 
 static enum ls_status add(struct ls_replicas *r, int level, size_t first, size_t count)
 {
     const struct ls_replicas_memory *m = &r->memory;
-    const float *kept = kept_at(r, level) + first;
-    float *grads = m->grads + first;
-    if (m->backend->queue)
-        return m->backend->queue->add(m->program, grads, kept, count);
-#pragma omp parallel for simd
-    for (size_t i = 0; i < count; i++)
-        grads[i] = kept[i] + grads[i];
-    return LS_OK;
+    return m->backend->queue->add(m->program, m->grads + first, kept_at(r, level) + first, count);
 }
 
 /* A part that the next pass would overwrite. */
 static enum ls_status put_aside(struct ls_replicas *r, int part)
 {
     const struct ls_replicas_memory *m = &r->memory;
-    if (m->backend->queue) {
-        LS_TRY(m->backend->queue->fetch(m->program, 0, r->parts[part], m->grads, m->count));
-        return m->backend->queue->arrived(m->program, 0);
-    }
-    copy(r->parts[part], m->grads, m->count);
-    return LS_OK;
+    LS_TRY(m->backend->queue->fetch(m->program, 0, r->parts[part], m->grads, m->count));
+    return m->backend->queue->arrived(m->program, 0);
 }
 
 enum ls_status ls_replicas_settle(struct ls_replicas *r, size_t first, size_t count)
@@ -132,42 +99,26 @@ enum ls_status ls_replicas_settle(struct ls_replicas *r, size_t first, size_t co
 enum ls_status ls_replicas_clear(struct ls_replicas *r)
 {
     const struct ls_replicas_memory *m = &r->memory;
-    if (m->backend->queue)
-        return m->backend->queue->clear(m->program, m->grads, m->count);
-    memset(m->grads, 0, m->count * sizeof *m->grads);
-    return LS_OK;
+    return m->backend->queue->clear(m->program, m->grads, m->count);
 }
 
 enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *context)
 {
-    struct ls_totals totals = {0};
     for (int i = 0; i < r->n_ops; i++) {
         const struct ls_replicas_op *op = &r->ops[i];
-        bool settled = i > r->last_run; /* R5: by the last pass */
+        bool settled = i > r->last_run; /* EXEC-5: by the last pass */
         switch (op->kind) {
         case OP_RUN:
-            if (op->pass == 0)
-                totals = (struct ls_totals){0};
-            LS_TRY(pass(context, op->replica, op->pass, i == r->last_run, &totals));
+            LS_TRY(pass(context, op->replica, op->pass, i == r->last_run));
             break;
         case OP_KEEP:
             LS_TRY(keep(r, op->level));
-            if (op->totals)
-                r->unfinished_totals[op->level] = totals;
             break;
         case OP_ADD:
-            if (!settled)
-                LS_TRY(add(r, op->level, 0, r->memory.count));
-            if (op->totals) {
-                struct ls_totals sum = r->unfinished_totals[op->level];
-                ls_totals_add(&sum, &totals);
-                totals = sum;
-            }
+            LS_TRY(settled ? LS_OK : add(r, op->level, 0, r->memory.count));
             break;
         case OP_FINISH:
-            if (!settled)
-                LS_TRY(put_aside(r, op->level));
-            r->part_totals[op->level] = totals;
+            LS_TRY(settled ? LS_OK : put_aside(r, op->level));
         }
     }
     return LS_OK;
@@ -202,9 +153,7 @@ enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tre
     /* A run for each slice, and for each of them at most a keep and an add; an end for each part. */
     r->ops = ls_alloc((size_t)(3 * slices + n_parts), sizeof *r->ops);
     r->parts = ls_alloc((size_t)n_parts, sizeof *r->parts);
-    r->part_totals = ls_alloc((size_t)n_parts, sizeof *r->part_totals);
-    r->unfinished_totals = ls_alloc((size_t)r->levels, sizeof *r->unfinished_totals);
-    if (!r->order || !r->ops || !r->parts || !r->part_totals || !r->unfinished_totals)
+    if (!r->order || !r->ops || !r->parts)
         goto failed;
     LS_TRY_GOTO(failed, take_unfinished(r, slices));
     for (int i = 0; i < n_parts; i++) {
@@ -224,8 +173,6 @@ void ls_replicas_release(struct ls_replicas *r)
     ls_free(r->order);
     ls_free(r->ops);
     ls_free(r->parts);
-    ls_free(r->part_totals);
-    ls_free(r->unfinished_totals);
     if (r->unfinished)
         ls_backend_give(r->memory.backend, r->unfinished, r->unfinished_bytes);
     *r = (struct ls_replicas){0};

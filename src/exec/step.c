@@ -1,78 +1,184 @@
+/* A training step: begin, run every pass, finish, report. */
 #include "exec/step.h"
 #include "base/clock.h"
-#include "base/log.h"
-#include "base/memory.h"
 #include "base/interrupt.h"
-#include "exec/pass.h"
-#include "sync/compress.h"
+#include "base/log.h"
 
-#include <string.h>
-
-static enum ls_status next_from_loader(void *context, const struct ls_slot **slot)
+static const struct ls_backend_queue *queue_of(const struct ls_stepper *s)
 {
-    return ls_loader_next(context, slot);
+    return s->engine->backend->queue;
 }
 
-static bool loader_ready(void *context, int64_t slots)
+static void say_position(const struct ls_stepper *s, int bucket, enum ls_stage stage)
 {
-    return ls_loader_ready(context, slots);
+    if (s->engine->comm)
+        ls_comm_position(s->engine->comm, s->run.step, bucket, stage);
 }
 
-struct ls_feed ls_feed_loader(struct ls_loader *loader)
+/* --- a pass --------------------------------------------------------------------------------------------------- */
+
+/* Point a net's inputs at the slot. */
+static enum ls_status set_input(struct ls_stepper *s, struct ls_net *net, const struct ls_slot *slot)
 {
-    return (struct ls_feed){next_from_loader, loader, loader_ready};
+    const struct ls_backend *b = s->engine->backend;
+    s->run.valid = slot->valid;
+    if (slot->form == LS_FORM_PLANES)
+        LS_TRY(b->input(net->program, net->graph.input, slot->images));
+    else
+        LS_TRY(b->queue->crops(net->program, slot->crops, slot->pixels));
+    return b->input(net->program, net->graph.label, slot->labels);
 }
 
-void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader)
+/* The feed's next slot, or NULL when this process is starved: then it computes nothing until all stop. */
+static enum ls_status next_slot(struct ls_stepper *s, const struct ls_slot **slot)
 {
-    size_t bytes;
-    if (e->backend->queue && loader) {
-        void *region = ls_loader_region(loader, &bytes);
-        e->backend->queue->pin(region, bytes);
-    }
-}
-
-void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader)
-{
-    size_t bytes;
-    if (loader && e->backend && e->backend->queue)
-        e->backend->queue->unpin(ls_loader_region(loader, &bytes));
-}
-
-/* --- the step ----------------------------------------------------------------------------------------- */
-
-static enum ls_status update(void *context, int bucket)
-{
-    struct ls_stepper *s = context;
-    if (s->sync.ops && s->sync.ops->serve) { /* of whose gradients these are */
-        s->run.step = s->sync.step;
-        s->run.lr = (float)s->sync.lr;
-    }
-    return ls_engine_update(s->engine, bucket, &s->run);
-}
-
-static enum ls_status look(void *context, int bucket, enum ls_sync_part part)
-{
-    const struct ls_stepper *s = context;
-    return ls_host_copy_pull(s->engine, bucket, part);
-}
-
-/* Gradients of all processes combined, parameters updated. */
-static enum ls_status combine(struct ls_stepper *s)
-{
-    if (s->sync.ops) {
-        LS_TRY(ls_sync_finish(&s->sync));
-        return ls_host_copy_push(s->engine, s->sync.wrote);
-    }
-    if (s->engine->peers)
-        return LS_OK; /* that came with the last pass */
-    for (int bucket = 0; bucket < s->engine->n_buckets; bucket++)
-        LS_TRY(update(s, bucket));
+    double start = ls_now();
+    *slot = NULL;
+    if (s->starved)
+        return LS_OK;
+    say_position(s, 0, LS_STAGE_INPUT);
+    LS_TRY(s->feed.next(s->feed.context, slot));
+    s->input_seconds += ls_now() - start;
+    if (!*slot)
+        return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
+    say_position(s, 0, LS_STAGE_COMPUTE);
     return LS_OK;
 }
 
-/* Why this process wants to stop, 0: it does not. `ahead`: steps that it will have begun before it is asked again. One that
- * is alone finds out about its samples when it takes them: a step changes nothing before that. */
+/* A pass without samples has run already, and its gradients are zero. */
+static enum ls_status load_batch(struct ls_stepper *s, int replica, int pass)
+{
+    const struct ls_slot *slot;
+    LS_TRY(next_slot(s, &slot));
+    s->run.valid = slot ? slot->valid : 0;
+    s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
+    s->run.stat_weight = (float)s->run.valid * s->run.grad_scale;
+    s->at = s->run.valid > 0 ? 0 : s->engine->train.end;
+    return s->run.valid > 0 ? set_input(s, &s->engine->train, slot) : ls_replicas_clear(&s->replicas);
+}
+
+/* Run the nodes of the pass before `end` that have not run. */
+static enum ls_status run_to(struct ls_stepper *s, int end)
+{
+    int first = s->at;
+    if (end <= first)
+        return LS_OK;
+    s->at = end;
+    return s->engine->backend->run(s->engine->train.program, first, end, &s->run);
+}
+
+static enum ls_status ask_results(struct ls_stepper *s)
+{
+    return queue_of(s)->ask(s->engine->train.program, s->turn);
+}
+
+/* Waits for a pass. */
+static enum ls_status take_results(struct ls_stepper *s, const struct ls_net *net, int slot, int64_t valid,
+                                   struct ls_totals *totals)
+{
+    const float *loss;
+    const int32_t *rank;
+    double start = ls_now();
+    LS_TRY(queue_of(s)->results(net->program, slot, &loss, &rank));
+    ls_totals_count(totals, loss, rank, valid);
+    s->compute_seconds += ls_now() - start;
+    return LS_OK;
+}
+
+/* --- the last pass -------------------------------------------------------------------------------------------- */
+
+/* Do strategies see gradients in other memory than passes leave them in? */
+static bool fetches(const struct ls_engine *e)
+{
+    return e->grads != e->kept;
+}
+
+/* Buckets that come to the host together: one, unless there are more of them than marks. */
+static int buckets_a_mark(const struct ls_engine *e)
+{
+    return (e->n_buckets + LS_QUEUE_MARKS - 1) / LS_QUEUE_MARKS;
+}
+
+enum ls_status ls_step_settle(void *stepper, int bucket)
+{
+    struct ls_stepper *s = stepper;
+    const struct ls_bucket *b = &s->engine->buckets[bucket];
+    return ls_replicas_settle(&s->replicas, b->first, b->count);
+}
+
+static enum ls_status fetch_bucket(struct ls_stepper *s, int bucket)
+{
+    const struct ls_engine *e = s->engine;
+    int each = buckets_a_mark(e), mark = bucket / each;
+    if (!fetches(e) || ((bucket + 1) % each != 0 && bucket + 1 < e->n_buckets))
+        return LS_OK;
+    size_t first = e->buckets[mark * each].first, end = e->buckets[bucket].first + e->buckets[bucket].count;
+    return queue_of(s)->fetch(e->train.program, mark, e->grads + first, e->kept + first, end - first);
+}
+
+/* Hand the buckets before `end` over to the strategy, each when it has arrived. */
+static enum ls_status hand_over(struct ls_stepper *s, int end)
+{
+    const struct ls_engine *e = s->engine;
+    int each = buckets_a_mark(e);
+    for (; s->handed < end; s->handed++) {
+        if (fetches(e) && s->handed % each == 0)
+            LS_TRY(queue_of(s)->arrived(e->train.program, s->handed / each));
+        say_position(s, s->handed, LS_STAGE_COMPUTE);
+        LS_TRY(ls_sync_ready(&s->sync, s->handed, s->at));
+    }
+    return LS_OK;
+}
+
+/* Where run only enqueues, buckets arrive when all is enqueued. The pass then reads nothing any more that an update enqueued
+ * from now on would change: for SYNC-2 it is over. */
+enum ls_status ls_step_by_buckets(struct ls_stepper *s)
+{
+    const struct ls_engine *e = s->engine;
+    bool at_once = queue_of(s)->delay == 0;
+    s->handed = 0;
+    for (int bucket = 0; bucket < e->n_buckets; bucket++) {
+        LS_TRY(run_to(s, e->buckets[bucket].ready + 1));
+        LS_TRY(ls_step_settle(s, bucket));
+        LS_TRY(fetch_bucket(s, bucket));
+        LS_TRY(hand_over(s, at_once ? bucket + 1 : 0));
+    }
+    LS_TRY(run_to(s, e->train.end));
+    LS_TRY(ask_results(s));
+    return hand_over(s, e->n_buckets);
+}
+
+/* The devices run the pass, sum, and update. A rank may be without samples where a step has fewer than passes. */
+enum ls_status ls_step_on_device(struct ls_stepper *s)
+{
+    const struct ls_engine *e = s->engine;
+    bool scarce = s->sync.samples < (int64_t)e->tree->replicas * s->replicas.passes;
+    LS_TRY(e->backend->peers->step(e->train.program, &s->run, scarce));
+    return ask_results(s);
+}
+
+/* A pass whose gradients another pass of this process will be added to. */
+static enum ls_status run_whole(struct ls_stepper *s)
+{
+    LS_TRY(run_to(s, s->engine->train.end));
+    return ask_results(s);
+}
+
+static enum ls_status run_pass(void *stepper, int replica, int pass, bool last)
+{
+    struct ls_stepper *s = stepper;
+    LS_TRY(load_batch(s, replica, pass));
+    double start = ls_now();
+    LS_TRY(last ? s->last_pass(s) : run_whole(s));
+    s->compute_seconds += ls_now() - start;
+    struct ls_totals *totals = &s->pending[s->n_pending].totals;
+    return last ? LS_OK : take_results(s, &s->engine->train, s->turn, s->run.valid, totals);
+}
+
+/* --- reports -------------------------------------------------------------------------------------------------- */
+
+/* Why this process wants to stop, 0: it does not. `ahead`: steps that it will have begun before it is asked again. A process
+ * that is alone needs no warning: it stops when it cannot take its samples (EXEC-6). */
 static int why_stop(struct ls_stepper *s, int ahead)
 {
     int number = ls_interrupted();
@@ -81,192 +187,173 @@ static int why_stop(struct ls_stepper *s, int ahead)
     return number == 0 && s->starved ? LS_STOP_INPUT : number;
 }
 
-static int wants_to_stop(void *context)
+int ls_step_wants_to_stop(void *stepper)
 {
-    return why_stop(context, 1);
+    return why_stop(stepper, 1);
 }
 
-/* How many of the step's samples this process computes. */
-static int64_t own_samples(const struct ls_stepper *s, int64_t samples)
+static enum ls_status expect_samples(const struct ls_pending *p)
 {
-    if (s->starved)
-        return 0;
-    int64_t slices = s->engine->tree->replicas * s->replicas.passes, own = 0;
-    for (int i = 0; i < s->replicas.n_slices; i++)
-        own += samples / slices + (s->replicas.order[i] < samples % slices);
-    return own;
-}
-
-static enum ls_status expect_samples(uint64_t step, int64_t found, int64_t expected)
-{
-    if (found == expected)
+    if (p->totals.samples == p->reported)
         return LS_OK;
-    return ls_fail(LS_FAILED, "step %llu: %lld samples came where %lld were expected", (unsigned long long)step,
-                   (long long)found, (long long)expected);
+    return ls_fail(LS_FAILED, "step %lld: %lld samples came where %lld were expected", (long long)p->report.step - 1,
+                   (long long)p->totals.samples, (long long)p->reported);
 }
 
-/* How the step went for all, or with servers, where nobody waits for all, for this process. */
-static enum ls_status agree(struct ls_stepper *s, int64_t samples, struct ls_totals *totals)
+/* Seconds since the last report, or the step's; from now on those of the next. */
+static void take_times(struct ls_stepper *s, double since, struct ls_report *r)
 {
-    bool served = s->sync.ops && s->sync.ops->serve;
-    if (served)
-        *totals = s->replicas.part_totals[0];
-    else
-        LS_TRY(ls_rank_reduce_step(&s->agree, &s->replicas, totals));
-    return expect_samples(s->run.step, totals->samples, served ? s->sync.own : samples);
-}
-
-/* Leave out the samples of the steps that went on without this process. */
-static enum ls_status catch_up(struct ls_stepper *s)
-{
-    const struct ls_slot *slot;
-    if (!s->sync.ops || !s->sync.ops->serve || s->sync.next_step <= s->run.step || s->starved)
-        return LS_OK;
-    for (uint64_t left = (s->sync.next_step - s->run.step - 1) * (uint64_t)s->replicas.n_slices; left > 0; left--) {
-        s->starved = s->feed.ready && !s->feed.ready(s->feed.context, 1);
-        if (s->starved)
-            break; /* the next push says so */
-        LS_TRY(s->feed.next(s->feed.context, &slot));
-    }
-    return LS_OK;
-}
-
-/* --- a step behind ------------------------------------------------------------------------------------ */
-
-static enum ls_status flush(struct ls_stepper *s, int ahead, struct ls_report *r)
-{
-    struct ls_pending *p = &s->pending;
-    struct ls_totals own = {0}, totals;
-    *r = (struct ls_report){0};
-    if (!p->there)
-        return LS_OK;
-    p->there = false;
-    own.stop = why_stop(s, ahead);
-    LS_TRY(ls_pass_count(s, &s->engine->train, p->slot, p->valid, &own));
-    s->replicas.part_totals[0] = own;
-    LS_TRY(ls_rank_reduce_step(&s->agree, &s->replicas, &totals));
-    s->stop = (int)totals.stop;
-    LS_TRY(expect_samples((uint64_t)p->report.step - 1, totals.samples, p->samples));
-    *r = p->report;
-    ls_totals_report(&totals, r);
-    s->heard = ls_now();
-    r->seconds = s->heard - p->since;
+    double now = ls_now();
+    r->seconds = now - since;
     r->input_seconds = s->input_seconds;
-    r->compute_seconds = r->seconds - r->input_seconds - r->wait_seconds;
-    s->input_seconds = s->compute_seconds = 0;
+    r->compute_seconds = s->compute_seconds;
+    r->wait_seconds = s->wait_seconds;
+    r->update_seconds = r->seconds - r->input_seconds - r->compute_seconds - r->wait_seconds;
+    s->input_seconds = s->compute_seconds = s->wait_seconds = 0;
+    for (int i = 0; i < s->n_pending; i++)
+        s->pending[i].since = now;
+}
+
+static enum ls_status report_oldest(struct ls_stepper *s, struct ls_report *r)
+{
+    struct ls_pending p = s->pending[0];
+    s->pending[0] = s->pending[1];
+    s->n_pending--;
+    p.totals.stop = why_stop(s, 1 + s->report_delay - s->n_pending);
+    LS_TRY(take_results(s, &s->engine->train, p.slot, p.valid, &p.totals));
+    LS_TRY(ls_sync_totals(&s->sync, &p.totals));
+    s->stop = (int)p.totals.stop;
+    LS_TRY(expect_samples(&p));
+    *r = p.report;
+    ls_totals_report(&p.totals, r);
+    r->samples = p.report.samples;
+    take_times(s, p.since, r);
     return LS_OK;
 }
 
-/* Nothing is enqueued then: the next two steps are, before one of them is heard of. */
 enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r)
 {
-    return flush(s, 2, r);
+    while (s->n_pending > 0)
+        LS_TRY(report_oldest(s, r));
+    return LS_OK;
 }
 
 void ls_step_drop(struct ls_stepper *s)
 {
-    struct ls_totals unheard = {0};
-    if (s->pending.there)
-        ls_pass_count(s, &s->engine->train, s->pending.slot, s->pending.valid, &unheard);
-    s->pending.there = false;
+    struct ls_totals unused = {0};
+    for (int i = 0; i < s->n_pending; i++)
+        take_results(s, &s->engine->train, s->pending[i].slot, s->pending[i].valid, &unused);
+    s->n_pending = 0;
     if (s->engine)
         ls_peers_close(s->engine, false);
 }
 
-/* The step is enqueued: report the one before it, which has just ended or will soon. */
-static enum ls_status leave_pending(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, double start,
-                                    struct ls_report *r)
+/* --- the step ------------------------------------------------------------------------------------------------- */
+
+/* How many of the step's samples this process computes. */
+static int64_t own_samples(const struct ls_stepper *s, int64_t samples)
 {
-    struct ls_pending now = {.there = true, .slot = s->turn, .samples = samples, .valid = s->run.valid, .report = *r};
-    bool first = !s->pending.there;
-    now.report.step = (int64_t)step + 1;
-    now.report.lr = lr;
-    now.report.wait_seconds = s->sync.waited;
-    LS_TRY(flush(s, 1, r));
-    now.since = first ? start : s->heard;
-    s->pending = now;
-    s->turn = 1 - s->turn;
+    int64_t slices = s->engine->tree->replicas * s->replicas.passes, own = 0;
+    for (int i = 0; !s->starved && i < s->replicas.n_slices; i++)
+        own += samples / slices + (s->replicas.order[i] < samples % slices);
+    return own;
+}
+
+static void begin(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, const struct ls_report *r)
+{
+    int64_t own = own_samples(s, samples), meant = s->sync.ops->local_mean && own > 0 ? own : samples;
+    if (s->n_pending == 0)
+        s->input_seconds = s->compute_seconds = s->wait_seconds = 0;
+    s->pending[s->n_pending] = (struct ls_pending){.slot = s->turn, .since = ls_now(), .report = *r};
+    s->run.step = step;
+    s->run.lr = (float)lr;
+    s->run.grad_scale = 1.0f / (float)meant;
+    ls_sync_begin(&s->sync, step, lr, own, samples);
+}
+
+/* Leave out the samples of the steps that went on without this process. */
+static enum ls_status skip_steps(struct ls_stepper *s)
+{
+    const struct ls_slot *slot;
+    uint64_t next = s->outcome.next_step, here = s->run.step;
+    uint64_t left = next > here ? (next - here - 1) * (uint64_t)s->replicas.n_slices : 0;
+    for (; left > 0 && !s->starved; left--) {
+        s->starved = s->feed.ready && !s->feed.ready(s->feed.context, 1); /* the next push says so */
+        if (!s->starved)
+            LS_TRY(s->feed.next(s->feed.context, &slot));
+    }
     return LS_OK;
+}
+
+/* Gradients of all processes combined, parameters updated. */
+static enum ls_status finish(struct ls_stepper *s)
+{
+    struct ls_pending *now = &s->pending[s->n_pending];
+    LS_TRY(ls_sync_finish(&s->sync, &s->outcome));
+    LS_TRY(ls_host_copy_push(s->engine, s->sync.wrote));
+    s->wait_seconds += s->sync.waited;
+    now->valid = s->run.valid;
+    now->reported = s->outcome.reported;
+    now->report.step = (int64_t)s->sync.step + 1;
+    now->report.lr = s->sync.lr;
+    now->report.samples = s->outcome.samples;
+    now->report.gradients = s->outcome.gradients;
+    now->report.staleness = (double)s->outcome.staleness;
+    s->n_pending++;
+    s->turn = 1 - s->turn;
+    return skip_steps(s);
+}
+
+/* On a rank that computes nothing. */
+static enum ls_status serve(struct ls_stepper *s, uint64_t step, struct ls_report *r)
+{
+    *r = (struct ls_report){0};
+    LS_TRY(ls_sync_serve(&s->sync, step, &s->outcome));
+    return ls_step_collect(s);
 }
 
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r)
 {
-    struct ls_totals totals;
-    double start = ls_now();
-    bool alone = s->sync.ops && s->sync.ops->alone;
-    int64_t own = own_samples(s, samples);
-    if (!s->pending.there)
-        s->input_seconds = s->compute_seconds = 0;
-    s->run.step = step;
-    s->run.lr = (float)lr;
-    s->run.grad_scale = 1.0f / (float)(alone && own > 0 ? own : samples);
-    s->scarce = samples < (int64_t)s->engine->tree->replicas * s->replicas.passes;
-
-    s->sync.lr = lr;
-    s->sync.own = own;
-    s->sync.samples = samples;
-    ls_sync_begin(&s->sync, step);
-    LS_TRY(ls_replicas_run(&s->replicas, ls_pass_run, s));
-    LS_TRY(combine(s));
-    if (s->lags)
-        return leave_pending(s, step, samples, lr, start, r);
-    if (s->replicas.n_parts > 0)
-        s->replicas.part_totals[0].stop = wants_to_stop(s);
-    LS_TRY(agree(s, samples, &totals));
-    LS_TRY(catch_up(s));
-
-    s->stop = (int)totals.stop;
-    ls_totals_report(&totals, r);
-    if (s->sync.ops && s->sync.ops->serve)
-        r->samples = s->sync.counted;
-    if (s->sync.ops && s->sync.ops->serve && alone) {
-        r->gradients = 1;
-        r->staleness = (double)s->sync.behind;
-    }
-    r->step = (int64_t)step + 1;
-    r->lr = lr;
-    r->seconds = ls_now() - start;
-    r->input_seconds = s->input_seconds;
-    r->compute_seconds = s->compute_seconds;
-    r->wait_seconds = s->sync.waited;
-    r->update_seconds = r->seconds - r->input_seconds - r->compute_seconds - r->wait_seconds;
-    return LS_OK;
+    if (s->replicas.n_slices == 0)
+        return serve(s, step, r);
+    begin(s, step, samples, lr, r);
+    LS_TRY(ls_replicas_run(&s->replicas, run_pass, s));
+    LS_TRY(finish(s));
+    *r = (struct ls_report){0};
+    return s->n_pending > s->report_delay ? report_oldest(s, r) : LS_OK;
 }
 
 enum ls_status ls_step_collect(struct ls_stepper *s)
 {
-    LS_TRY(ls_sync_collect(&s->sync));
+    LS_TRY(ls_sync_collect(&s->sync, &s->stop));
     return ls_host_copy_push(s->engine, s->sync.wrote);
 }
 
-enum ls_status ls_step_serve(struct ls_stepper *s, uint64_t *step)
-{
-    return ls_sync_serve(&s->sync, step);
-}
+/* --- evaluation ----------------------------------------------------------------------------------------------- */
 
-/* The pass that is still under way, if any. */
-static enum ls_status hear_evaluation(struct ls_stepper *s, int slot, struct ls_totals *totals)
+static enum ls_status enqueue_evaluation(struct ls_stepper *s, const struct ls_slot *slot)
 {
-    int64_t valid = s->evaluating;
-    s->evaluating = 0;
-    return valid > 0 ? ls_pass_count(s, &s->engine->eval, slot, valid, totals) : LS_OK;
+    struct ls_net *net = &s->engine->eval;
+    s->run.replica = 0;
+    LS_TRY(set_input(s, net, slot));
+    LS_TRY(s->engine->backend->run(net->program, 0, net->end, &s->run));
+    LS_TRY(queue_of(s)->ask(net->program, s->eval_turn));
+    s->eval_valid[s->eval_turn] = slot->valid;
+    s->eval_turn = 1 - s->eval_turn;
+    s->eval_pending++;
+    return LS_OK;
 }
 
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals)
 {
-    struct ls_net *net = &s->engine->eval;
-    const struct ls_backend *b = s->engine->backend;
-    if (!slot || slot->valid == 0)
-        return hear_evaluation(s, 1 - s->eval_turn, totals);
-    s->run.replica = 0;
-    LS_TRY(ls_pass_input(s, net, slot));
-    LS_TRY(b->run(net->program, 0, net->end, &s->run));
-    if (!b->queue)
-        return ls_pass_count(s, net, 0, slot->valid, totals);
-    LS_TRY(b->queue->ask(net->program, s->eval_turn));
-    LS_TRY(hear_evaluation(s, 1 - s->eval_turn, totals));
-    s->evaluating = slot->valid;
-    s->eval_turn = 1 - s->eval_turn;
+    bool some = slot && slot->valid > 0;
+    if (some)
+        LS_TRY(enqueue_evaluation(s, slot));
+    while (s->eval_pending > (some ? queue_of(s)->delay : 0)) {
+        int oldest = s->eval_pending == 2 ? s->eval_turn : 1 - s->eval_turn;
+        s->eval_pending--;
+        LS_TRY(take_results(s, &s->engine->eval, oldest, s->eval_valid[oldest], totals));
+    }
     return LS_OK;
 }
 
@@ -277,116 +364,4 @@ void ls_totals_report(const struct ls_totals *totals, struct ls_report *r)
     r->loss = totals->loss / n;
     r->top1 = (double)totals->top1 / n;
     r->top5 = (double)totals->top5 / n;
-}
-
-static enum ls_status settle_bucket(void *context, int bucket)
-{
-    struct ls_stepper *s = context;
-    const struct ls_bucket *b = &s->engine->buckets[bucket];
-    return ls_replicas_settle(&s->replicas, b->first, b->count);
-}
-
-/* Cards that sum among themselves need no strategy but its cuts. */
-static enum ls_status open_peers(struct ls_stepper *s, const struct ls_options *o)
-{
-    const struct ls_sync_ops *ops = ls_sync_choose(o);
-    LS_TRY(ls_engine_make_buckets(s->engine, o, ops));
-    LS_TRY(ls_rank_reduce_init(&s->agree, s->engine->comm, s->engine->tree));
-    return ls_peers_share(s->engine, ops, settle_bucket, s);
-}
-
-/* In fp16 a step is left out where a gradient overflows: all must see the same ones, as they are. */
-static enum ls_status check_scaled(const struct ls_options *o, const struct ls_sync_ops *ops)
-{
-    if (ls_sync_shards(ops))
-        return ls_fail(
-            LS_USAGE,
-            "--dtype fp16: with --sync %s no process sees all gradients, so none can tell when one overflows; "
-            "use --dtype bf16, or --sync overlap, allreduce, gather or local",
-            o->sync);
-    const struct ls_codec *codec = ls_compress_find(o->compress);
-    if (strcmp(o->compress, "none") != 0 && !(codec && codec->shows_overflow))
-        return ls_fail(
-            LS_USAGE,
-            "--dtype fp16: its gradients are scaled up and may overflow, which --compress %s would hide or keep "
-            "for ever; use --dtype bf16, or --compress bf16 or none",
-            o->compress);
-    return LS_OK;
-}
-
-/* The strategy, where there is somebody to agree with. */
-static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o)
-{
-    struct ls_engine *e = s->engine;
-    if (e->peers)
-        return open_peers(s, o);
-    if (!e->comm)
-        return e->n_grads > 0 ? ls_engine_make_buckets(e, o, NULL) : LS_OK;
-    const struct ls_sync_ops *ops = ls_sync_choose(o);
-    if (!ops)
-        return ls_fail(LS_USAGE, "--sync %s: this program was built without it", o->sync);
-    if (ops->stays && e->tree->replicas != e->tree->size)
-        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
-                       o->sync, e->tree->size);
-    if (e->train.graph.act_dtype == LS_F16)
-        LS_TRY(check_scaled(o, ops));
-    LS_TRY(ls_engine_make_buckets(e, o, ops));
-    s->sync = (struct ls_sync){.ops = ops,
-                               .o = o,
-                               .comm = e->comm,
-                               .grads = e->grads,
-                               .parts = s->replicas.parts,
-                               .n_parts = s->replicas.n_parts,
-                               .buckets = e->buckets,
-                               .n_buckets = e->n_buckets,
-                               .update = update,
-                               .look = look,
-                               .context = s,
-                               .signal = wants_to_stop};
-    LS_TRY(ls_sync_open(&s->sync));
-    return ls_rank_reduce_init(&s->agree, e->comm, e->tree);
-}
-
-enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
-                               const struct ls_options *o)
-{
-    enum ls_status st = LS_OK;
-    *s = (struct ls_stepper){.engine = engine, .feed = feed, .run = {.seed = o->seed}};
-    s->loss = ls_alloc((size_t)engine->size.batch, sizeof *s->loss);
-    s->rank = ls_alloc((size_t)engine->size.batch, sizeof *s->rank);
-    if (!s->loss || !s->rank) {
-        st = LS_FAILED;
-        goto failed;
-    }
-    if (!engine->train.program)
-        return LS_OK;
-    int rank = engine->comm ? ls_comm_rank(engine->comm) : 0;
-    struct ls_replicas_memory memory = {.grads = engine->kept,
-                                        .count = engine->n_grads,
-                                        .sum = engine->grads,
-                                        .side = engine->side,
-                                        .backend = engine->backend,
-                                        .program = engine->train.program};
-    LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
-    LS_TRY_GOTO(failed, open_sync(s, o));
-    bool one_pass = engine->tree->replicas == engine->tree->size && engine->passes == 1; /* of every process */
-    bool unseen = !engine->comm || engine->peers || s->sync.ops->stays; /* gradients: nobody waits for them here */
-    s->lags = engine->backend->queue && unseen && one_pass;
-    return LS_OK;
-failed:
-    ls_stepper_release(s);
-    return st;
-}
-
-void ls_stepper_release(struct ls_stepper *s)
-{
-    ls_step_drop(s);
-    ls_device_dataset_close(&s->train);
-    ls_device_dataset_close(&s->eval);
-    ls_sync_close(&s->sync);
-    ls_rank_reduce_release(&s->agree);
-    ls_replicas_release(&s->replicas);
-    ls_free(s->loss);
-    ls_free(s->rank);
-    *s = (struct ls_stepper){0};
 }

@@ -1,4 +1,10 @@
-/* One training step, and one pass of evaluation. */
+/* One training step, and one pass of evaluation.
+ *
+ *   EXEC-6  A step changes no parameter before all of its batches are there: where one cannot be read, the state is that
+ *           after the step before.
+ *   EXEC-7  Nothing is allocated within a step.
+ *   EXEC-8  With a report delay of 1 a step is only enqueued. Its batches stay in use until the second call of ls_step
+ *           after the one that took them. */
 #ifndef LS_EXEC_STEP_H
 #define LS_EXEC_STEP_H
 
@@ -12,76 +18,84 @@
 struct ls_feed {
     enum ls_status (*next)(void *context, const struct ls_slot **slot); /* *slot NULL: no more */
     void *context;                                                      /* borrowed */
-    /* Waits for that many more slots, and says whether they will come; NULL: nobody need ask. */
+    /* Waits for that many more slots; false: they cannot be read. NULL: they always can. */
     bool (*ready)(void *context, int64_t slots);
 };
 struct ls_feed ls_feed_loader(struct ls_loader *loader);
 
-/* A reason for all to stop after a step, beside the numbers of signals: a process cannot read the samples of its next one
- * (starved). It is found out a step ahead, so that all can save what they have. */
+/* A reason for all to stop after a step, beside the numbers of signals: a process cannot read the samples of its next step
+ * (starved). It is found a step ahead, so that all processes can save the same step. */
 enum { LS_STOP_INPUT = 128 };
 
-/* A step that was enqueued and not yet heard of. */
+/* A step that is enqueued and not reported yet. */
 struct ls_pending {
-    bool there;
-    int slot;                /* that its results come to */
-    int64_t samples, valid;  /* expected of all; of its pass */
-    double since;            /* from when its time counts, ls_now */
+    int slot;                /* its last pass's results come to this slot of the queue */
+    int64_t valid;           /* samples of that pass */
+    int64_t reported;        /* samples that its totals must count */
+    double since;            /* its time counts from then, ls_now */
+    struct ls_totals totals; /* of its passes but the last */
     struct ls_report report; /* what is known before the results */
 };
 
 struct ls_stepper {
     struct ls_engine *engine; /* borrowed */
     struct ls_feed feed;
-    struct ls_device_dataset train, eval; /* forms of the slots of either program; not open: planes */
+    struct ls_device_dataset train, eval; /* form of the slots of either program; not open: planes */
     struct ls_replicas replicas;
-    struct ls_sync sync; /* ops NULL: alone, or the cards sum (engine->peers) */
-    struct ls_rank_reduce agree;
-    struct ls_run run;                     /* of the pass under way */
-    double input_seconds, compute_seconds; /* of the step under way, or since the last report */
-    int stop;                              /* a signal that a process of the last step was given, LS_STOP_INPUT, or 0 */
-    bool starved;                          /* this process cannot have its next samples */
-    bool lags;                             /* reports come a step late: see ls_step */
-    bool scarce;                           /* the step under way has fewer samples than passes */
-    int turn;                              /* the slot for the results of the pass under way */
-    struct ls_pending pending;
-    int eval_turn;      /* likewise, of evaluation */
-    int64_t evaluating; /* samples of its pass not yet heard of, or 0 */
-    double heard;       /* when the last report was made, ls_now */
-    float *loss;        /* owned; one pass's losses and ranks */
-    int32_t *rank;      /* owned */
+    struct ls_sync sync;
+    enum ls_status (*last_pass)(struct ls_stepper *s); /* runs the last pass of a step, whose gradients are combined */
+    int report_delay;                                  /* steps that a report comes late: 0 or 1 */
+    struct ls_sync_outcome outcome;                    /* of the last step */
+    int stop;     /* why all stop after the last reported step: a signal, LS_STOP_INPUT, or 0 */
+    bool starved; /* this process cannot read its next samples */
+    /* the step under way */
+    struct ls_run run;                                   /* of the pass under way */
+    int at;                                              /* nodes of that pass that have run */
+    int handed;                                          /* buckets handed over to the strategy */
+    int turn;                                            /* the slot of the queue for its results */
+    double input_seconds, compute_seconds, wait_seconds; /* since it began, or since the last report */
+    struct ls_pending pending[2];                        /* the oldest first; behind them, the step under way */
+    int n_pending;
+    /* evaluation */
+    int eval_turn, eval_pending; /* the next pass's slot of the queue; passes whose results are not taken yet */
+    int64_t eval_valid[2];       /* samples of the pass in each slot */
 };
 
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
                                const struct ls_options *o);
 void ls_stepper_release(struct ls_stepper *s);
 
-/* Step number `step` (from 0) over the next `samples` samples of all processes, one slot of the feed for each pass of
- * each replica of this one, in the order replicas.order. Nothing is allocated. Fills *r but for epochs and the number
- * of steps.
+/* Step number `step` (from 0) over the next `samples` samples of all processes: one slot of the feed for each pass of each
+ * replica of this process, in the order replicas.order. s->outcome says where to go on.
  *
- * Where the backend has a queue and a step is one pass of this process (s->lags), which is alone, goes its own way
- * (local) or whose card sums gradients with the others', a step is only enqueued, so that the queue never runs dry,
- * and what comes back in *r is the report of the step before it: all of it, with the epochs that *r held when that one
- * was made. r->step says which it is, and is 0 when there is none to report yet. A slot of the feed is then in use until the second call
- * after the one that took it. ls_step_flush waits for the last step and reports it; r->step is 0 when there is
- * nothing to report. It must come before anybody looks at the state, or ends. The seconds of such a report are those
- * between it and the one before. What all processes agree on, totals and s->stop, is a step late, too. ls_step_drop,
- * where something failed, waits for the last step without a word to the others; the cards part. */
+ * *r comes with what the caller knows of the step (epochs), and goes with the report of the step s->report_delay before it;
+ * r->step is 0 if there is none. The delay is 1 where a backend only enqueues, a step is one pass of each process, and the
+ * host does not wait for gradients: the queue never runs dry then. The seconds of a report are those since the one before.
+ * s->stop belongs to the reported step.
+ *
+ * A rank that only serves does so until the workers collect, collects, and reports nothing. */
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r);
+/* Wait for the steps that are not reported, and report the last one; *r stays as it is if there is none. Call it before the
+ * state is read. */
 enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r);
+/* After a failure: waits for the last step, exchanges nothing with other processes, and closes sums on devices. */
 void ls_step_drop(struct ls_stepper *s);
-/* ls_sync_collect, and ls_sync_serve where this rank only serves, for the engine's parameters. */
+/* ls_sync_collect, for the engine's parameters. */
 enum ls_status ls_step_collect(struct ls_stepper *s);
-enum ls_status ls_step_serve(struct ls_stepper *s, uint64_t *step);
-/* The evaluation program over one slot; adds to *totals. With a queue it is only enqueued, and what is added is the pass
- * before: the slot must stay until the call after the next, and NULL for a slot, the last, adds the rest. */
+/* The evaluation program over one slot. Adds to *totals the results of the pass as many passes before as the queue's delay:
+ * a slot stays in use until the call after the next. NULL for a slot, the last, adds the rest. */
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
-/* Memory that slots are fed from, as the engine's backend likes it best (ls_backend_queue.pin); to be let go again before
- * it is freed. The loader's may be NULL. */
+/* Pin the memory that slots are fed from (ls_backend_queue.pin); unpin it before it is freed. The loader may be NULL. */
 void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader);
 void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader);
 /* The means over totals' samples into *r. */
 void ls_totals_report(const struct ls_totals *totals, struct ls_report *r);
+
+/* For the stepper's own files. Add what this process has left to add to a bucket's gradients; the last pass where the host
+ * combines gradients, and where devices do; whether this process wants to stop (ls_sync.signal). */
+enum ls_status ls_step_settle(void *stepper, int bucket);
+enum ls_status ls_step_by_buckets(struct ls_stepper *s);
+enum ls_status ls_step_on_device(struct ls_stepper *s);
+int ls_step_wants_to_stop(void *stepper);
 
 #endif

@@ -11,6 +11,8 @@ static enum ls_status finish(struct ls_sync *s)
 const struct ls_sync_ops ls_sync_allreduce = {
     .name = "allreduce",
     .summary = "one sum a tensor, after backward",
-    .by_tensor = true,
+    .cut = LS_CUT_BY_TENSOR,
+    .exact = true,
+    .on_device = true,
     .finish = finish,
 };

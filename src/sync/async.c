@@ -52,8 +52,11 @@ static enum ls_status serve(struct ls_sync *s, uint64_t *step)
 const struct ls_sync_ops ls_sync_async = {
     .name = "async",
     .summary = "servers update by each worker's gradients as they come; --staleness bounds who is ahead",
-    .by_tensor = true,
-    .alone = true,
+    .cut = LS_CUT_BY_TENSOR,
+    .local_mean = true,
+    .shards = true,
+    .works_on_values = true,
+    .servers = true,
     .open = ls_pushpull_open,
     .ready = ls_pushpull_ready,
     .finish = ls_pushpull_finish,

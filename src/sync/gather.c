@@ -1,4 +1,4 @@
-/* Every gradient to rank 0, which adds them and hands the sum back: the classroom's first way. */
+/* Every gradient goes to rank 0, which adds them and sends the sum back. */
 #include "sync/sync.h"
 
 static enum ls_status finish(struct ls_sync *s)
@@ -15,6 +15,7 @@ static enum ls_status finish(struct ls_sync *s)
 const struct ls_sync_ops ls_sync_gather = {
     .name = "gather",
     .summary = "every gradient to rank 0, averaged there, and back",
-    .by_tensor = true,
+    .cut = LS_CUT_BY_TENSOR,
+    .exact = true,
     .finish = finish,
 };

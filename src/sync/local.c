@@ -45,7 +45,7 @@ static enum ls_status begin(struct ls_sync *s)
     float *to = l->common;
     l->begun = true;
     for (int b = 0; to && b < s->n_buckets; b++) {
-        LS_TRY(s->look(s->context, b, LS_PART_MODEL));
+        LS_TRY(s->pull_values(s->context, b, LS_PART_MODEL));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
             if (!has_momentum(values))
@@ -79,7 +79,7 @@ static enum ls_status average(struct ls_sync *s)
     struct local *l = s->state;
     float share = 1.0f / (float)ls_comm_size(s->comm), *common = l->common;
     for (int b = 0; b < s->n_buckets; b++) {
-        LS_TRY(s->look(s->context, b, LS_PART_ALL));
+        LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
             struct ls_work work = {.kind = LS_WORK_ALLREDUCE,
@@ -109,8 +109,8 @@ static enum ls_status finish(struct ls_sync *s)
         LS_TRY(begin(s));
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(ls_sync_update(s, b));
-    s->differ = ++l->since < (uint64_t)s->o->local_steps;
-    return s->differ ? LS_OK : average(s);
+    s->outcome.differ = ++l->since < (uint64_t)s->o->local_steps;
+    return s->outcome.differ ? LS_OK : average(s);
 }
 
 static enum ls_status collect(struct ls_sync *s)
@@ -122,8 +122,11 @@ static enum ls_status collect(struct ls_sync *s)
 const struct ls_sync_ops ls_sync_local = {
     .name = "local",
     .summary = "each worker updates on its own; every --local-steps all take the mean",
-    .alone = true,
-    .stays = true,
+    .cut = LS_CUT_NONE,
+    .local_mean = true,
+    .no_reduce = true,
+    .after_pass = true,
+    .works_on_values = true,
     .open = open,
     .finish = finish,
     .collect = collect,

@@ -15,6 +15,8 @@ static enum ls_status finish(struct ls_sync *s)
 const struct ls_sync_ops ls_sync_overlap = {
     .name = "overlap",
     .summary = "buckets are summed while backward runs, and updated as soon as they are",
+    .exact = true,
+    .on_device = true,
     .ready = ready,
     .finish = finish,
 };

@@ -73,7 +73,7 @@ static void post_pull(struct ls_sync *s, int server)
     ls_comm_post(s->comm, &p->pulls[server]);
 }
 
-/* P2: the push follows when the gradients are through. */
+/* SYNC-5: the push follows when the gradients are through. */
 static enum ls_status push_all(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
@@ -86,42 +86,47 @@ static enum ls_status push_all(struct ls_sync *s)
     return LS_OK;
 }
 
-/* What the servers have said: where to go on, how this push fared. */
-static void heed(struct ls_sync *s)
+/* The servers' answers: where to go on, and what became of this push. */
+static void take_answers(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     const struct ls_pull *first = p->pulled[0];
+    uint64_t next = 0;
     bool dropped = false;
-    s->next_step = 0;
+    int stop = 0;
     for (int k = 0; k < p->servers; k++) {
         dropped |= p->pulled[k]->dropped != 0;
-        if (p->pulled[k]->next > s->next_step)
-            s->next_step = p->pulled[k]->next;
+        if (p->pulled[k]->next > next)
+            next = p->pulled[k]->next;
     }
-    s->stop = 0;
-    if (s->next_step >= first->meet) { /* P4 */
-        s->next_step = first->meet;
-        s->stop = first->signal;
+    if (next >= first->meet) { /* SYNC-7 */
+        next = first->meet;
+        stop = first->signal;
         p->tally.signal = first->signal;
     }
-    s->counted = first->counted;
     p->tally.pushed++;
     p->tally.dropped += dropped;
-    if (s->next_step > s->step + 1)
-        p->tally.skipped += (int64_t)(s->next_step - s->step - 1);
+    if (next > s->step + 1)
+        p->tally.skipped += (int64_t)(next - s->step - 1);
     p->tally.behind_sum += first->lag.behind;
     if (first->lag.behind > p->tally.behind_most)
         p->tally.behind_most = first->lag.behind;
     if (first->lag.ahead > p->tally.ahead_most)
         p->tally.ahead_most = first->lag.ahead;
-    s->behind = first->lag.behind;
+    p->next_step = next;
+    s->outcome = (struct ls_sync_outcome){.next_step = next,
+                                          .samples = first->counted,
+                                          .reported = s->own,
+                                          .gradients = s->ops->local_mean,
+                                          .staleness = first->lag.behind,
+                                          .stop = stop,
+                                          .differ = true}; /* others were answered earlier, or later */
 }
 
 enum ls_status ls_pushpull_finish(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     p->met = false;
-    s->differ = true; /* others may have been answered earlier, or later */
     p->push = (struct ls_push){.kind = LS_PUSH_STEP,
                                .signal = s->signal(s->context),
                                .step = s->step,
@@ -135,21 +140,21 @@ enum ls_status ls_pushpull_finish(struct ls_sync *s)
         LS_TRY(ls_sync_wait(s, &p->pulls[k]));
         move_values(s, k, p->pulled[k], false);
     }
-    heed(s);
+    take_answers(s);
     return LS_OK;
 }
 
-/* P3 */
+/* SYNC-6 */
 static enum ls_status leave(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
-    p->push = (struct ls_push){.kind = LS_PUSH_LEAVE, .step = s->next_step};
+    p->push = (struct ls_push){.kind = LS_PUSH_LEAVE, .step = p->next_step};
     for (int b = 0; b < s->n_buckets; b++) {
         s->works[b] = (struct ls_work){.kind = LS_WORK_SEND,
                                        .peer = rank_of(p, server_of(p, b)),
                                        .tag = (uint32_t)b,
                                        .data = &p->push,
-                                       .step = s->next_step,
+                                       .step = p->next_step,
                                        .bucket = b};
         ls_comm_post(s->comm, &s->works[b]);
     }
@@ -176,7 +181,7 @@ static void expect_grads(struct ls_sync *s, int worker)
     }
 }
 
-/* They are here, or all but here (P2). */
+/* They are here, or all but here (SYNC-5). */
 static enum ls_status wait_for_grads(struct ls_sync *s, int worker)
 {
     struct ls_pushpull *p = s->state;
@@ -239,7 +244,7 @@ enum ls_status ls_pushpull_update(struct ls_sync *s, const float *grads, uint64_
     return LS_OK;
 }
 
-/* P4: no worker is beyond the step that it pushes next. */
+/* SYNC-7: no worker is beyond the step that it pushes next. */
 static void note_signal(struct ls_pushpull *p, const struct ls_push *push, int mine)
 {
     int signal = push->signal ? push->signal : mine;
@@ -291,7 +296,7 @@ static void begin(struct ls_sync *s, uint64_t step)
     p->met = false;
     p->open = step;
     p->meet = UINT64_MAX;
-    p->signal = s->stop = 0;
+    p->signal = 0;
     for (int w = 0; w < p->workers; w++) {
         struct ls_pusher *from = &p->pushers[w];
         from->waits = from->left = false;
@@ -322,7 +327,7 @@ enum ls_status ls_pushpull_serve(struct ls_sync *s, const struct ls_serving *ser
     for (int w = 0; w < p->workers; w++)
         LS_TRY(end_answer(s, w));
     p->tally.signal = p->signal;
-    *step = s->next_step = push.step;
+    *step = p->next_step = push.step;
     return LS_OK;
 }
 
@@ -334,10 +339,10 @@ static enum ls_status gather_tallies(struct ls_sync *s)
     if (p->tally.signal == 0)
         p->tally.signal = s->signal(s->context);
     LS_TRY(ls_comm_allgather(s->comm, &p->tally, sizeof p->tally, s->tallies));
-    s->stop = 0;
+    s->outcome.stop = 0;
     for (int rank = 0; rank < p->workers + p->servers; rank++)
-        if (s->tallies[rank].signal > s->stop)
-            s->stop = (int)s->tallies[rank].signal;
+        if (s->tallies[rank].signal > s->outcome.stop)
+            s->outcome.stop = (int)s->tallies[rank].signal;
     return LS_OK;
 }
 
@@ -346,13 +351,13 @@ static enum ls_status share(struct ls_sync *s, int bucket)
     const struct ls_pushpull *p = s->state;
     const struct ls_bucket *b = &s->buckets[bucket];
     if (server_of(p, bucket) == p->me)
-        LS_TRY(s->look(s->context, bucket, LS_PART_ALL));
+        LS_TRY(s->pull_values(s->context, bucket, LS_PART_ALL));
     for (int v = 0; v < b->n_values; v++) {
         struct ls_work work = {.kind = LS_WORK_BROADCAST,
                                .peer = rank_of(p, server_of(p, bucket)),
                                .data = b->values[v].memory,
                                .bytes = b->values[v].count * sizeof(float),
-                               .step = s->next_step,
+                               .step = p->next_step,
                                .bucket = bucket};
         ls_comm_post(s->comm, &work);
         LS_TRY(ls_sync_wait(s, &work));

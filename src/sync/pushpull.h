@@ -5,12 +5,12 @@
  * for the answer: the new values of all buckets, and where to go on. What a server does with a push, and when it answers
  * it, is the strategy's: `arrived`.
  *
- *   P1  A worker has one push under way at a time, and pushes to all servers alike.
- *   P2  A server never waits for one worker, which may have been stopped: it has a buffer for the answer to each, and a
+ *   SYNC-4  A worker has one push under way at a time, and pushes to all servers alike.
+ *   SYNC-5  A server never waits for one worker, which may have been stopped: it has a buffer for the answer to each, and a
  *       push is sent when its gradients are through, so that whoever has the push has them too.
- *   P3  Workers come together (collect) at the same step; nobody is then owed an answer. Each says so by a push of kind
+ *   SYNC-6  Workers come together (collect) at the same step; nobody is then owed an answer. Each says so by a push of kind
  *       LS_PUSH_LEAVE with empty gradients, which ends the receives that servers keep posted.
- *   P4  A signal reaches the first server with a push. It names a step that nobody has passed, and all stop there. */
+ *   SYNC-7  A signal reaches the first server with a push. It names a step that nobody has passed, and all stop there. */
 #ifndef LS_SYNC_PUSHPULL_H
 #define LS_SYNC_PUSHPULL_H
 
@@ -54,6 +54,7 @@ struct ls_pushpull {
     int workers, servers, me; /* me: number of this server, -1: a worker */
     bool met;                 /* all have the same values */
     struct ls_sync_tally tally;
+    uint64_t next_step;           /* that this rank goes on with */
     size_t *grads_of, *values_of; /* owned; floats of each server's gradients and values */
     /* of a worker */
     struct ls_push push;

@@ -2,6 +2,8 @@
  * and sends the new weights to all. */
 #include "sync/sync.h"
 
+extern const struct ls_sync_ops ls_sync_dedicated;
+
 static int owner_of(const struct ls_sync *s, int bucket)
 {
     return bucket % ls_comm_size(s->comm);
@@ -49,7 +51,7 @@ static enum ls_status collect(struct ls_sync *s)
 {
     for (int b = 0; b < s->n_buckets; b++) {
         if (owner_of(s, b) == ls_comm_rank(s->comm))
-            LS_TRY(s->look(s->context, b, LS_PART_ALL));
+            LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
         LS_TRY(share(s, b, true));
     }
     return LS_OK;
@@ -58,6 +60,10 @@ static enum ls_status collect(struct ls_sync *s)
 const struct ls_sync_ops ls_sync_server = {
     .name = "server",
     .summary = "parameters sharded over servers; gradients are pushed, new weights pulled",
+    .exact = true,
+    .shards = true,
+    .works_on_values = true,
+    .with_servers = &ls_sync_dedicated,
     .ready = ready,
     .finish = finish,
     .collect = collect,

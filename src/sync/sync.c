@@ -8,7 +8,6 @@
 
 #define X(name) extern const struct ls_sync_ops ls_sync_##name;
 #include "config/lists/strategies.def"
-extern const struct ls_sync_ops ls_sync_dedicated; /* server, with servers that do nothing else */
 
 const struct ls_sync_ops *const ls_sync_list[] = {
 #define X(name) &ls_sync_##name,
@@ -24,16 +23,15 @@ const struct ls_sync_ops *ls_sync_find(const char *name)
     return NULL;
 }
 
-const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o)
+const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size)
 {
-    const struct ls_sync_ops *ops = ls_sync_find(o->sync);
-    return ops == &ls_sync_server && o->servers > 0 ? &ls_sync_dedicated : ops;
+    const struct ls_sync_ops *ops = size > 1 ? ls_sync_find(o->sync) : &ls_sync_none;
+    return ops->with_servers && o->servers > 0 ? ops->with_servers : ops;
 }
 
 int ls_sync_servers(const struct ls_options *o, int size)
 {
-    const struct ls_sync_ops *ops = ls_sync_choose(o);
-    if (size < 2 || !ops || !ops->serve)
+    if (!ls_sync_choose(o, size)->servers)
         return 0;
     return o->servers > 0 ? (int)o->servers : 1;
 }
@@ -62,9 +60,9 @@ static const struct ls_reducer *find_reducer(const char *compress)
 /* The codec of --compress with its feedback memory for each bucket, or the reducer. */
 static enum ls_status open_codec(struct ls_sync *s)
 {
-    if (strcmp(s->o->compress, "none") == 0)
+    if (strcmp(s->o->compress, "none") == 0 || s->ops->no_reduce)
         return LS_OK;
-    if (s->ops->serve)
+    if (s->ops->servers)
         return ls_fail(LS_USAGE, "--compress %s: servers take gradients as they are; leave it out with --sync %s",
                        s->o->compress, s->ops->name);
     s->reducer = find_reducer(s->o->compress);
@@ -89,7 +87,8 @@ enum ls_status ls_sync_open(struct ls_sync *s)
 {
     s->works = ls_alloc((size_t)s->n_buckets, sizeof *s->works);
     s->bucket_parts = ls_alloc((size_t)(s->n_buckets * s->n_parts), sizeof *s->bucket_parts);
-    if (!s->works || !s->bucket_parts)
+    s->all_totals = ls_alloc(s->comm ? (size_t)ls_comm_size(s->comm) : 0, sizeof *s->all_totals);
+    if (!s->works || !s->bucket_parts || !s->all_totals)
         return LS_FAILED;
     for (int b = 0; b < s->n_buckets; b++)
         for (int p = 0; p < s->n_parts; p++)
@@ -110,16 +109,27 @@ void ls_sync_close(struct ls_sync *s)
         s->reducer->close(s);
     ls_free(s->works);
     ls_free(s->bucket_parts);
+    ls_free(s->all_totals);
     ls_free(s->state);
     ls_free(s->tallies);
     *s = (struct ls_sync){0};
 }
 
-void ls_sync_begin(struct ls_sync *s, uint64_t step)
+void ls_sync_begin(struct ls_sync *s, uint64_t step, double lr, int64_t own, int64_t samples)
 {
     s->step = step;
+    s->lr = lr;
+    s->own = own;
+    s->samples = samples;
     s->next = s->posted = s->at = 0;
     s->waited = 0;
+    s->outcome = (struct ls_sync_outcome){.next_step = step + 1, .samples = samples, .reported = samples};
+}
+
+static void say_position(const struct ls_sync *s)
+{
+    if (s->comm)
+        ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
 }
 
 enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at)
@@ -128,30 +138,55 @@ enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at)
     return s->ops->ready && !s->reducer ? s->ops->ready(s, bucket) : LS_OK;
 }
 
-enum ls_status ls_sync_finish(struct ls_sync *s)
+/* A reducer sums all buckets at once, in place of the strategy. */
+static enum ls_status finish_reducer(struct ls_sync *s)
 {
-    ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
-    s->wrote = s->ops->stays ? LS_PART_NONE : LS_PART_MODEL;
-    if (!s->reducer)
-        return s->ops->finish(s);
     LS_TRY(s->reducer->sum(s));
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(ls_sync_update(s, b));
     return LS_OK;
 }
 
-enum ls_status ls_sync_collect(struct ls_sync *s)
+enum ls_status ls_sync_finish(struct ls_sync *s, struct ls_sync_outcome *outcome)
 {
-    if (!s->ops || !s->ops->collect)
-        return LS_OK;
-    s->wrote = s->ops->stays ? LS_PART_NONE : LS_PART_ALL;
-    s->differ = false;
-    return s->ops->collect(s);
+    say_position(s);
+    s->wrote = s->ops->no_reduce ? LS_PART_NONE : LS_PART_MODEL;
+    LS_TRY(s->reducer ? finish_reducer(s) : s->ops->finish(s));
+    *outcome = s->outcome;
+    return LS_OK;
 }
 
-enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t *step)
+enum ls_status ls_sync_totals(struct ls_sync *s, struct ls_totals *totals)
 {
-    return s->ops->serve(s, step);
+    if (s->ops->servers)
+        totals->stop = s->outcome.stop;
+    if (!s->comm || s->ops->servers)
+        return LS_OK;
+    LS_TRY(ls_comm_allgather(s->comm, totals, sizeof *totals, s->all_totals));
+    *totals = (struct ls_totals){0};
+    for (int rank = 0; rank < ls_comm_size(s->comm); rank++)
+        ls_totals_add(totals, &s->all_totals[rank]);
+    return LS_OK;
+}
+
+enum ls_status ls_sync_collect(struct ls_sync *s, int *stop)
+{
+    if (!s->ops->collect)
+        return LS_OK;
+    s->wrote = s->ops->no_reduce ? LS_PART_NONE : LS_PART_ALL;
+    LS_TRY(s->ops->collect(s));
+    if (s->ops->servers)
+        *stop = s->outcome.stop;
+    return LS_OK;
+}
+
+enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t step, struct ls_sync_outcome *outcome)
+{
+    s->outcome = (struct ls_sync_outcome){.differ = true};
+    LS_TRY(s->ops->serve(s, &step));
+    s->outcome.next_step = step;
+    *outcome = s->outcome;
+    return LS_OK;
 }
 
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer)
@@ -185,7 +220,7 @@ enum ls_status ls_sync_update(struct ls_sync *s, int bucket)
     for (int i = 0; i < b->n_gaps; i++)
         memset(s->grads + b->gaps[i].first, 0, b->gaps[i].count * sizeof *s->grads);
     LS_TRY(s->update(s->context, bucket));
-    return s->ops->stays ? LS_OK : s->look(s->context, bucket, LS_PART_MODEL);
+    return s->ops->no_reduce ? LS_OK : s->pull_values(s->context, bucket, LS_PART_MODEL);
 }
 
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all)

@@ -1,18 +1,23 @@
-/* How workers agree on a step: one file a strategy, one line in config/lists/strategies.def.
+/* How processes bring their gradients together: one file a strategy, one line in config/lists/strategies.def.
  *
- * A pass leaves gradients in one flat memory in the order in which it completes them; a bucket is a range of it. The step
- * says which bucket is complete (ready) while its last pass still runs, and asks for the rest when it is over (finish).
- * Between the two a strategy combines gradients and has parameters updated, bucket by bucket.
+ * A pass leaves gradients in one flat memory, in the order in which it completes them. A bucket is a range of it. The step
+ * says that a bucket is complete (ready) while its last pass still runs, and asks for the rest when the pass is over
+ * (finish). Between the two, a strategy combines gradients and has parameters updated, bucket by bucket. What a strategy is
+ * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder knows a strategy by its name.
  *
- *   S1  gather, allreduce, overlap and server give the bits of one process that computes all replicas.
- *   S2  A bucket's parameters are updated once a step, after its last use by the pass and once its sum is complete.
+ * A run always has a strategy. One process has `none`. Where devices sum among themselves, exec/peers.c has one.
  *
- * With servers of their own (pushpull.h) the last ranks compute nothing: they hold the parameters, and serve. */
+ *   SYNC-1  A strategy that is `exact` gives the bits of one process that computes all replicas.
+ *   SYNC-2  A bucket's parameters are updated once a step, after the last node of the pass that reads them, and when the
+ *           bucket's sum is complete.
+ *
+ * Where the last ranks are servers (pushpull.h), they compute nothing: they hold the parameters and answer the workers. */
 #ifndef LS_SYNC_SYNC_H
 #define LS_SYNC_SYNC_H
 
 #include "comm/comm.h"
 #include "config/options.h"
+#include "sync/totals.h"
 
 struct ls_bucket {
     size_t first, count; /* floats of the gradient memory */
@@ -34,29 +39,40 @@ struct ls_bucket {
     struct ls_sync_values {
         float *memory; /* borrowed */
         size_t count;
-        bool optimizer; /* momentum: only who updates needs it */
+        bool optimizer; /* momentum: only the process that updates needs it */
         bool running;   /* a running statistic */
     } * values;         /* owned */
     int n_values;
 };
 
-/* What became of a worker's gradients, where servers take them as they come. */
+/* What became of a worker's gradients, where servers take them as they arrive. */
 struct ls_sync_tally {
-    int64_t pushed;                  /* steps it gave its gradients to */
-    int64_t dropped;                 /* of these, it came too late to */
-    int64_t skipped;                 /* steps it left out to catch up */
+    int64_t pushed;                  /* gradients that it sent */
+    int64_t dropped;                 /* those of them that came too late */
+    int64_t skipped;                 /* steps that it left out to reach the others */
     int64_t behind_sum, behind_most; /* updates made between its pull and its push */
     int64_t ahead_most;              /* steps ahead of the slowest when it went on */
-    int64_t signal;                  /* that it was told to stop by, or 0 */
+    int64_t signal;                  /* the signal that stops it, or 0 */
 };
 
 /* Of a bucket's values: parameters and running statistics, or momentum, too. */
 enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_ALL };
 
+/* What a step came to for a process. */
+struct ls_sync_outcome {
+    uint64_t next_step; /* the step to go on with: the one that follows, unless servers say otherwise */
+    int64_t samples;    /* samples of all processes that became updates since the step before */
+    int64_t reported;   /* samples that the step's totals are over: all of the step, or this process's */
+    int64_t gradients;  /* gradients of this process that servers took: 1, or 0 where they are summed */
+    int64_t staleness;  /* updates made between the pull and the push of this process */
+    int stop;           /* servers: stop here, all do, by this signal; 0: no */
+    bool differ;        /* processes hold different parameters, as the strategy means it */
+};
+
 struct ls_sync {
-    const struct ls_sync_ops *ops;
+    const struct ls_sync_ops *ops; /* never NULL once open */
     const struct ls_options *o;
-    struct ls_comm *comm;
+    struct ls_comm *comm; /* NULL: one process */
     float *grads;
     float *const *parts; /* this rank's parts of the sum, each like grads; the last is grads */
     int n_parts;
@@ -64,71 +80,84 @@ struct ls_sync {
     int n_buckets;
     enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
     /* Where a bucket's values are copies: make that part of them what the updates left. */
-    enum ls_status (*look)(void *context, int bucket, enum ls_sync_part part);
+    enum ls_status (*pull_values)(void *context, int bucket, enum ls_sync_part part);
     void *context;
     const struct ls_codec *codec;     /* NULL: none */
     float **feedback;                 /* owned; of the codec, one a bucket, NULL where it keeps none */
     const struct ls_reducer *reducer; /* instead of a codec; NULL: none */
     void *reducer_state;              /* owned by the reducer */
+    struct ls_totals *all_totals;     /* owned; one a rank */
     /* the step under way */
-    uint64_t step;
-    double waited; /* seconds the compute waited for communication, since the last step */
-    bool differ;   /* result of finish and collect: ranks hold different parameters, as the strategy means it */
-    enum ls_sync_part wrote; /* result of finish and collect: the values that are not as the updates left them */
-    int posted, next;        /* buckets handed over; the first bucket that is not updated yet */
-    int at;                  /* nodes of the last pass that have run */
-    struct ls_work *works;   /* owned; one a bucket */
-    float **bucket_parts;    /* owned; n_parts a bucket */
-    void *state;             /* the strategy's own; owned */
-    /* Where ranks serve. The caller fills signal, and before each step rate and samples. */
+    uint64_t step;                  /* of a server, that of the update under way */
+    double waited;                  /* seconds the compute waited for communication, since the last step */
+    enum ls_sync_part wrote;        /* result of finish and collect: the values that are not as the updates left them */
+    struct ls_sync_outcome outcome; /* what finish returns; begin fills in what holds where all go by one step */
+    int posted, next;               /* buckets handed over; the first bucket that is not updated yet */
+    int at;                         /* nodes of the last pass that have run */
+    struct ls_work *works;          /* owned; one a bucket */
+    float **bucket_parts;           /* owned; n_parts a bucket */
+    void *state;                    /* the strategy's; owned */
+    /* With servers. The caller fills signal; begin fills the others. */
     int (*signal)(void *context);  /* why this process is to stop, a signal or another number; 0: it is not */
-    double lr;                     /* a server's: of the update under way */
+    double lr;                     /* of the step; of a server, of the update under way */
     int64_t own, samples;          /* of the step: this rank's, all */
-    uint64_t next_step;            /* result of a step: the one to go on with */
-    int64_t counted;               /* result: samples of all that became updates since the last step */
-    int64_t behind;                /* result: updates between its pull and its push */
-    int stop;                      /* result: stop here, all do, by this signal; 0: no */
     struct ls_sync_tally *tallies; /* owned; one a rank, as of the last collect; NULL: none */
 };
 
+/* Where the gradients are cut into buckets. */
+enum ls_sync_cut { LS_CUT_BY_TIME, LS_CUT_BY_SIZE, LS_CUT_BY_TENSOR, LS_CUT_NONE };
+
 struct ls_sync_ops {
     const char *name, *summary;
-    bool by_tensor; /* a bucket is a tensor */
-    bool alone;     /* gradients are not summed: each worker's mean is over its own samples */
-    bool stays;     /* nor does anybody else see them: a worker's updates are its own */
+    const char *summed_by; /* for people: "the host" where NULL */
+    const char *identity;  /* key of the identity under which the number of processes decides bits; NULL: it does not */
+    enum ls_sync_cut cut;  /* buckets */
+    bool exact;            /* SYNC-1 */
+    bool local_mean;       /* gradients are not summed: each is the mean over its worker's samples */
+    bool no_reduce;        /* gradients stay where a pass leaves them: each process updates by those it computed */
+    bool after_pass;       /* nothing is done with gradients before the pass is over */
+    bool updates_in_pass;  /* where a step is one pass, updates may follow their gradients within it */
+    bool shards;           /* each process updates its share of the parameters, and none sees all gradients */
+    bool works_on_values;  /* reads or writes parameters, which must then lie in the host's memory */
+    bool on_device;        /* the devices can make its sums among themselves */
+    bool servers;          /* the last ranks only serve; workers go on without each other, and meet when they collect */
     enum ls_status (*open)(struct ls_sync *s);              /* NULL: nothing to do */
     enum ls_status (*ready)(struct ls_sync *s, int bucket); /* NULL: nothing to do */
     enum ls_status (*finish)(struct ls_sync *s);
     /* Make all ranks agree, and rank 0's state whole, before it is evaluated or saved. NULL: they do. */
     enum ls_status (*collect)(struct ls_sync *s);
-    /* A rank that only serves does so until all workers come to collect; *step: where they began, then where they
-     * are. NULL: there are no such ranks. */
+    /* Of a rank that only serves: until all workers come to collect. *step: where they began, then where they are. */
     enum ls_status (*serve)(struct ls_sync *s, uint64_t *step);
-    void (*close)(struct ls_sync *s); /* NULL: nothing to do */
+    void (*close)(struct ls_sync *s);       /* NULL: nothing to do */
+    const struct ls_sync_ops *with_servers; /* takes its place with --servers; NULL: none */
 };
 
-/* Is no process told of all gradients, because each updates its share of the parameters alone? */
-static inline bool ls_sync_shards(const struct ls_sync_ops *ops)
-{
-    return ops->collect && !ops->stays;
-}
-
-extern const struct ls_sync_ops *const ls_sync_list[]; /* ends with NULL */
+extern const struct ls_sync_ops *const ls_sync_list[]; /* those of --sync; ends with NULL */
+extern const struct ls_sync_ops ls_sync_none;          /* of one process */
 const struct ls_sync_ops *ls_sync_find(const char *name);
-/* The strategy that the options ask for, NULL: there is none; how many of `size` ranks only serve, the last ones. */
-const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o);
+/* The strategy of that many processes with these options. */
+const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size);
+/* How many of them only serve: the last ones. */
 int ls_sync_servers(const struct ls_options *o, int size);
 
-/* The caller fills o, comm, grads, parts, n_parts, buckets, n_buckets, update, look and context. */
+/* The caller fills ops, o, comm, grads, parts, n_parts, buckets, n_buckets, update, pull_values, context and signal. A
+ * group that forms again closes and opens: nothing but buckets and comm is shared with the engine. close takes one that is
+ * not open. */
 enum ls_status ls_sync_open(struct ls_sync *s);
 void ls_sync_close(struct ls_sync *s);
-/* A step begins; a bucket is complete (in order), the last pass having run nodes 0 .. at-1; the pass is over: afterwards
- * all parameters are updated. */
-void ls_sync_begin(struct ls_sync *s, uint64_t step);
+/* A step begins, over `samples` samples, `own` of them of this rank. */
+void ls_sync_begin(struct ls_sync *s, uint64_t step, double lr, int64_t own, int64_t samples);
+/* A bucket is complete (they come in order); the last pass has run nodes 0 .. at-1. */
 enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at);
-enum ls_status ls_sync_finish(struct ls_sync *s);
-enum ls_status ls_sync_collect(struct ls_sync *s);
-enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t *step);
+/* The pass is over. Afterwards all parameters are updated. */
+enum ls_status ls_sync_finish(struct ls_sync *s, struct ls_sync_outcome *outcome);
+/* The totals of a step over all processes, or with servers those of this one. A process's `stop` is why it wants to stop;
+ * then it is why all stop. */
+enum ls_status ls_sync_totals(struct ls_sync *s, struct ls_totals *totals);
+/* *stop: why all stop, where servers say so; else it is left as it is. */
+enum ls_status ls_sync_collect(struct ls_sync *s, int *stop);
+/* On a rank that only serves: until the workers collect. */
+enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t step, struct ls_sync_outcome *outcome);
 
 /* A compressor that sums all buckets of a step at once, in place of the strategy: one folder, one line in
  * config/lists/compressors.def. close is called after every open, also one that failed. */
@@ -142,9 +171,9 @@ struct ls_reducer {
 /* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
-/* Run the updates of a bucket whose sum is there. The model's values are to be seen then, unless gradients stay. */
+/* Run the updates of a bucket whose sum is there. The model's values can be seen then, unless the strategy is no_reduce. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
-/* Update the buckets whose sums are there, in order, as far as S2 allows; all: wait for every one. */
+/* Update the buckets whose sums are there, in order, as far as SYNC-2 allows; all: wait for every one. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);
 
 /* Where to cut: tensors in the order of completion, ready[i] seconds into the pass, `bytes[i]` long. Sums take

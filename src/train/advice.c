@@ -50,7 +50,7 @@ static void gather(const struct ls_trainer *t, const struct ls_loader_pace *pace
             "%.0f%% of the loader's time goes into waiting for storage: copy the data to a faster place, or read more files "
             "at once with --loader-threads %d",
             100 * pace->reading, 2 * pace->threads);
-    if (files && t->engine.backend->queue && strcmp(t->o->decode, "cpu") == 0)
+    if (files && t->engine.backend->queue->own_memory && strcmp(t->o->decode, "cpu") == 0)
         add(text, "let the GPU decode JPEGs with --decode gpu");
     if (files && info->height == 0 && pace->reading <= 0.5)
         add(text,

@@ -128,8 +128,7 @@ static void say_hardware(const struct ls_trainer *t)
         ls_machine_processor(computes, sizeof computes);
     if (e->comm)
         ls_comm_library(e->comm, mpi);
-    if (e->nccl && !e->backend->peers->nccl(nccl, sizeof nccl))
-        nccl[0] = 0;
+    ls_peers_library(e, nccl, sizeof nccl);
     ls_trainer_say(t, "  hardware   %s; %s%s%s%s%s%s%s", computes, about.library, *driver ? ", driver " : "", driver,
                    *nccl ? ", " : "", nccl, *mpi ? ", " : "", mpi);
 }
@@ -172,12 +171,13 @@ static void say_workers(const struct ls_trainer *t)
     ls_trainer_say(t, "  workers    %d on %d host%s over %s, %d replicas; a sum takes %.0f us and %.2f ms a MiB", size,
                    nodes, plural(nodes), ls_comm_transport(e->comm), e->tree->replicas, 1e6 * cost.alpha,
                    1e3 * 1048576 * cost.beta);
-    if (t->stepper.sync.ops && t->stepper.sync.ops->stays)
+    if (e->strategy->local_mean && e->strategy->no_reduce)
         ls_trainer_say(t, "  sync       %s, each worker by itself; all take the mean every %lld steps", t->o->sync,
                        (long long)t->o->local_steps);
     else
         ls_trainer_say(t, "  sync       %s, compression %s, %d bucket%s, summed by %s", t->o->sync, t->o->compress,
-                       e->n_buckets, plural(e->n_buckets), e->peers ? ls_peers_name(e->peers) : "the host");
+                       e->n_buckets, plural(e->n_buckets),
+                       e->strategy->summed_by ? e->strategy->summed_by : "the host");
     int servers = ls_sync_servers(t->o, size);
     if (servers > 0)
         ls_trainer_say(t,

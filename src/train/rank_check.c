@@ -164,7 +164,7 @@ static enum ls_status add_values(const struct ls_engine *e, int tensor, struct l
 {
     size_t bytes;
     const void *memory = e->backend->memory(e->train.program, tensor, &bytes);
-    if (!e->backend->queue) {
+    if (!e->backend->queue->own_memory) {
         ls_checksum_add(sum, memory, bytes);
         return LS_OK;
     }
@@ -182,7 +182,7 @@ static enum ls_status sum_part(const struct ls_engine *e, enum ls_rank_check_par
     const struct ls_graph *g = &e->train.graph;
     const struct ls_backend_queue *queue = e->backend->queue;
     struct ls_checksum sum;
-    if (queue && queue->checksum && part != LS_RANK_CHECK_STATISTICS)
+    if (queue->checksum && part != LS_RANK_CHECK_STATISTICS)
         return queue->checksum(e->train.program, part == LS_RANK_CHECK_MOMENTUM, value);
     ls_checksum_init(&sum);
     for (int t = 0; t < g->n_tensors; t++)

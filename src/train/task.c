@@ -151,7 +151,7 @@ int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e
     *most = 0;
     if (o->loader_threads > 0)
         return (int)o->loader_threads;
-    int cores = *most = ls_task_cores(e), spared = e->backend->queue ? 1 : cores - cores / 2;
+    int cores = *most = ls_task_cores(e), spared = e->backend->queue->delay ? 1 : cores - cores / 2;
     return cores > spared ? cores - spared : 1;
 }
 
@@ -167,8 +167,8 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
         .seed = o->seed,
         .threads = t->loader_threads > 0 ? t->loader_threads : threads,
         .most = most,
-        .ring = 3 + (e->backend->queue != NULL),
-        .held = e->backend->queue != NULL,
+        .ring = 3 + e->backend->queue->delay,
+        .held = e->backend->queue->delay,
         .batch = t->size.batch,
         .parts = comm ? ls_comm_size(comm) : 1,
         .order = &rank,

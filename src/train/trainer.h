@@ -60,7 +60,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
 enum ls_status ls_trainer_run(struct ls_trainer *t);
 void ls_trainer_close(struct ls_trainer *t);
 
-/* Takes a failure for one that all know of, unless it is the loss of one; returns it. */
+/* Marks `status` as known to every rank, so that it need not be broadcast. Never marks LS_PEER_LOST. Returns it. */
 enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status);
 /* Say what the run is about to do. */
 void ls_trainer_announce(const struct ls_trainer *t);
@@ -68,6 +68,26 @@ void ls_trainer_announce(const struct ls_trainer *t);
 int ls_trainer_watch_loader(struct ls_trainer *t);
 /* Where a good part of this stretch was spent waiting for input: say so, and what would help. */
 void ls_trainer_advise(struct ls_trainer *t, const struct ls_report *r);
+/* Tell the other processes what this one does. */
+void ls_trainer_say_position(const struct ls_trainer *t, enum ls_stage stage);
+
+/* saving.c. compare: the first `parts` of the values are the same in all processes (rank_check.h). collect: rank 0 has the
+ * whole state, and all have the same values; compared unless --check-every is 0. save begins a checkpoint, which a thread may
+ * write; finish_saving and await_saved wait for it. keep_saving, after a failure: the checkpoint under way is the one to go
+ * on from, and needs no other process. */
+enum ls_status ls_trainer_compare(struct ls_trainer *t, int parts);
+enum ls_status ls_trainer_collect(struct ls_trainer *t);
+enum ls_status ls_trainer_save(struct ls_trainer *t);
+enum ls_status ls_trainer_finish_saving(struct ls_trainer *t);
+enum ls_status ls_trainer_await_saved(struct ls_trainer *t);
+void ls_trainer_keep_saving(struct ls_trainer *t);
+/* Name the newest good checkpoint. */
+void ls_trainer_name_checkpoint(const struct ls_trainer *t);
+
+/* summary.c: what a run says at its end; and what became of gradients that servers took. */
+void ls_trainer_summary(struct ls_trainer *t);
+void ls_trainer_say_tallies(const struct ls_trainer *t);
+
 /* A line for people; with --quiet for log.txt alone. */
 void ls_trainer_say(const struct ls_trainer *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 

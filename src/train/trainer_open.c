@@ -224,9 +224,8 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
     t->state.config = config;
     t->state.threads = t->engine.threads;
     snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
-    const struct ls_backend_queue *queue = t->engine.backend->queue;
-    if (t->state.scale.scale > 0 && queue && queue->set_scale)
-        LS_TRY(queue->set_scale(t->engine.train.program, &t->state.scale));
+    if (t->state.scale.scale > 0)
+        LS_TRY(t->engine.backend->queue->set_scale(t->engine.train.program, &t->state.scale));
     return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
 }
 
@@ -332,8 +331,8 @@ static int ring_of(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
     double slot = (double)size->batch * (double)(size->channels * size->height * size->width) * sizeof(float);
-    int least = 4 + t->stepper.lags, most = 1073741824 / slot < 4096 ? (int)(1073741824 / slot) : 4096;
-    int step = t->engine.comm ? t->stepper.replicas.n_slices + 2 + t->stepper.lags : 0;
+    int least = 4 + t->stepper.report_delay, most = 1073741824 / slot < 4096 ? (int)(1073741824 / slot) : 4096;
+    int step = t->engine.comm ? t->stepper.replicas.n_slices + 2 + t->stepper.report_delay : 0;
     int ring = step < most ? step : most;
     return ring > least ? ring : least;
 }
@@ -350,7 +349,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .threads = threads,
         .most = most,
         .ring = ring_of(t),
-        .held = t->stepper.lags,
+        .held = t->stepper.report_delay,
         .batch = t->task.size.batch,
         .parts = parts,
         .step = t->o->batch,

@@ -1,4 +1,4 @@
-/* A backend with a queue, for tests without a device: `ref`, whose work is put off until somebody waits for it. What is
+/* A backend that only enqueues, for tests without a device: `ref`, whose work is put off until somebody waits for it. What is
  * missing in the way of waits shows as wrong values, and its memory faults when anybody but the queue touches it:
  *   - work is done as late as can be: in order, as far as what is waited for;
  *   - a fetch fills the host's memory with NaN at once, and with values when its work is done;
@@ -229,8 +229,9 @@ static inline enum ls_status queued_add_work(struct queued_work w)
     return LS_OK;
 }
 
-static void queued_give(void *memory)
+static void queued_give(void *memory, size_t bytes)
 {
+    (void)bytes;
     queued_work(queued.n);
     for (int i = 0; i < QUEUED_REGIONS; i++)
         if (queued.regions[i].memory == memory) {
@@ -618,6 +619,8 @@ static const struct ls_backend_peers queued_peers = {
 };
 
 static struct ls_backend_queue queued_queue = {
+    .delay = 1,
+    .own_memory = true,
     /* a test may leave the four before the scale out */
     .take = queued_take,
     .give = queued_give,
@@ -645,6 +648,8 @@ static const struct ls_backend queued_backend = {
     .name = "cuda",
     .summary = "ref, put off",
     .queue = &queued_queue,
+    .tf32 = true,
+    .any_threads = true,
     .peers = &queued_peers,
     .about = queued_about,
     .refuses = queued_refuses,

@@ -24,15 +24,13 @@ struct ls_store {
 
 enum ls_status ls_backend_take(const struct ls_backend *b, size_t bytes, void **memory)
 {
-    return b->queue ? b->queue->take(bytes > 0 ? bytes : 1, memory) : ls_region_map(bytes, memory);
+    return b->queue->take(bytes > 0 ? bytes : 1, memory);
 }
 
 void ls_backend_give(const struct ls_backend *b, void *memory, size_t bytes)
 {
-    if (!b->queue)
-        ls_region_unmap(memory, bytes);
-    else if (memory)
-        b->queue->give(memory);
+    if (memory)
+        b->queue->give(memory, bytes > 0 ? bytes : 1);
 }
 
 struct ls_store *ls_store_new(const struct ls_backend *b)

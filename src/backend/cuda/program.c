@@ -322,6 +322,8 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .name = "cuda",
     .summary = "NVIDIA GPUs: cuDNN, cuBLASLt and Lockstep's own kernels",
     .queue = &ls_cuda_queue,
+    .tf32 = true,
+    .any_threads = true,
     .measures = true,
     .peers = &ls_cuda_peers,
     .about = ls_cuda_about,

@@ -9,6 +9,12 @@ static enum ls_status take(size_t bytes, void **memory)
     return device_take(bytes, "activations, parameters or gradients", memory);
 }
 
+static void give(void *memory, size_t bytes)
+{
+    (void)bytes;
+    device_give(memory);
+}
+
 static void pin(void *host, size_t bytes)
 {
     if (cudaHostRegister(host, bytes, cudaHostRegisterDefault) != cudaSuccess)
@@ -207,8 +213,10 @@ static enum ls_status set_scale(struct ls_program *p, const struct ls_loss_scale
 }
 
 const struct ls_backend_queue ls_cuda_queue = {
+    .delay = 1,
+    .own_memory = true,
     .take = take,
-    .give = device_give,
+    .give = give,
     .taken = device_taken,
     .pin = pin,
     .unpin = unpin,

@@ -109,7 +109,7 @@ void ls_session_close(struct ls_session *s)
 
 enum ls_status ls_session_run(struct ls_session *s)
 {
-    if (s->backend->queue) /* where inputs are copied, by the next run alone */
+    if (s->backend->queue->delay) /* inputs are copied by the next run alone */
         LS_TRY(point_at_inputs(s));
     return s->backend->run(s->program, 0, s->g.n_nodes, &s->run);
 }

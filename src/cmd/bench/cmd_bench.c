@@ -90,8 +90,7 @@ static enum ls_status make_slots(struct bench *b)
         return LS_FAILED;
     b->region_bytes = (size_t)b->n_slots * (images + crops + labels);
     LS_TRY(ls_region_map(b->region_bytes, &b->region));
-    if (b->engine.backend->queue)
-        b->engine.backend->queue->pin(b->region, b->region_bytes);
+    b->engine.backend->queue->pin(b->region, b->region_bytes);
     char *at = b->region;
     for (int i = 0; i < b->n_slots; i++, at += images + crops + labels) {
         struct ls_slot *slot = &b->slots[i];
@@ -217,23 +216,10 @@ static double process_age(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Do servers of their own hold the parameters, and is this process one? */
-static bool served(const struct bench *b)
-{
-    return b->stepper.sync.ops && b->stepper.sync.ops->serve;
-}
-
-static bool serves(const struct bench *b)
-{
-    return served(b) && b->stepper.replicas.n_slices == 0;
-}
-
-/* A server's steps are those of the workers, until they come together. */
+/* Workers that go on without each other come together. */
 static enum ls_status come_together(struct bench *b)
 {
-    if (serves(b))
-        LS_TRY(ls_step_serve(&b->stepper, &b->step));
-    return served(b) ? ls_step_collect(&b->stepper) : LS_OK;
+    return b->stepper.sync.ops->servers ? ls_step_collect(&b->stepper) : LS_OK;
 }
 
 static enum ls_status one_step(struct bench *b, struct ls_report *r)
@@ -242,7 +228,7 @@ static enum ls_status one_step(struct bench *b, struct ls_report *r)
     double lr = ls_options_given(b->o, "lr") ? b->o->lr : 0.001;
     *r = (struct ls_report){0};
     LS_TRY(ls_step(&b->stepper, b->step, b->o->batch, lr, r));
-    b->step = served(b) ? b->stepper.sync.next_step : b->step + 1;
+    b->step = b->stepper.outcome.next_step;
     return LS_OK;
 }
 
@@ -252,10 +238,9 @@ static enum ls_status warm_up(struct bench *b)
 {
     struct ls_report r = {0};
     b->start_seconds = process_age();
-    while (!serves(b) && (b->step < (uint64_t)b->o->warmup_steps || b->step < 1))
+    while (b->step < (uint64_t)b->o->warmup_steps || b->step < 1)
         LS_TRY(one_step(b, &r));
-    if (b->stepper.lags)
-        LS_TRY(ls_step_flush(&b->stepper, &r));
+    LS_TRY(ls_step_flush(&b->stepper, &r));
     LS_TRY(come_together(b));
     double seconds = r.seconds;
     b->steps = b->o->steps;
@@ -271,11 +256,11 @@ static enum ls_status warm_up(struct bench *b)
 /* Steps that are only enqueued are over when the last of them is: what is known is the time of all. */
 static enum ls_status end_repetition(struct bench *b, double start, double *step_ms, int64_t *samples)
 {
-    struct ls_report r;
+    struct ls_report r = {0};
     LS_TRY(ls_step_flush(&b->stepper, &r));
     *samples += r.samples;
     double mean = 1000 * (ls_now() - start) / (double)b->steps;
-    for (int64_t k = 0; k < b->steps && b->engine.backend->queue; k++)
+    for (int64_t k = 0; k < b->steps && b->engine.backend->queue->delay; k++)
         step_ms[k] = mean;
     return LS_OK;
 }
@@ -283,7 +268,7 @@ static enum ls_status end_repetition(struct bench *b, double start, double *step
 static enum ls_status measure(struct bench *b)
 {
     uint64_t first = b->step;
-    for (int64_t i = 0; i < b->o->repeat && !serves(b); i++) {
+    for (int64_t i = 0; i < b->o->repeat; i++) {
         double start = ls_now();
         int64_t samples = 0;
         while (b->step < first + (uint64_t)((i + 1) * b->steps)) {
@@ -304,8 +289,6 @@ static enum ls_status measure(struct bench *b)
 static size_t peak_bytes(const struct bench *b)
 {
     size_t now, most;
-    if (!b->engine.backend->queue)
-        return ls_memory_peak();
     b->engine.backend->queue->taken(&now, &most);
     return most;
 }
@@ -385,7 +368,7 @@ static enum ls_status report(const struct bench *b)
 static void release(struct bench *b)
 {
     ls_step_drop(&b->stepper); /* after a failure the last step may still read its input */
-    if (b->region && b->engine.backend->queue)
+    if (b->region)
         b->engine.backend->queue->unpin(b->region);
     ls_region_unmap(b->region, b->region_bytes);
     ls_free(b->slots);
@@ -433,7 +416,7 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
     LS_TRY_GOTO(out, measure(&b));
     LS_TRY_GOTO(out, report(&b));
     ls_peers_close(&b.engine, true);
-    if (o->profile && !serves(&b) && (!b.comm || ls_comm_rank(b.comm) == 0))
+    if (o->profile && (!b.comm || ls_comm_rank(b.comm) == 0))
         LS_TRY_GOTO(out, ls_bench_profile(o, &b.engine, &b.stepper.run));
 out:
     release(&b);

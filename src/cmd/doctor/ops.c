@@ -11,7 +11,7 @@ enum { GIVE_UP = 8 /* cases in a row that cannot even be run */ };
 
 static bool can(const struct ls_backend *b, const struct ls_precision *p)
 {
-    return !b->refuses(p->dtype) && (!p->tf32 || b->queue);
+    return !b->refuses(p->dtype) && (!p->tf32 || b->tf32);
 }
 
 /* The row of an op and a precision, added if it is new. NULL: out of memory. */

@@ -340,7 +340,7 @@ int main(void)
         add_compared(&l, "f32", c->name, compare_f32, c);
         add_compared(&l, "bf16", c->name, compare_bf16, c);
         add_compared(&l, "reuse", c->name, reuse_test, c);
-        if (tested && tested->queue) {
+        if (tested && tested->tf32) {
             add_compared(&l, "fp16", c->name, compare_fp16, c);
             add_compared(&l, "tf32", c->name, compare_tf32, c);
         }

@@ -13,7 +13,7 @@
 
 enum { MOST = 17, ROOM = 512 };
 
-/* T(v, s) of exec/replicas.h, R2, written out. */
+/* T(v, s) of exec/replicas.h, EXEC-2, written out. */
 static void write_tree(int v, int s, int replicas, char *text)
 {
     char left[ROOM], right[ROOM];

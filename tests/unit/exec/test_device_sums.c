@@ -28,7 +28,7 @@ static void compare_alone(int64_t replicas, int64_t accumulate, int64_t batch, i
         queued.sums = 0;
         assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
         assert_true(nccl == !!t.engine.peers);
-        assert_true(t.stepper.lags == (nccl && replicas * accumulate == 1));
+        assert_true(t.stepper.report_delay == (nccl && replicas * accumulate == 1));
         int buckets = t.engine.n_buckets;
         assert_int_equal(ls_trainer_run(&t), LS_OK);
         assert_int_equal(queued.sums, nccl ? steps * buckets : 0);
@@ -119,7 +119,7 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
     bool cards = strcmp(o.backend, "cuda") == 0, served = cards && one_part(r->replicas, r->size);
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(served == !!t.engine.peers);
-    NEED(t.stepper.lags == (served && r->replicas == r->size && o.accumulate == 1));
+    NEED(t.stepper.report_delay == (served && r->replicas == r->size && o.accumulate == 1));
     t.on_step = watch_step;
     t.context = &w;
     int buckets = t.engine.n_buckets;
@@ -204,7 +204,7 @@ static void stop_rank(struct ls_comm *c, const struct ranks *r)
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
     int rank = ls_comm_rank(c);
-    NEED(ls_trainer_open(&t, &o, c) == LS_OK && t.stepper.lags);
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK && t.stepper.report_delay);
     t.on_step = stop_one;
     t.context = &rank;
     NEED(ls_trainer_run(&t) == LS_INTERRUPTED);

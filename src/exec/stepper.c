@@ -1,0 +1,150 @@
+/* A stepper opened and closed: its strategy, and the memory that it is fed from. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "exec/step.h"
+#include "sync/compress.h"
+
+#include <string.h>
+
+/* --- the feed ------------------------------------------------------------------------------------------------- */
+
+static enum ls_status next_from_loader(void *context, const struct ls_slot **slot)
+{
+    return ls_loader_next(context, slot);
+}
+
+static bool loader_ready(void *context, int64_t slots)
+{
+    return ls_loader_ready(context, slots);
+}
+
+struct ls_feed ls_feed_loader(struct ls_loader *loader)
+{
+    return (struct ls_feed){next_from_loader, loader, loader_ready};
+}
+
+void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader)
+{
+    size_t bytes;
+    if (!loader)
+        return;
+    void *region = ls_loader_region(loader, &bytes);
+    e->backend->queue->pin(region, bytes);
+}
+
+void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader)
+{
+    size_t bytes;
+    if (loader && e->backend)
+        e->backend->queue->unpin(ls_loader_region(loader, &bytes));
+}
+
+/* --- the strategy --------------------------------------------------------------------------------------------- */
+
+/* A server updates for steps and rates that its workers name. */
+static enum ls_status update(void *context, int bucket)
+{
+    struct ls_stepper *s = context;
+    s->run.step = s->sync.step;
+    s->run.lr = (float)s->sync.lr;
+    return ls_engine_update(s->engine, bucket, &s->run);
+}
+
+static enum ls_status pull_values(void *context, int bucket, enum ls_sync_part part)
+{
+    const struct ls_stepper *s = context;
+    return ls_host_copy_pull(s->engine, bucket, part);
+}
+
+/* In fp16 a step is left out where a gradient overflows: all must see the same ones, as they are. */
+static enum ls_status check_scaled(const struct ls_options *o, const struct ls_sync_ops *ops)
+{
+    if (ops->shards)
+        return ls_fail(
+            LS_USAGE,
+            "--dtype fp16: with --sync %s no process sees all gradients, so none can tell when one overflows; "
+            "use --dtype bf16, or --sync overlap, allreduce, gather or local",
+            o->sync);
+    const struct ls_codec *codec = ls_compress_find(o->compress);
+    if (strcmp(o->compress, "none") != 0 && !(codec && codec->shows_overflow))
+        return ls_fail(
+            LS_USAGE,
+            "--dtype fp16: its gradients are scaled up and may overflow, which --compress %s would hide or keep "
+            "for ever; use --dtype bf16, or --compress bf16 or none",
+            o->compress);
+    return LS_OK;
+}
+
+static enum ls_status check_strategy(const struct ls_engine *e, const struct ls_options *o)
+{
+    const struct ls_sync_ops *ops = e->strategy;
+    if (ops->local_mean && !ops->servers && e->tree->replicas != e->tree->size)
+        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
+                       o->sync, e->tree->size);
+    if (e->train.graph.act_dtype == LS_F16 && !ops->no_reduce)
+        return check_scaled(o, ops);
+    return LS_OK;
+}
+
+static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o)
+{
+    struct ls_engine *e = s->engine;
+    LS_TRY(check_strategy(e, o));
+    LS_TRY(ls_engine_make_buckets(e, o));
+    s->sync = (struct ls_sync){.ops = e->strategy,
+                               .o = o,
+                               .comm = e->comm,
+                               .grads = e->grads,
+                               .parts = s->replicas.parts,
+                               .n_parts = s->replicas.n_parts,
+                               .buckets = e->buckets,
+                               .n_buckets = e->n_buckets,
+                               .update = update,
+                               .pull_values = pull_values,
+                               .context = s,
+                               .signal = ls_step_wants_to_stop};
+    LS_TRY(ls_sync_open(&s->sync));
+    s->last_pass = e->peers ? ls_step_on_device : ls_step_by_buckets;
+    return ls_peers_share(e, ls_step_settle, s);
+}
+
+/* --- opened and closed ---------------------------------------------------------------------------------------- */
+
+/* A step is one pass of every process, and the host does not wait for its gradients: steps can be enqueued. */
+static bool can_run_ahead(const struct ls_engine *e)
+{
+    return e->tree->replicas == e->tree->size && e->passes == 1 && e->strategy->no_reduce;
+}
+
+enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
+                               const struct ls_options *o)
+{
+    enum ls_status st = LS_OK;
+    *s = (struct ls_stepper){.engine = engine, .feed = feed, .run = {.seed = o->seed}};
+    if (!engine->train.program)
+        return LS_OK;
+    int rank = engine->comm ? ls_comm_rank(engine->comm) : 0;
+    struct ls_replicas_memory memory = {.grads = engine->kept,
+                                        .count = engine->n_grads,
+                                        .sum = engine->grads,
+                                        .side = engine->side,
+                                        .backend = engine->backend,
+                                        .program = engine->train.program};
+    LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
+    LS_TRY_GOTO(failed, open_sync(s, o));
+    s->report_delay = can_run_ahead(engine) ? engine->backend->queue->delay : 0;
+    return LS_OK;
+failed:
+    ls_stepper_release(s);
+    return st;
+}
+
+void ls_stepper_release(struct ls_stepper *s)
+{
+    ls_step_drop(s);
+    ls_device_dataset_close(&s->train);
+    ls_device_dataset_close(&s->eval);
+    ls_sync_close(&s->sync);
+    ls_replicas_release(&s->replicas);
+    *s = (struct ls_stepper){0};
+}

@@ -1,0 +1,95 @@
+/* What a run says at its end: accuracy, where the time went, and who was late. */
+#include "base/clock.h"
+#include "train/trainer.h"
+
+#include <inttypes.h>
+
+/* Where the time went. */
+static void say_time(const struct ls_trainer *t)
+{
+    double total = ls_now() - t->began, share = total > 0 ? 100 / total : 0;
+    ls_trainer_say(t,
+                   "Time: %.1f s; waiting for input %.1f%%, forward and backward %.1f%%, waiting for workers %.1f%%, "
+                   "updates %.1f%%, evaluation %.1f%%, checkpoints %.1f%%.",
+                   total, share * t->spent.input_seconds, share * t->spent.compute_seconds,
+                   share * t->spent.wait_seconds, share * t->spent.update_seconds, share * t->evaluating,
+                   share * t->saving);
+}
+
+static void say_gpu(struct ls_trainer *t)
+{
+    struct ls_gpu_state mean;
+    char text[LS_GPU_TEXT];
+    if (!ls_gpu_mean(&t->gpu, NULL, &mean))
+        return;
+    ls_gpu_text(&mean, text);
+    ls_trainer_say(t, "GPU: %s.", text);
+}
+
+/* fp16: steps that changed nothing. */
+static void say_skipped(const struct ls_trainer *t)
+{
+    struct ls_loss_scale now;
+    if (!t->root || t->engine.backend->queue->get_scale(t->engine.train.program, &now) != LS_OK || now.skipped == 0)
+        return;
+    ls_trainer_say(t, "Loss scale: %d steps were left out because a gradient was not finite%s.", now.skipped,
+                   now.scale > 0 ? "" : "; a lower --loss-scale, or none, would leave out fewer");
+}
+
+/* The ranks that others waited for. */
+static void say_late(const struct ls_trainer *t)
+{
+    int size = t->engine.comm ? ls_comm_size(t->engine.comm) : 0;
+    for (int rank = 0; rank < size; rank++) {
+        struct ls_lateness l;
+        ls_comm_lateness(t->engine.comm, rank, &l);
+        if (l.times > 0)
+            ls_trainer_say(t, "  rank %d (%s) came last to %" PRIu64 " sums and was waited for %.1f s.", rank,
+                           ls_comm_host(t->engine.comm, rank), l.times, l.seconds);
+    }
+}
+
+void ls_trainer_say_tallies(const struct ls_trainer *t)
+{
+    const struct ls_sync_tally *all = t->stepper.sync.tallies;
+    int size = all ? ls_comm_size(t->engine.comm) : 0;
+    struct ls_sync_tally sum = {0};
+    for (int rank = 0; rank < size; rank++) {
+        sum.pushed += all[rank].pushed;
+        sum.behind_sum += all[rank].behind_sum;
+        sum.behind_most = all[rank].behind_most > sum.behind_most ? all[rank].behind_most : sum.behind_most;
+        sum.ahead_most = all[rank].ahead_most > sum.ahead_most ? all[rank].ahead_most : sum.ahead_most;
+    }
+    if (sum.pushed > 0 && t->engine.strategy->local_mean)
+        ls_trainer_say(t,
+                       "Staleness: %.2f updates on average, %" PRId64 " at most, over %" PRId64
+                       " gradients; the fastest worker was %" PRId64 " steps ahead at most (--staleness %" PRId64 ").",
+                       (double)sum.behind_sum / (double)sum.pushed, sum.behind_most, sum.pushed, sum.ahead_most,
+                       t->o->staleness);
+    for (int rank = 0; rank < size; rank++)
+        if (all[rank].dropped > 0)
+            ls_trainer_say(t,
+                           "  rank %d (%s) came too late with %" PRId64 " of %" PRId64
+                           " gradients, which were dropped, and left out %" PRId64 " steps to catch up.",
+                           rank, ls_comm_host(t->engine.comm, rank), all[rank].dropped, all[rank].pushed,
+                           all[rank].skipped);
+}
+
+void ls_trainer_summary(struct ls_trainer *t)
+{
+    const struct ls_report *r = &t->last_eval;
+    if (t->task.test)
+        ls_trainer_say(t, "Final evaluation: top-1 %.2f%%, top-5 %.2f%%, loss %.4f over %" PRId64 " samples.",
+                       100 * r->top1, 100 * r->top5, r->loss, r->samples);
+    if (t->task.test && t->state.best_step > 0)
+        ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
+                       100 * t->state.best_top1, t->state.best_step, t->run);
+    say_time(t);
+    ls_trainer_advise(t, &t->spent);
+    say_gpu(t);
+    say_skipped(t);
+    say_late(t);
+    ls_trainer_say_tallies(t);
+    ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
+    ls_trainer_say(t, "Log: %s/log.txt, metrics: %s/metrics.jsonl", t->run, t->run);
+}
