@@ -60,7 +60,7 @@ enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_prog
     uint64_t number = 0;
     for (int t = 0; t < g->n_tensors && st == LS_OK; t++) {
         const struct ls_tensor *tensor = &g->tensors[t];
-        if (tensor->role != LS_ROLE_PARAM && tensor->role != LS_ROLE_STATE)
+        if (!ls_role_kept(tensor->role))
             continue;
         uint64_t stream = ls_random_stream(LS_RANDOM_INIT, number++, 0, 0);
         if (tensor->init.kind == LS_INIT_CONST && tensor->init.value == 0.0f)

@@ -104,8 +104,8 @@ struct ls_backend_queue {
     /* Instead of input, for the images of a batch: one crop a sample, and bytes where nothing is held (else NULL). They are
      * copied by the next run, and must stay until the pass's results. */
     enum ls_status (*crops)(struct ls_program *p, const struct ls_crop *crops, const uint8_t *bytes);
-    /* A number made of the bits of all parameters that are updated, or of their momentum; NULL: they must be read for that. */
-    enum ls_status (*checksum)(struct ls_program *p, bool momentum, uint64_t *sum);
+    /* A number made of the bits of all parameters that are updated, or of the optimizer's state; NULL: they must be read. */
+    enum ls_status (*checksum)(struct ls_program *p, bool optimizer, uint64_t *sum);
     /* What the next step begins with; between steps only. Without fp16, get gives zeros and set does nothing. */
     enum ls_status (*get_scale)(struct ls_program *p, struct ls_loss_scale *scale);
     enum ls_status (*set_scale)(struct ls_program *p, const struct ls_loss_scale *scale);

@@ -23,7 +23,7 @@
 
 const struct ls_help_row ls_checkpoint_files[] = {
     {"model.safetensors", "weights, under the names that torchvision uses, and what is needed to use them"},
-    {"state.safetensors", "the momentum of each weight, NAME.momentum"},
+    {"state.safetensors", "the optimizer's state of each weight, NAME.STATE, such as NAME.momentum"},
     {"state.json", "where the run stands"},
     {"data.json", "what the data was: classes, counts, digests of names and sizes; --resume compares it"},
     {NULL, NULL},
@@ -245,7 +245,7 @@ enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_stat
 static enum ls_status write_weights(const struct ls_checkpoint_writer *w, enum ls_weights which, const char *path,
                                     const struct ls_st_pair *pairs, int n_pairs, uint64_t *sum)
 {
-    struct ls_weights_copy *copy = which == LS_WEIGHTS_MODEL ? w->model : w->momentum;
+    struct ls_weights_copy *copy = which == LS_WEIGHTS_MODEL ? w->model : w->optimizer;
     return copy ? ls_weights_write(copy, path, pairs, n_pairs, sum)
                 : ls_weights_save(w->e, which, path, pairs, n_pairs, w->state.step, sum);
 }
@@ -394,14 +394,14 @@ static enum ls_status take(struct ls_checkpoint_writer *w)
     if (!queue->own_memory)
         return LS_OK;
     LS_TRY(ls_weights_copy(w->e, LS_WEIGHTS_MODEL, w->state.step, &w->model));
-    return ls_weights_copy(w->e, LS_WEIGHTS_STATE, w->state.step, &w->momentum);
+    return ls_weights_copy(w->e, LS_WEIGHTS_STATE, w->state.step, &w->optimizer);
 }
 
 static void drop(struct ls_checkpoint_writer *w)
 {
     ls_weights_drop(w->model);
-    ls_weights_drop(w->momentum);
-    w->model = w->momentum = NULL;
+    ls_weights_drop(w->optimizer);
+    w->model = w->optimizer = NULL;
     w->on = false;
 }
 

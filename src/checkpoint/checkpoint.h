@@ -1,7 +1,7 @@
 /* Checkpoints of a run:
  *
  *   RUN/checkpoints/step-00001234/model.safetensors   weights, for any program that reads torchvision's names
- *                                 state.safetensors   momentum
+ *                                 state.safetensors   state of the optimizer
  *                                 state.json          struct ls_state, with checksums of the three files
  *                                 config.yaml         the run's, as it was then
  *                                 data.json           what the data was (fingerprint.h)
@@ -42,7 +42,7 @@ struct ls_checkpoint_writer {
     struct ls_run_lock *lock; /* borrowed; nothing is put in place, or removed, once it is lost; NULL: there is none */
     struct ls_state state;    /* with its checksums, when it is finished */
     int64_t keep;
-    struct ls_weights_copy *model, *momentum; /* owned */
+    struct ls_weights_copy *model, *optimizer; /* owned */
     enum ls_status status;
 };
 enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *run, const struct ls_engine *e,
@@ -62,7 +62,7 @@ bool ls_checkpoint_peek(const char *run, struct ls_state *state);
 enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state);
 /* One checkpoint folder: read and verify. */
 enum ls_status ls_checkpoint_read(const char *folder, struct ls_state *state);
-/* Weights and momentum of a verified folder into the engine. */
+/* Weights and optimizer state of a verified folder into the engine. */
 enum ls_status ls_checkpoint_load(const char *folder, struct ls_engine *e);
 
 #endif

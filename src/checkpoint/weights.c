@@ -1,6 +1,5 @@
 #include "checkpoint/weights.h"
 #include "base/log.h"
-#include "optim/optim.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,9 +8,8 @@ static const char tracked[] = "num_batches_tracked";
 
 static bool belongs(const struct ls_graph *g, int t, enum ls_weights which)
 {
-    if (g->tensors[t].role == LS_ROLE_PARAM)
-        return which == LS_WEIGHTS_MODEL;
-    return g->tensors[t].role == LS_ROLE_STATE && ls_optim_owns(g, t) == (which == LS_WEIGHTS_STATE);
+    enum ls_role role = g->tensors[t].role;
+    return which == LS_WEIGHTS_STATE ? role == LS_ROLE_OPTIMIZER : role == LS_ROLE_PARAM || role == LS_ROLE_STATE;
 }
 
 static bool ends_with(const char *text, const char *tail)

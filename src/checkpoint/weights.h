@@ -7,7 +7,7 @@
 
 enum ls_weights {
     LS_WEIGHTS_MODEL, /* parameters, BN's running statistics and num_batches_tracked */
-    LS_WEIGHTS_STATE  /* the optimizer's momentum */
+    LS_WEIGHTS_STATE  /* the state of the optimizer */
 };
 
 /* Durable. steps: for BN's num_batches_tracked. LS_DIVERGED, and no file, when a value is not finite. */

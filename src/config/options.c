@@ -429,3 +429,11 @@ bool ls_options_given(const struct ls_options *o, const char *name)
     const struct ls_option *option = ls_option_find(name);
     return option && ls_option_given(o->given, option);
 }
+
+bool ls_options_changed(const struct ls_options *o, const char *name)
+{
+    const struct ls_option *option = ls_option_find(name);
+    char room[32];
+    const char *value = option ? ls_option_get(o, option, room) : NULL;
+    return value && (!option->missing || strcmp(value, option->missing) != 0);
+}

@@ -87,6 +87,8 @@ enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *
 enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2]);
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
+/* Is the option's value other than its default? A run's config.yaml gives every option, so being given says less. */
+bool ls_options_changed(const struct ls_options *o, const char *name);
 
 /* The command's help; the list of commands and help topics; a manual page for all of them. */
 void ls_options_help(enum ls_command command, FILE *out);

@@ -36,7 +36,7 @@ static const char losses[] =
 #include "config/lists/losses.def"
     ;
 static const char optimizers[] =
-#define X(name) " " #name
+#define X(name, ...) " " #name
 #include "config/lists/optimizers.def"
     ;
 static const char schedules[] =

@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "graph/ops.h"
-#include "optim/optim.h"
 #include "sync/compress.h"
 #include "exec/engine.h"
 
@@ -182,15 +181,16 @@ static void add_values(const struct ls_engine *e, int update, struct ls_bucket *
     for (int i = 0; i < LS_MAX_IN; i++) {
         int t = g->nodes[update].in[i];
         size_t bytes;
-        if (t == LS_NONE || (g->tensors[t].role != LS_ROLE_PARAM && g->tensors[t].role != LS_ROLE_STATE))
+        if (t == LS_NONE || !ls_role_kept(g->tensors[t].role))
             continue;
         for (int n = b->used + 1; n < e->train.end; n++)
             if (touches(&g->nodes[n], t))
                 b->used = n;
         float *memory = e->backend->memory(e->train.program, t, &bytes);
-        bool optimizer = ls_optim_owns(g, t);
-        b->values[b->n_values++] = (struct ls_sync_values){
-            memory, bytes / sizeof(float), optimizer, .running = g->tensors[t].role == LS_ROLE_STATE && !optimizer};
+        b->values[b->n_values++] = (struct ls_sync_values){.memory = memory,
+                                                           .count = bytes / sizeof(float),
+                                                           .optimizer = g->tensors[t].role == LS_ROLE_OPTIMIZER,
+                                                           .running = g->tensors[t].role == LS_ROLE_STATE};
     }
 }
 

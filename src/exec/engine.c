@@ -151,18 +151,10 @@ static bool one_pass(const struct ls_engine *e)
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
 {
     struct ls_net *net = &e->train;
-    struct ls_optim optim = {
-        .name = o->optimizer,
-        .momentum = (float)o->momentum,
-        .weight_decay = (float)o->weight_decay,
-        .trust = (float)o->trust,
-        .nesterov = o->nesterov,
-        .decay_all = o->decay_all,
-        .interleave = one_pass(e) && e->backend->queue->delay == 0, /* enqueued, they run best all at once */
-    };
+    bool interleave = one_pass(e) && e->backend->queue->delay == 0; /* enqueued updates run best all at once */
     LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
-    LS_TRY(ls_optim_update(&net->graph, &optim));
+    LS_TRY(ls_optim_update(&net->graph, o, interleave));
     LS_TRY(prepare(e, o, plan, net, !one_pass(e)));
     while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
@@ -407,8 +399,7 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 {
     const struct ls_net *net = ls_engine_net(e);
     for (int t = 0; e->comm && t < net->graph.n_tensors; t++) {
-        enum ls_role role = net->graph.tensors[t].role;
-        if (role == LS_ROLE_PARAM || role == LS_ROLE_STATE)
+        if (ls_role_kept(net->graph.tensors[t].role))
             LS_TRY(share_values(e, net, t));
     }
     return ls_host_copy_pull_all(e);

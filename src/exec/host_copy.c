@@ -26,8 +26,7 @@ static int tensor_at(const struct ls_engine *e, const float *memory)
     const struct ls_graph *g = &e->train.graph;
     for (int t = 0; t < g->n_tensors; t++) {
         size_t bytes;
-        if ((g->tensors[t].role == LS_ROLE_PARAM || g->tensors[t].role == LS_ROLE_STATE) &&
-            e->backend->memory(e->train.program, t, &bytes) == memory)
+        if (ls_role_kept(g->tensors[t].role) && e->backend->memory(e->train.program, t, &bytes) == memory)
             return t;
     }
     return LS_NONE;

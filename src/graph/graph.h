@@ -12,7 +12,7 @@
  *
  * Invariants (tests cite them by number):
  *  G1  Nodes stand in execution order: a node's inputs are produced before it.
- *  G2  A tensor is written by one node, except PARAM and STATE, which update nodes write in place.
+ *  G2  A tensor is written by one node, except PARAM, STATE and OPTIMIZER, which update nodes write in place.
  *  G3  Shapes are logical (N, C, H, W), whatever layout a backend stores; dim 0 of every activation is the batch.
  *  G4  A slot that is not used holds LS_NONE; slot numbers mean the same for every node of an op (graph/ops.h).
  */
@@ -28,16 +28,23 @@
 #define LS_MAX_DIMS 4
 #define LS_MAX_IN 12
 #define LS_MAX_OUT 6
+#define LS_MAX_STATES 4 /* state tensors that an optimizer keeps for a parameter */
 
 enum ls_dtype { LS_F32, LS_BF16, LS_F16, LS_I32, LS_U8 };
 
 enum ls_role {
-    LS_ROLE_INPUT, /* images and labels, filled from outside */
-    LS_ROLE_PARAM, /* trained */
-    LS_ROLE_GRAD,  /* gradient of a parameter, or BN's batch statistics: summed over replicas */
-    LS_ROLE_STATE, /* momentum, BN running statistics: kept from step to step */
-    LS_ROLE_ACT    /* lives within one pass */
+    LS_ROLE_INPUT,     /* images and labels, filled from outside */
+    LS_ROLE_PARAM,     /* trained */
+    LS_ROLE_GRAD,      /* gradient of a parameter, or BN's batch statistics: summed over replicas */
+    LS_ROLE_STATE,     /* BN running statistics: part of the model, kept from step to step */
+    LS_ROLE_OPTIMIZER, /* state of the optimizer, such as a momentum: kept from step to step, no part of the model */
+    LS_ROLE_ACT        /* lives within one pass */
 };
+/* Is a tensor of this role kept from step to step? */
+static inline bool ls_role_kept(enum ls_role role)
+{
+    return role == LS_ROLE_PARAM || role == LS_ROLE_STATE || role == LS_ROLE_OPTIMIZER;
+}
 
 /* What an activation function does; fused into conv, dense, bn, add and maxpool as attr.act. */
 enum ls_act { LS_ACT_NONE, LS_ACT_RELU, LS_ACT_RELU6 };
@@ -56,13 +63,20 @@ struct ls_shape {
 };
 
 struct ls_tensor {
-    const char *name; /* owned by graph->strings; for PARAM and STATE torchvision's name */
+    const char *name; /* owned by graph->strings; for PARAM and STATE torchvision's name, for
+                         OPTIMIZER PARAMETER.STATE */
     enum ls_role role;
     enum ls_dtype dtype;
     struct ls_shape shape;
-    struct ls_init init; /* PARAM, STATE */
+    struct ls_init init; /* PARAM, STATE, OPTIMIZER */
     int grad;            /* PARAM: its GRAD tensor once backward was made, else LS_NONE */
     bool no_decay;       /* PARAM: BN scale or shift, or a bias */
+};
+
+/* The hyperparameters of all optimizers; each reads its own. */
+struct ls_hyper {
+#define X(field) double field;
+#include "config/lists/hyperparameters.def"
 };
 
 /* One struct for all ops; which fields an op reads is in its attribute list (graph/ops/NAME.c). */
@@ -83,9 +97,9 @@ struct ls_attr {
     int64_t size;                                   /* lrn: channels in the window */
     float alpha, beta, k;                           /* lrn, as in PyTorch */
     float smoothing;                                /* softmax_xent */
-    float sgd_momentum, weight_decay, trust;        /* sgd, lars */
-    bool nesterov;
-    uint32_t layer; /* dropout: number of the layer, part of its random stream */
+    struct ls_hyper hyper;                          /* ops of optimizers */
+    bool nesterov;                                  /* sgd */
+    uint32_t layer;                                 /* dropout: number of the layer, part of its random stream */
 };
 
 enum ls_phase { LS_FORWARD, LS_BACKWARD, LS_UPDATE };

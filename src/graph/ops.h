@@ -88,6 +88,7 @@ struct ls_op {
     const char *name;
     const char *help;                /* of a layer, for `lockstep help ops` */
     int min_in, max_in;              /* input slots a node must and may fill, parameters and state among them */
+    bool update;                     /* an optimizer's: in is a parameter, its gradient, and the optimizer's state */
     bool layer;                      /* may stand in a model file */
     bool weights;                    /* a layer of it has parameters, which build.c makes, and reads one tensor */
     const struct ls_attr_key *attrs; /* ends with a NULL key; NULL: none */
@@ -112,6 +113,8 @@ bool ls_attr_allowed(const struct ls_attr_key *key, double value);
 
 #define X(name) extern const struct ls_op ls_op_##name;
 #include "graph/ops/list.def"
+#define X(name, ...) extern const struct ls_op ls_op_##name;
+#include "config/lists/optimizers.def"
 
 /* For infer functions of backward nodes, whose outputs have the shape of a known tensor, the caller passes that
  * tensor as `like`: append a node of `op` without infer; outputs are made by the caller with these helpers. */

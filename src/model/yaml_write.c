@@ -180,8 +180,7 @@ static void print_from(FILE *out, const struct ls_graph *g, const struct ls_node
 {
     int in[LS_MAX_IN], count = 0;
     for (int i = 0; i < LS_MAX_IN; i++)
-        if (n->in[i] != LS_NONE && g->tensors[n->in[i]].role != LS_ROLE_PARAM &&
-            g->tensors[n->in[i]].role != LS_ROLE_STATE)
+        if (n->in[i] != LS_NONE && !ls_role_kept(g->tensors[n->in[i]].role))
             in[count++] = n->in[i];
     if (count == 1 && in[0] == before)
         return;

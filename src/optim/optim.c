@@ -6,12 +6,10 @@
 #include <string.h>
 
 const struct ls_optim_kind *const ls_optim_kinds[] = {
-#define X(name) &ls_optim_##name,
+#define X(name, ...) &ls_optim_##name,
 #include "config/lists/optimizers.def"
     NULL,
 };
-
-static const char momentum_suffix[] = ".momentum";
 
 static const struct ls_optim_kind *find_kind(const char *name)
 {
@@ -25,29 +23,7 @@ static const struct ls_optim_kind *find_kind(const char *name)
     return NULL;
 }
 
-bool ls_optim_owns(const struct ls_graph *g, int tensor)
-{
-    const struct ls_tensor *t = &g->tensors[tensor];
-    size_t length = strlen(t->name), tail = sizeof momentum_suffix - 1;
-    return t->role == LS_ROLE_STATE && length > tail && strcmp(t->name + length - tail, momentum_suffix) == 0;
-}
-
-int ls_optim_momentum(struct ls_graph *g, int param)
-{
-    char name[512];
-    snprintf(name, sizeof name, "%s%s", g->tensors[param].name, momentum_suffix);
-    int tensor = ls_graph_tensor(g, name, LS_ROLE_STATE, LS_F32, g->tensors[param].shape);
-    if (tensor != LS_NONE)
-        g->tensors[tensor].init = (struct ls_init){LS_INIT_CONST, 0.0f};
-    return tensor;
-}
-
-float ls_optim_decay(const struct ls_graph *g, const struct ls_optim *o, int param)
-{
-    return g->tensors[param].no_decay && !o->decay_all ? 0.0f : o->weight_decay;
-}
-
-enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+static enum ls_status append(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
                              const int *in, int n_in)
 {
     int node;
@@ -56,13 +32,33 @@ enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_op *op, const c
     return LS_OK;
 }
 
+enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_options *o, const struct ls_op *op, int param,
+                             const char *const *states)
+{
+    struct ls_attr attr = {.nesterov = o->nesterov};
+#define X(field) attr.hyper.field = o->field;
+#include "config/lists/hyperparameters.def"
+    if (g->tensors[param].no_decay && !o->decay_all)
+        attr.hyper.weight_decay = 0;
+    int in[2 + LS_MAX_STATES] = {param, g->tensors[param].grad}, n = 2;
+    for (; *states; states++) {
+        char name[512];
+        snprintf(name, sizeof name, "%s.%s", g->tensors[param].name, *states);
+        in[n] = ls_graph_tensor(g, name, LS_ROLE_OPTIMIZER, LS_F32, g->tensors[param].shape);
+        if (in[n] == LS_NONE)
+            return LS_FAILED;
+        g->tensors[in[n++]].init = (struct ls_init){LS_INIT_CONST, 0.0f};
+    }
+    return append(g, op, g->tensors[param].name, &attr, in, n);
+}
+
 /* BN's running statistics move once a step, by the statistics summed over all replicas. */
 static enum ls_status update_running(struct ls_graph *g, int bn)
 {
     const struct ls_node *n = &g->nodes[bn];
     int in[3] = {n->out[3], n->in[3], n->in[4]};
     struct ls_attr attr = {.momentum = n->attr.momentum};
-    return ls_optim_node(g, &ls_op_bn_running, n->name, &attr, in, 3);
+    return append(g, &ls_op_bn_running, n->name, &attr, in, 3);
 }
 
 static bool touches(const struct ls_node *n, int tensor)
@@ -114,11 +110,13 @@ static enum ls_status interleave(struct ls_graph *g, int first)
     return LS_OK;
 }
 
-enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_optim *o)
+enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_options *o, bool interleaved)
 {
-    const struct ls_optim_kind *kind = find_kind(o->name);
+    const struct ls_optim_kind *kind = find_kind(o->optimizer);
     if (!kind)
         return LS_USAGE;
+    if (kind->check)
+        LS_TRY(kind->check(o));
     int first = g->n_nodes, n_tensors = g->n_tensors;
     for (int t = 0; t < n_tensors; t++)
         if (g->tensors[t].role == LS_ROLE_PARAM && g->tensors[t].grad != LS_NONE)
@@ -126,5 +124,15 @@ enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_optim *o)
     for (int i = 0; i < first; i++)
         if (g->nodes[i].op == &ls_op_bn && g->nodes[i].out[3] != LS_NONE)
             LS_TRY(update_running(g, i));
-    return o->interleave && first > 0 ? interleave(g, first) : LS_OK;
+    return interleaved && first > 0 ? interleave(g, first) : LS_OK;
+}
+
+void ls_optim_describe(const struct ls_options *o, char *text, size_t room)
+{
+    char own[128] = "";
+    for (int i = 0; ls_optim_kinds[i]; i++)
+        if (strcmp(ls_optim_kinds[i]->name, o->optimizer) == 0)
+            ls_optim_kinds[i]->describe(o, own, sizeof own);
+    snprintf(text, room, "%s%s, weight decay %g%s", o->optimizer, own, o->weight_decay,
+             o->decay_all ? "" : " (not on BN and biases)");
 }

@@ -2,18 +2,16 @@
 #include "graph/ops.h"
 #include "optim/optim.h"
 
-static enum ls_status emit(struct ls_graph *g, const struct ls_optim *o, int param)
+static enum ls_status emit(struct ls_graph *g, const struct ls_options *o, int param)
 {
-    struct ls_attr attr = {
-        .sgd_momentum = o->momentum, .weight_decay = ls_optim_decay(g, o, param), .nesterov = o->nesterov};
-    int in[3] = {param, g->tensors[param].grad, LS_NONE};
-    if (o->momentum != 0.0f) {
-        in[2] = ls_optim_momentum(g, param);
-        if (in[2] == LS_NONE)
-            return LS_FAILED;
-    }
-    return ls_optim_node(g, &ls_op_sgd, g->tensors[param].name, &attr, in, 3);
+    const char *const states[] = {o->momentum != 0.0 ? "momentum" : NULL, NULL};
+    return ls_optim_node(g, o, &ls_op_sgd, param, states);
+}
+
+static void describe(const struct ls_options *o, char *text, size_t room)
+{
+    snprintf(text, room, ", momentum %g%s", o->momentum, o->nesterov ? " (Nesterov)" : "");
 }
 
 const struct ls_optim_kind ls_optim_sgd = {
-    .name = "sgd", .summary = "stochastic gradient descent with momentum", .emit = emit};
+    .name = "sgd", .summary = "stochastic gradient descent with momentum", .emit = emit, .describe = describe};

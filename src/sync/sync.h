@@ -35,11 +35,11 @@ struct ls_bucket {
         size_t first, count; /* floats of the gradient memory */
     } * gaps;                /* owned */
     int n_gaps;
-    /* What its updates change: parameters, running statistics, momentum. */
+    /* What its updates change: parameters, running statistics, state of the optimizer. */
     struct ls_sync_values {
         float *memory; /* borrowed */
         size_t count;
-        bool optimizer; /* momentum: only the process that updates needs it */
+        bool optimizer; /* state of the optimizer: only the rank that updates needs it */
         bool running;   /* a running statistic */
     } * values;         /* owned */
     int n_values;
@@ -55,7 +55,7 @@ struct ls_sync_tally {
     int64_t signal;                  /* the signal that stops it, or 0 */
 };
 
-/* Of a bucket's values: parameters and running statistics, or momentum, too. */
+/* Of a bucket's values: parameters and running statistics, or the optimizer's state, too. */
 enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_ALL };
 
 /* What a step came to for a process. */

@@ -104,13 +104,12 @@ static void say_batch(const struct ls_trainer *t)
 static void say_rate(const struct ls_trainer *t)
 {
     const struct ls_options *o = t->o;
-    char rule[96] = "";
+    char rule[96] = "", optimizer[256];
     if (o->lr_per_256)
         snprintf(rule, sizeof rule, " = %g x %" PRId64 "/256 (linear scaling)", o->lr, o->batch);
     ls_trainer_say(t, "  rate       %g%s, schedule %s, warm-up %s", t->schedule.global, rule, o->schedule, o->warmup);
-    ls_trainer_say(t, "  optimizer  %s, momentum %g%s, weight decay %g%s%s", o->optimizer, o->momentum,
-                   o->nesterov ? " (Nesterov)" : "", o->weight_decay, o->decay_all ? "" : " (not on BN and biases)",
-                   o->label_smoothing > 0 ? ", labels smoothed" : "");
+    ls_optim_describe(o, optimizer, sizeof optimizer);
+    ls_trainer_say(t, "  optimizer  %s%s", optimizer, o->label_smoothing > 0 ? ", labels smoothed" : "");
 }
 
 /* The card or the processor, and the versions of the libraries that compute and communicate. */

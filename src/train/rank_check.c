@@ -1,7 +1,6 @@
 #include "train/rank_check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "optim/optim.h"
 #include "exec/rank_reduce.h"
 #include "base/checksum.h"
 #include "train/fingerprint.h"
@@ -150,14 +149,15 @@ enum ls_status ls_rank_check_schedule(const struct ls_engine *e)
 
 /* --- weights ------------------------------------------------------------------------------------------- */
 
-static const char *const part_names[LS_RANK_CHECK_PARTS] = {"the parameters", "the running statistics", "the momenta"};
+static const char *const part_names[LS_RANK_CHECK_PARTS] = {"the parameters", "the running statistics",
+                                                            "the optimizer state"};
 
 static bool belongs(const struct ls_graph *g, int tensor, enum ls_rank_check_part part)
 {
-    enum ls_role role = g->tensors[tensor].role;
-    if (part == LS_RANK_CHECK_PARAMETERS)
-        return role == LS_ROLE_PARAM;
-    return role == LS_ROLE_STATE && ls_optim_owns(g, tensor) == (part == LS_RANK_CHECK_MOMENTUM);
+    const enum ls_role roles[] = {[LS_RANK_CHECK_PARAMETERS] = LS_ROLE_PARAM,
+                                  [LS_RANK_CHECK_STATISTICS] = LS_ROLE_STATE,
+                                  [LS_RANK_CHECK_OPTIMIZER] = LS_ROLE_OPTIMIZER};
+    return g->tensors[tensor].role == roles[part];
 }
 
 static enum ls_status add_values(const struct ls_engine *e, int tensor, struct ls_checksum *sum)
@@ -183,7 +183,7 @@ static enum ls_status sum_part(const struct ls_engine *e, enum ls_rank_check_par
     const struct ls_backend_queue *queue = e->backend->queue;
     struct ls_checksum sum;
     if (queue->checksum && part != LS_RANK_CHECK_STATISTICS)
-        return queue->checksum(e->train.program, part == LS_RANK_CHECK_MOMENTUM, value);
+        return queue->checksum(e->train.program, part == LS_RANK_CHECK_OPTIMIZER, value);
     ls_checksum_init(&sum);
     for (int t = 0; t < g->n_tensors; t++)
         if (belongs(g, t, part))

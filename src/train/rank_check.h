@@ -13,7 +13,7 @@ enum ls_status ls_rank_check_schedule(const struct ls_engine *e);
 enum ls_rank_check_part {
     LS_RANK_CHECK_PARAMETERS,
     LS_RANK_CHECK_STATISTICS,
-    LS_RANK_CHECK_MOMENTUM,
+    LS_RANK_CHECK_OPTIMIZER,
     LS_RANK_CHECK_PARTS
 };
 enum ls_status ls_rank_check_values(const struct ls_engine *e, uint64_t step, int parts);

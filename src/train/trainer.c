@@ -132,7 +132,7 @@ static enum ls_status compare_if_due(struct ls_trainer *t)
     if (!t->check_due || t->stepper.outcome.differ)
         return LS_OK;
     LS_TRY(report_pending(t));
-    return ls_trainer_compare(t, LS_RANK_CHECK_MOMENTUM);
+    return ls_trainer_compare(t, LS_RANK_CHECK_OPTIMIZER);
 }
 
 static enum ls_status train_step(struct ls_trainer *t)

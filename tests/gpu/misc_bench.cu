@@ -19,8 +19,17 @@ static void sgd(const char *name, const std::vector<int64_t> &counts)
             memory.emplace_back(new device((size_t)count * (size_t)size, FILL));
             return memory.back()->at;
         };
-        host.push_back(
-            {(float *)room(4), (float *)room(4), room(4), room(2), count, 0.9f, 1e-4f, 0, 0, LS_F32, LS_BF16, 0});
+        struct ls_cuda_update u = {};
+        u.param = (float *)room(4);
+        u.state[0] = (float *)room(4);
+        u.grad = room(4);
+        u.half = room(2);
+        u.count = count;
+        u.hyper.momentum = 0.9f;
+        u.hyper.weight_decay = 1e-4f;
+        u.grad_t = LS_F32;
+        u.half_t = LS_BF16;
+        host.push_back(u);
         total += count;
     }
     int n = (int)host.size();
@@ -28,7 +37,7 @@ static void sgd(const char *name, const std::vector<int64_t> &counts)
     device updates(host.size() * sizeof host[0]);
     cudaMemcpy(updates.at, host.data(), updates.bytes, cudaMemcpyHostToDevice);
     bench(name, (double)total * 22,
-          [&] { ls_cuda_sgd(0, dev_run.ptr(), NULL, updates.as<struct ls_cuda_update>(), host.data(), n, NULL); });
+          [&] { ls_cuda_sgd(0, dev_run.ptr(), NULL, updates.as<struct ls_cuda_update>(), host.data(), n, 0, NULL); });
 }
 
 /* ResNet-50's tensors, as stored (the first convolution's input padded to 8 channels). */

@@ -22,18 +22,19 @@ static void add(std::vector<parameter> &list, size_t count, enum ls_dtype grad_t
     p.dev_m.reset(new device(LS_F32, p.m));
     p.dev_g.reset(new device(grad_t, p.g));
     p.half.reset(new device(count * 2));
-    p.u = {p.dev_w->as<float>(),
-           momentum ? p.dev_m->as<float>() : NULL,
-           p.dev_g->at,
-           half_t == LS_F32 ? NULL : p.half->at,
-           (int64_t)count,
-           0.9f,
-           0.01f,
-           trust,
-           nesterov,
-           grad_t,
-           half_t,
-           0};
+    p.u = {};
+    p.u.param = p.dev_w->as<float>();
+    p.u.state[0] = momentum ? p.dev_m->as<float>() : NULL;
+    p.u.grad = p.dev_g->at;
+    p.u.half = half_t == LS_F32 ? NULL : p.half->at;
+    p.u.count = (int64_t)count;
+    p.u.hyper.momentum = 0.9f;
+    p.u.hyper.weight_decay = 0.01f;
+    p.u.hyper.trust = trust;
+    p.u.norms = trust > 0;
+    p.u.nesterov = nesterov;
+    p.u.grad_t = grad_t;
+    p.u.half_t = half_t;
     list.push_back(std::move(p));
 }
 
@@ -49,21 +50,21 @@ static void step(parameter &p, double lr, double scale)
 {
     const struct ls_cuda_update &u = p.u;
     double length = norm(p.w), slope = norm(p.g) / scale, local = 1;
-    if (u.trust > 0 && length > 0 && slope > 0)
-        local = u.trust * length / (slope + u.weight_decay * length + 1e-9);
+    if (u.norms && length > 0 && slope > 0)
+        local = u.hyper.trust * length / (slope + u.hyper.weight_decay * length + 1e-9);
     for (size_t i = 0; i < p.w.size(); i++) {
-        double g = p.g[i] / scale + (double)u.weight_decay * p.w[i];
-        if (u.trust > 0) {
-            double m = (double)u.sgd_momentum * p.m[i] + local * lr * g;
+        double g = p.g[i] / scale + u.hyper.weight_decay * p.w[i];
+        if (u.norms) {
+            double m = u.hyper.momentum * p.m[i] + local * lr * g;
             p.m[i] = (float)m;
             p.w[i] = (float)(p.w[i] - m);
             continue;
         }
         double s = g;
-        if (u.momentum) {
-            double m = (double)u.sgd_momentum * p.m[i] + g;
+        if (u.state[0]) {
+            double m = u.hyper.momentum * p.m[i] + g;
             p.m[i] = (float)m;
-            s = u.nesterov ? g + u.sgd_momentum * m : m;
+            s = u.nesterov ? g + u.hyper.momentum * m : m;
         }
         p.w[i] = (float)(p.w[i] - lr * s);
     }
@@ -83,7 +84,7 @@ static void run_list(const std::string &name, std::vector<parameter> &list, stru
     struct ls_cuda_scale none = {1, 0, 0, 0};
     object<struct ls_cuda_scale> dev_scale(scale ? *scale : none);
     cudaMemcpy(dev.at, host.data(), dev.bytes, cudaMemcpyHostToDevice);
-    ls_cuda_sgd(0, dev_run.ptr(), scale ? dev_scale.ptr() : NULL, dev.as<struct ls_cuda_update>(), host.data(), n,
+    ls_cuda_sgd(0, dev_run.ptr(), scale ? dev_scale.ptr() : NULL, dev.as<struct ls_cuda_update>(), host.data(), n, 0,
                 scratch.as<float>());
     for (int i = 0; i < n; i++) {
         parameter &p = list[(size_t)i];

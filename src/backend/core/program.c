@@ -91,7 +91,7 @@ enum ls_status ls_kernel_find(const char *backend, const struct ls_node *node, c
 
 bool ls_program_in_store(const struct ls_tensor *t)
 {
-    return t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
+    return ls_role_kept(t->role);
 }
 
 bool ls_program_keeps(const struct ls_program *p, int tensor)

@@ -3,7 +3,7 @@
  * The struct ls_program of a backend begins with a struct ls_program_core. So the functions of this header take any
  * program, and several of them stand in the backend's table (struct ls_backend) as they are.
  *
- *   CORE-1  PARAM and STATE tensors lie in the store. The first program that places a tensor decides its bytes and its
+ *   CORE-1  PARAM, STATE and OPTIMIZER tensors lie in the store. The first program that places a tensor decides its bytes and its
  *           layout; later programs take both from the store.
  *   CORE-2  Kept gradients have memory of their own, one after the other in the order in which a pass completes them.
  *   CORE-3  INPUT tensors have no memory here: they point at what the caller hands over.
@@ -19,7 +19,7 @@
 /* Where a tensor lies. */
 struct ls_place {
     size_t bytes;  /* as stored */
-    char *data;    /* PARAM, STATE: set when placed; INPUT: by the backend's input; else by bind */
+    char *data;    /* in the store: set when placed; INPUT: by the backend's input; else by bind */
     bool placed;   /* bytes and layout are decided */
     bool unmade;   /* no node writes or reads it after all: it gets no memory */
     int span;      /* in the arena; LS_NONE: it does not lie there */
@@ -63,7 +63,7 @@ enum ls_status ls_program_insert_node(struct ls_program *p, int at);
 bool ls_program_in_store(const struct ls_tensor *t);
 bool ls_program_keeps(const struct ls_program *p, int tensor); /* a kept gradient */
 
-/* Give a tensor that has no place yet so many bytes. A PARAM or STATE tensor gets its entry of the store, made with `extra`
+/* Give a tensor that has no place yet so many bytes. A tensor of the store gets its entry there, made with `extra`
  * more bytes when it is new (*fresh); *entry is NULL for other tensors. */
 enum ls_status ls_program_place(struct ls_program *p, int tensor, size_t bytes, size_t extra,
                                 struct ls_store_entry **entry, bool *fresh);

@@ -5,7 +5,7 @@
  *   KERNEL-1  A map is stored NHWC, a matrix row by row. Channels (columns, entries) are padded with zeros to a multiple of
  *             LS_CUDA_LANE. Kernels read the padding and leave zeros there.
  *   KERNEL-2  Activations are of type `t` (f32, bf16 or f16) and are computed with in f32; parameters, gradients of parameters,
- *             statistics and momentum are f32.
+ *             statistics and optimizer state are f32.
  *   KERNEL-3  Values that change from pass to pass are read from a struct ls_cuda_run in device memory.
  *   KERNEL-4  All pointers are to device memory, at multiples of 256 bytes. They may be NULL where a comment says optional. */
 #ifndef LS_BACKEND_CUDA_KERNELS_H
@@ -237,11 +237,13 @@ void ls_cuda_l2_loss_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda
 
 /* One tensor's update; the list lies in device memory. */
 struct ls_cuda_update {
-    float *param, *momentum;                 /* momentum optional */
-    const void *grad;                        /* of type grad_t */
-    void *half;                              /* the parameter as bf16 or f16 (half_t); optional */
-    int64_t count;                           /* a multiple of LS_CUDA_LANE */
-    float sgd_momentum, weight_decay, trust; /* trust > 0: lars */
+    float *param, *state[LS_MAX_STATES]; /* state: of the optimizer, optional */
+    const void *grad;                    /* of type grad_t */
+    void *half;                          /* the parameter as bf16 or f16 (half_t); optional */
+    int64_t count;                       /* a multiple of LS_CUDA_LANE */
+    struct ls_hyper hyper;
+    int32_t rule;  /* a launch function passes over tensors of other rules */
+    int32_t norms; /* lars: the rate depends on norms */
     int32_t nesterov;
     int32_t grad_t, half_t; /* enum ls_dtype */
     int32_t first_block;    /* set by ls_cuda_update_number */
@@ -250,15 +252,18 @@ struct ls_cuda_update {
  * too many for one launch. To be called once, before the list is copied to the device; a part of the list can then be
  * run alone. Entries of count 0 are passed over. */
 int ls_cuda_update_number(struct ls_cuda_update *host, int n);
-/* All of them in as few launches as can be: one, three with lars. With scale->overflow set nothing changes. `updates` on
- * the device, `host` the same list for sizing the grid. scratch: ls_cuda_update_scratch bytes, only lars needs any. scale
- * optional. */
+/* An optimizer's step on all tensors of a list whose rule it is, in as few launches as can be. With scale->overflow set
+ * nothing changes. `updates` on the device, `host` the same list for sizing the grid. scratch: ls_cuda_update_scratch bytes,
+ * only lars needs any. scale optional. */
+typedef void ls_cuda_update_launch(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
+                                   const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
+                                   int rule, float *scratch);
 size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n);
-void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
-                 const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch);
-/* *sum += a number made of the bits and places of all parameters, or of their momentum; the same in whatever order they come. */
+ls_cuda_update_launch ls_cuda_sgd; /* and lars */
+/* *sum += a number made of the bits and places of all parameters, or of the optimizer's state; the same in whatever order
+ * they come. */
 void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
-                      int momentum, uint64_t *sum);
+                      int optimizer, uint64_t *sum);
 /* running = (1 - momentum) * running + momentum * stat, for a list in device memory; c of 0: an entry that is none. */
 struct ls_cuda_running {
     const float *stat; /* (2, c) */

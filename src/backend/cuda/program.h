@@ -6,7 +6,7 @@
  *   CUDA-2  Parameters are f32. With 16-bit activations, a parameter that a convolution or dense layer reads has a 16-bit
  *           copy behind it, in the same order. Every update and every write renews the copy. The weights of a convolution
  *           lie (out, height, width, in); those of a dense layer over a map likewise.
- *   CUDA-3  A gradient and a momentum are stored exactly like their parameter, in f32.
+ *   CUDA-3  Gradients and optimizer state are stored exactly like their parameter, in f32.
  *   CUDA-4  The first run of a range of nodes enqueues them, the second captures them as one CUDA graph, and later runs
  *           launch that graph. Kernels read what differs between passes from `run` in device memory.
  *   CUDA-5  Only updates read gradients of weights. A short gradient, which leaves much of the GPU idle, runs aside: on a

@@ -170,10 +170,10 @@ static enum ls_status crops(struct ls_program *p, const struct ls_crop *list, co
     return LS_OK;
 }
 
-static enum ls_status checksum(struct ls_program *p, bool momentum, uint64_t *sum)
+static enum ls_status checksum(struct ls_program *p, bool optimizer, uint64_t *sum)
 {
     CUDA_TRY(cudaMemsetAsync(p->checksum, 0, sizeof *sum, p->device->compute));
-    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->core.g->n_nodes, momentum, p->checksum);
+    ls_cuda_checksum(p->device->compute, p->updates, p->host_updates, p->core.g->n_nodes, optimizer, p->checksum);
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     LS_TRY(program_await(p, p->here));
     CUDA_TRY(cudaMemcpy(sum, p->checksum, sizeof *sum, cudaMemcpyDeviceToHost));

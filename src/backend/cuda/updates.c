@@ -5,10 +5,38 @@
 
 #include <string.h>
 
-static bool is_sgd(const struct ls_program *p, int node)
+/* The optimizers, one line each: the op, the function that launches its kernel, and whether it needs norms. Optimizers that
+ * share a function run in one launch. */
+static const struct rule {
+    const char *op;
+    ls_cuda_update_launch *launch;
+    bool norms;
+} rules[] = {
+    {"sgd", ls_cuda_sgd, false},
+    {"lars", ls_cuda_sgd, true},
+};
+enum { RULES = sizeof rules / sizeof *rules };
+
+static const struct rule *rule_of(const struct ls_program *p, int node)
 {
-    const char *op = p->core.g->nodes[node].op->name;
-    return strcmp(op, "sgd") == 0 || strcmp(op, "lars") == 0;
+    for (int r = 0; r < RULES; r++)
+        if (strcmp(p->core.g->nodes[node].op->name, rules[r].op) == 0)
+            return &rules[r];
+    return NULL;
+}
+
+/* The number of a rule: that of the first one with the same function. */
+static int number_of(const struct rule *rule)
+{
+    int number = 0;
+    while (rules[number].launch != rule->launch)
+        number++;
+    return number;
+}
+
+static bool is_update(const struct ls_program *p, int node)
+{
+    return p->core.g->nodes[node].op->update;
 }
 
 static bool is_running(const struct ls_program *p, int node)
@@ -16,12 +44,16 @@ static bool is_running(const struct ls_program *p, int node)
     return strcmp(p->core.g->nodes[node].op->name, "bn_running") == 0;
 }
 
-static enum ls_status sgd_prepare(struct ls_program *p, int node)
+static enum ls_status update_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
+    if (!rule_of(p, node))
+        return ls_fail(LS_USAGE, "--optimizer %s: --backend cuda does not have it", n->op->name);
     LS_TRY(place_default(p, n->in[0]));
-    LS_TRY(place_as(p, n->in[1], &p->layouts[n->in[0]].layout, false));
-    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->layouts[n->in[0]].layout, false);
+    for (int i = 1; i < 2 + LS_MAX_STATES; i++)
+        if (n->in[i] != LS_NONE)
+            LS_TRY(place_as(p, n->in[i], &p->layouts[n->in[0]].layout, false));
+    return LS_OK;
 }
 
 static enum ls_status running_prepare(struct ls_program *p, int node)
@@ -39,28 +71,30 @@ static enum ls_status update_run(struct ls_program *p, int node)
 int updates_run_length(const struct ls_program *p, int node, int last)
 {
     int end = node;
-    while (end < last && (is_sgd(p, end) || is_running(p, end)))
+    while (end < last && (is_update(p, end) || is_running(p, end)))
         end++;
     return end - node;
 }
 
-static void describe_sgd(const struct ls_program *p, int node, struct ls_cuda_update *u)
+static void describe_update(const struct ls_program *p, int node, struct ls_cuda_update *u)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct tensor_layout *param = &p->layouts[n->in[0]];
+    const struct rule *rule = rule_of(p, node);
     *u = (struct ls_cuda_update){
         .param = floats(p, n->in[0]),
-        .momentum = (float *)(void *)data_of(p, n->in[2]),
         .grad = data_of(p, n->in[1]),
         .half = param->half,
         .count = param->layout.count,
-        .sgd_momentum = n->attr.sgd_momentum,
-        .weight_decay = n->attr.weight_decay,
-        .trust = strcmp(n->op->name, "lars") == 0 ? n->attr.trust : 0,
+        .hyper = n->attr.hyper,
+        .rule = number_of(rule),
+        .norms = rule->norms,
         .nesterov = n->attr.nesterov,
         .grad_t = LS_F32,
         .half_t = (int32_t)p->core.g->act_dtype,
     };
+    for (int i = 0; i < LS_MAX_STATES; i++)
+        u->state[i] = (float *)(void *)data_of(p, n->in[2 + i]);
 }
 
 static void describe_running(const struct ls_program *p, int node, struct ls_cuda_running *r)
@@ -82,8 +116,8 @@ enum ls_status updates_bind(struct ls_program *p)
     struct ls_cuda_running *running = ls_alloc((size_t)n, sizeof *running);
     enum ls_status st = running ? LS_OK : LS_FAILED;
     for (int i = 0; i < n && running; i++)
-        if (is_sgd(p, i))
-            describe_sgd(p, i, &p->host_updates[i]);
+        if (is_update(p, i))
+            describe_update(p, i, &p->host_updates[i]);
         else if (is_running(p, i))
             describe_running(p, i, &running[i]);
     if (st == LS_OK && ls_cuda_update_number(p->host_updates, n) < 0)
@@ -112,23 +146,26 @@ enum ls_status updates_bind(struct ls_program *p)
 enum ls_status updates_run(struct ls_program *p, int first, int last)
 {
     cudaStream_t stream = p->device->compute;
-    bool sgd = false, running = false;
+    bool present[RULES] = {false}, any = false, running = false;
     for (int n = first; n < last; n++) {
-        sgd = sgd || is_sgd(p, n);
+        if (is_update(p, n))
+            any = present[p->host_updates[n].rule] = true;
         running = running || is_running(p, n);
     }
-    if (sgd && p->scale)
+    if (any && p->scale)
         ls_cuda_scale_check(stream, p->scale, p->updates + first, p->host_updates + first, last - first);
-    if (sgd)
-        ls_cuda_sgd(stream, p->run, p->scale, p->updates + first, p->host_updates + first, last - first, p->norms);
+    for (int r = 0; r < RULES; r++)
+        if (present[r])
+            rules[r].launch(stream, p->run, p->scale, p->updates + first, p->host_updates + first, last - first, r,
+                            p->norms);
     if (running)
         ls_cuda_bn_running(stream, p->running + first, last - first);
     return LS_OK;
 }
 
 const struct kernel ls_cuda_ops_updates[] = {
-    {.op = "sgd", .prepare = sgd_prepare, .run = update_run, .joins = true},
-    {.op = "lars", .prepare = sgd_prepare, .run = update_run, .joins = true},
+#define X(name, ...) {.op = #name, .prepare = update_prepare, .run = update_run, .joins = true},
+#include "config/lists/optimizers.def"
     {.op = "bn_running", .prepare = running_prepare, .run = update_run, .joins = true},
     {0},
 };

@@ -2,7 +2,7 @@
  *
  *   DNN-1  4-d activations are stored blocked by table.block channels. Everything else is plain, except weights: the
  *          convolution or dense layer that reads them decides their layout.
- *   DNN-2  A gradient and a momentum are stored exactly like their parameter.
+ *   DNN-2  Gradients and optimizer state are stored exactly like their parameter.
  *   DNN-3  A reorder is always a node of its own, so that `lockstep plan` shows it.
  *   DNN-4  Stored bytes are multiples of LS_ALIGN; padding channels hold zeros. */
 #ifndef LS_BACKEND_ONEDNN_PROGRAM_H

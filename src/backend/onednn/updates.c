@@ -1,47 +1,46 @@
-/* Parameter updates of the optimizers. */
-#include "backend/onednn/ops/op.h"
+/* The updates of sgd and lars. */
+#include "backend/onednn/updates.h"
 
 #include <math.h>
 
-static enum ls_status prepare_update(struct ls_program *p, int node)
+enum ls_status prepare_update(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
-    return n->in[2] == LS_NONE ? LS_OK : place_as(p, n->in[2], &p->layouts[n->in[0]].md); /* DNN-2 */
-}
-
-static struct ls_sgd sgd_of(struct ls_program *p, int node, const struct ls_run *run)
-{
-    const struct ls_node *n = &p->core.g->nodes[node];
-    return (struct ls_sgd){.w = (float *)IN(0),
-                           .g = (float *)IN(1),
-                           .m = (float *)IN(2),
-                           .count = (int64_t)(dnn_md_bytes(&p->layouts[n->in[0]].md) / sizeof(float)),
-                           .lr = run->lr,
-                           .momentum = n->attr.sgd_momentum,
-                           .decay = n->attr.weight_decay,
-                           .nesterov = n->attr.nesterov};
+    for (int i = 0; i < LS_MAX_STATES; i++)
+        if (n->in[2 + i] != LS_NONE)
+            LS_TRY(place_as(p, n->in[2 + i], &p->layouts[n->in[0]].md)); /* DNN-2 */
+    return LS_OK;
 }
 
 static enum ls_status run_sgd(struct ls_program *p, int node, const struct ls_run *run)
 {
-    struct ls_sgd a = sgd_of(p, node, run);
-    p->k.sgd(&a);
+    const struct ls_attr *a = &p->core.g->nodes[node].attr;
+    struct ls_sgd sgd = {.w = update_slot(p, node, 0),
+                         .g = update_slot(p, node, 1),
+                         .m = update_slot(p, node, 2),
+                         .count = update_count(p, node),
+                         .lr = run->lr,
+                         .momentum = (float)a->hyper.momentum,
+                         .decay = (float)a->hyper.weight_decay,
+                         .nesterov = a->nesterov};
+    p->k.sgd(&sgd);
     return LS_OK;
 }
 
-/* m = momentum*m + local*lr*(g + decay*w), w -= m: SGD with lr 1 after scaling, written out here because the
- * velocity holds the learning rate. */
+/* m = momentum*m + local*lr*(g + decay*w), w -= m. The momentum holds the learning rate, unlike that of sgd. */
 static enum ls_status run_lars(struct ls_program *p, int node, const struct ls_run *run)
 {
-    struct ls_sgd a = sgd_of(p, node, run);
-    double w = sqrt(p->k.norm2(a.w, a.count)), g = sqrt(p->k.norm2(a.g, a.count));
-    double local =
-        w > 0 && g > 0 ? (double)p->core.g->nodes[node].attr.trust * w / (g + (double)a.decay * w + 1e-9) : 1.0;
-    float rate = (float)local * a.lr;
-#pragma omp parallel for schedule(static) if (a.count > 16384)
-    for (int64_t i = 0; i < a.count; i++) {
-        a.m[i] = a.momentum * a.m[i] + rate * (a.g[i] + a.decay * a.w[i]);
-        a.w[i] -= a.m[i];
+    const struct ls_hyper *hyper = &p->core.g->nodes[node].attr.hyper;
+    float *w = update_slot(p, node, 0), *g = update_slot(p, node, 1), *m = update_slot(p, node, 2);
+    float momentum = (float)hyper->momentum, decay = (float)hyper->weight_decay, trust = (float)hyper->trust;
+    int64_t count = update_count(p, node);
+    double of_w = sqrt(p->k.norm2(w, count)), of_g = sqrt(p->k.norm2(g, count));
+    double local = of_w > 0 && of_g > 0 ? (double)trust * of_w / (of_g + (double)decay * of_w + 1e-9) : 1.0;
+    float rate = (float)local * run->lr;
+#pragma omp parallel for schedule(static) if (count > UPDATE_ALONE)
+    for (int64_t i = 0; i < count; i++) {
+        m[i] = momentum * m[i] + rate * (g[i] + decay * w[i]);
+        w[i] -= m[i];
     }
     return LS_OK;
 }

@@ -1,4 +1,4 @@
-/* Parameter updates of the optimizers. */
+/* The updates of sgd and lars. Their hyperparameters are rounded to f32 first, as the other backends compute with them. */
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -6,13 +6,14 @@
 static void sgd(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
+    const double share = (float)a->hyper.momentum, decay = (float)a->hyper.weight_decay;
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
     for (int64_t i = 0; i < ls_ref_count(&w); i++) {
-        double g = (double)grad.v[i] + (double)a->weight_decay * w.v[i], step = g;
+        double g = (double)grad.v[i] + decay * w.v[i], step = g;
         if (m.v) {
-            double momentum = (double)a->sgd_momentum * m.v[i] + g;
+            double momentum = share * m.v[i] + g;
             m.v[i] = (float)momentum;
-            step = a->nesterov ? g + a->sgd_momentum * momentum : momentum;
+            step = a->nesterov ? g + share * momentum : momentum;
         }
         w.v[i] = (float)(w.v[i] - call->run->lr * step);
     }
@@ -28,14 +29,15 @@ static double norm(const struct ls_ref_view *t)
 
 static void lars(const struct ls_ref_call *call)
 {
-    const struct ls_attr *a = &call->n->attr;
+    const struct ls_hyper *hyper = &call->n->attr.hyper;
+    const double share = (float)hyper->momentum, decay = (float)hyper->weight_decay, trust = (float)hyper->trust;
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
-    double length = norm(&w), slope = norm(&grad), decay = a->weight_decay, local = 1;
+    double length = norm(&w), slope = norm(&grad), local = 1;
     if (length > 0 && slope > 0)
-        local = (double)a->trust * length / (slope + decay * length + 1e-9);
+        local = trust * length / (slope + decay * length + 1e-9);
     for (int64_t i = 0; i < ls_ref_count(&w); i++) {
         double g = grad.v[i] + decay * w.v[i];
-        double momentum = (double)a->sgd_momentum * m.v[i] + local * call->run->lr * g;
+        double momentum = share * m.v[i] + local * call->run->lr * g;
         m.v[i] = (float)momentum;
         w.v[i] = (float)(w.v[i] - momentum);
     }

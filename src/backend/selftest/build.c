@@ -161,10 +161,10 @@ static void build_updates(struct maker *m, const struct ls_case *c)
             continue;
         char name[96];
         snprintf(name, sizeof name, "%.80s", g->tensors[t].name);
-        int in[] = {t, g->tensors[t].grad, LS_NONE};
-        if (c->momentum)
-            in[2] = tensor(m, LS_ROLE_STATE, name, "momentum", g->tensors[t].shape);
-        append_update(m, c->op, name, &c->attr, in, c->momentum ? 3 : 2);
+        int in[2 + LS_MAX_STATES] = {t, g->tensors[t].grad}, n = 2;
+        for (int i = 0; i < LS_MAX_STATES && c->states[i]; i++)
+            in[n++] = tensor(m, LS_ROLE_OPTIMIZER, name, c->states[i], g->tensors[t].shape);
+        append_update(m, c->op, name, &c->attr, in, n);
     }
     if (!bn)
         return;
@@ -174,7 +174,7 @@ static void build_updates(struct maker *m, const struct ls_case *c)
 
 bool ls_case_updates(const struct ls_case *c)
 {
-    return c->op == &ls_op_sgd || c->op == &ls_op_lars;
+    return c->op->update;
 }
 
 enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struct ls_graph *g)

@@ -50,7 +50,7 @@ static bool is_comparable(const struct ls_case *c, const struct ls_graph *g, int
 {
     const struct ls_tensor *t = &g->tensors[tensor];
     bool loss = c->op == &ls_op_softmax_xent || c->op == &ls_op_l2_loss;
-    bool kept = t->role == LS_ROLE_PARAM || t->role == LS_ROLE_STATE;
+    bool kept = ls_role_kept(t->role);
     bool behind_bn = c->op == &ls_op_bn || (ls_case_updates(c) && c->attr.out == 0);
     if (t->dtype == LS_U8 || t->role == LS_ROLE_INPUT || (t->dtype == LS_I32 && !loss))
         return false;

@@ -30,7 +30,7 @@ static enum ls_status fill_parameters(struct ls_session *s)
     enum ls_status st = LS_OK;
     for (int t = 0; t < s->g.n_tensors && st == LS_OK; t++) {
         const struct ls_tensor *tensor = &s->g.tensors[t];
-        if (tensor->role != LS_ROLE_PARAM && tensor->role != LS_ROLE_STATE)
+        if (!ls_role_kept(tensor->role))
             continue;
         int64_t n = ls_session_count(s, t);
         float *values = ls_alloc((size_t)n, sizeof *values);
@@ -40,6 +40,8 @@ static enum ls_status fill_parameters(struct ls_session *s)
         float bound = tensor->shape.rank < 2 ? 0.5f : 1.7f / sqrtf((float)(n / tensor->shape.dim[0]));
         if (strncmp(tensor->name, "pre", 3) == 0) /* a plain copy of the image */
             fill_by_name(tensor->name, 1, 1, n, values);
+        else if (ends_with(tensor->name, "_sq")) /* squares are not negative */
+            fill_by_name(tensor->name, 0, bound, n, values);
         else
             fill_by_name(tensor->name, scale ? 0.5f : -bound, scale ? 1.5f : bound, n, values);
         st = s->backend->write(s->program, t, values);

@@ -7,6 +7,8 @@
 const struct ls_op *const ls_ops[] = {
 #define X(name) &ls_op_##name,
 #include "graph/ops/list.def"
+#define X(name, ...) &ls_op_##name,
+#include "config/lists/optimizers.def"
     NULL,
 };
 

@@ -1,13 +1,16 @@
-/* Optimizer steps on one parameter, in place. The optimizer pass appends them (src/optim). */
+/* The update ops of all optimizers: one step on one parameter, in place. The optimizer pass appends them (src/optim). */
 #include "graph/ops/op.h"
 
-static enum ls_status update_infer(struct ls_graph *g, struct ls_node *n)
+static enum ls_status infer(struct ls_graph *g, struct ls_node *n)
 {
     const struct ls_shape param = *ls_op_shape(g, n->in[0]);
     LS_TRY(ls_op_want_shape(g, n, 1, "gradient", param));
-    return ls_op_want_shape(g, n, 2, "momentum", param);
+    for (int i = 0; i < LS_MAX_STATES; i++)
+        LS_TRY(ls_op_want_shape(g, n, 2 + i, "optimizer state", param));
+    return LS_OK;
 }
 
-const struct ls_op ls_op_sgd = {.name = "sgd", .min_in = 2, .max_in = 3, .infer = update_infer};
-
-const struct ls_op ls_op_lars = {.name = "lars", .min_in = 3, .max_in = 3, .infer = update_infer};
+#define X(op, least, most)            \
+    const struct ls_op ls_op_##op = { \
+        .name = #op, .min_in = 2 + least, .max_in = 2 + most, .update = true, .infer = infer};
+#include "config/lists/optimizers.def"

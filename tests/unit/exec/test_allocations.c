@@ -101,13 +101,13 @@ static void open_net(struct net *n, const char *model)
                                        .dtype = LS_F32,
                                        .loss = "xent",
                                        .dropout = -1};
-    struct ls_optim optim = {.name = "sgd", .momentum = 0.9f, .weight_decay = 1e-4f, .interleave = true};
+    struct ls_options o = {.optimizer = (char[]){"sgd"}, .momentum = 0.9, .weight_decay = 1e-4};
     struct ls_backend_options options = {.threads = 2, .reuse = true};
     ls_graph_init(&n->g);
     assert_int_equal(ls_model_build(&request, &n->g), LS_OK);
     assert_int_equal(ls_graph_fuse(&n->g, true), LS_OK);
     assert_int_equal(ls_graph_backward(&n->g), LS_OK);
-    assert_int_equal(ls_optim_update(&n->g, &optim), LS_OK);
+    assert_int_equal(ls_optim_update(&n->g, &o, true), LS_OK);
     n->store = ls_store_new(backend());
     assert_non_null(n->store);
     assert_int_equal(backend()->prepare(&options, &n->g, n->store, &n->p), LS_OK);

@@ -127,9 +127,9 @@ static void build(struct session *s, const char *model, bool training, struct ls
     assert_int_equal(ls_graph_fuse(g, true), LS_OK);
     if (!training)
         return;
-    struct ls_optim sgd = {.name = "sgd", .momentum = 0.9f, .weight_decay = 1e-4f, .decay_all = true};
+    struct ls_options o = {.optimizer = (char[]){"sgd"}, .momentum = 0.9, .weight_decay = 1e-4, .decay_all = true};
     assert_int_equal(ls_graph_backward(g), LS_OK);
-    assert_int_equal(ls_optim_update(g, &sgd), LS_OK);
+    assert_int_equal(ls_optim_update(g, &o, false), LS_OK);
 }
 
 /* Both programs, fused and tuned, in one arena. */

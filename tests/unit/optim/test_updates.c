@@ -34,14 +34,14 @@ static void tested_test(void **state)
 static void expected_update(const struct ls_case *u, double lr, double local, double *w, double g, double *m)
 {
     const struct ls_attr *a = &u->attr;
-    g += a->weight_decay * *w;
+    g += a->hyper.weight_decay * *w;
     if (u->op == &ls_op_lars) {
-        *m = a->sgd_momentum * *m + local * lr * g;
+        *m = a->hyper.momentum * *m + local * lr * g;
         *w -= *m;
         return;
     }
-    *m = a->sgd_momentum * *m + g;
-    *w -= lr * (a->nesterov ? g + a->sgd_momentum * *m : u->momentum ? *m : g);
+    *m = a->hyper.momentum * *m + g;
+    *w -= lr * (a->nesterov ? g + a->hyper.momentum * *m : u->states[0] ? *m : g);
 }
 
 static double norm(const float *values, int64_t n)
@@ -59,10 +59,10 @@ static void formula_test(void **state)
     open_updates(&s, u, ls_backend_find("ref"));
     int weight = ls_graph_find(&s.g, "op.weight"), momentum = ls_graph_find(&s.g, "op.weight.momentum");
     int64_t n = tensor_count(&s, weight);
-    float *w = session_read(&s, weight), *m = u->momentum ? session_read(&s, momentum) : NULL;
+    float *w = session_read(&s, weight), *m = u->states[0] ? session_read(&s, momentum) : NULL;
     session_run(&s);
     float *g = session_read(&s, s.g.tensors[weight].grad), *after = session_read(&s, weight);
-    double local = u->attr.trust * norm(w, n) / (norm(g, n) + u->attr.weight_decay * norm(w, n) + 1e-9);
+    double local = u->attr.hyper.trust * norm(w, n) / (norm(g, n) + u->attr.hyper.weight_decay * norm(w, n) + 1e-9);
     for (int64_t i = 0; i < n; i++) {
         double value = w[i], speed = m ? (double)m[i] : 0;
         expected_update(u, s.run.lr, local, &value, g[i], &speed);

@@ -22,11 +22,11 @@ struct flip {
 
 static int tensor_of(const struct ls_graph *g, enum part part)
 {
-    for (int t = 0; t < g->n_tensors; t++) {
-        bool momentum = ls_optim_owns(g, t), state = g->tensors[t].role == LS_ROLE_STATE;
-        if (part == PARAMETER ? g->tensors[t].role == LS_ROLE_PARAM : state && momentum == (part == MOMENTUM))
+    const enum ls_role roles[] = {
+        [PARAMETER] = LS_ROLE_PARAM, [RUNNING] = LS_ROLE_STATE, [MOMENTUM] = LS_ROLE_OPTIMIZER};
+    for (int t = 0; t < g->n_tensors; t++)
+        if (g->tensors[t].role == roles[part])
             return t;
-    }
     return LS_NONE;
 }
 
@@ -119,14 +119,14 @@ static void test_found_before_saving(void **state)
     struct flip cases[] = {
         {"overlap", 3, 0, PARAMETER, 1, 3, 1000, 6, "the parameters of rank 1 (", {0}},
         {"overlap", 4, 0, RUNNING, 0, 3, 1000, 6, "the running statistics of rank 0 (", {0}},
-        {"overlap", 3, 0, MOMENTUM, 2, 3, 1000, 6, "the momenta of rank 2 (", {0}},
-        {"allreduce", 3, 0, MOMENTUM, 0, 3, 1000, 6, "the momenta of rank 0 (", {0}},
+        {"overlap", 3, 0, MOMENTUM, 2, 3, 1000, 6, "the optimizer state of rank 2 (", {0}},
+        {"allreduce", 3, 0, MOMENTUM, 0, 3, 1000, 6, "the optimizer state of rank 0 (", {0}},
         {"gather", 3, 0, PARAMETER, 0, 3, 1000, 6, "the parameters of rank 0 (", {0}},
         {"server", 3, 0, PARAMETER, 2, 3, 1000, 6, "the parameters of rank 2 (", {0}},
         {"local", 3, 0, RUNNING, 1, 3, 1000, 6, "the running statistics of rank 1 (", {0}},
         {"server", 4, 1, PARAMETER, 0, 0, 1000, 10, "the parameters of rank 0 (", {0}},
         {"async", 4, 1, RUNNING, 0, 0, 1000, 10, "the running statistics of rank 0 (", {0}},
-        {"cutoff", 4, 1, MOMENTUM, 0, 0, 1000, 10, "the momenta of rank 0 (", {0}},
+        {"cutoff", 4, 1, MOMENTUM, 0, 0, 1000, 10, "the optimizer state of rank 0 (", {0}},
         {"overlap", 2, 0, PARAMETER, 0, 3, 1000, 6, "it cannot be told at which", {0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -200,9 +200,9 @@ static void test_decay_and_momentum(void **state)
         lars += n->op == &ls_op_lars;
         sgd += n->op == &ls_op_sgd;
         if (n->op == &ls_op_sgd)
-            assert_true(n->attr.weight_decay == 0);
+            assert_true(n->attr.hyper.weight_decay == 0);
         if (n->op == &ls_op_lars)
-            assert_true(n->attr.weight_decay == (float)o.weight_decay);
+            assert_true(n->attr.hyper.weight_decay == o.weight_decay);
     }
     assert_int_equal(lars, 2);
     assert_int_equal(sgd, 3);

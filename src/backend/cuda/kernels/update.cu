@@ -1,20 +1,9 @@
-/* Optimizer updates of a whole list of tensors in one launch. Each block takes CHUNK elements of one tensor; it finds
- * out of which by counting the tensors that begin at or before it. */
-#include "backend/cuda/kernels.h"
-#include "backend/cuda/kernels/quad.cuh"
+/* The updates of sgd and lars, loss scaling, running statistics, and checksums, each over a whole list of tensors. */
+#include "backend/cuda/kernels/update.cuh"
 
 #include <limits.h>
 
 using namespace ls_device;
-
-#define THREADS 256
-#define QUADS 4 /* of a thread, all loaded before the first is used */
-#define CHUNK (THREADS * QUADS * 4)
-
-static int64_t chunks(const struct ls_cuda_update *u)
-{
-    return (u->count + CHUNK - 1) / CHUNK;
-}
 
 int ls_cuda_update_number(struct ls_cuda_update *host, int n)
 {
@@ -28,48 +17,12 @@ int ls_cuda_update_number(struct ls_cuda_update *host, int n)
     return (int)blocks;
 }
 
-static int blocks_of(const struct ls_cuda_update *host, int n)
-{
-    return n ? host[n - 1].first_block + (int)chunks(host + n - 1) - host[0].first_block : 0;
-}
-
 static bool any_lars(const struct ls_cuda_update *host, int n)
 {
     for (int i = 0; i < n; i++)
-        if (host[i].trust > 0)
+        if (host[i].norms)
             return true;
     return false;
-}
-
-/* A list may be part of a longer one, which was numbered as a whole. */
-static __device__ __forceinline__ int block_number(const struct ls_cuda_update *updates)
-{
-    return (int)blockIdx.x + updates[0].first_block;
-}
-
-/* Which tensor this block works for; all threads get the same answer. */
-static __device__ int tensor_of_block(const struct ls_cuda_update *updates, int n)
-{
-    int begun = 0, block = block_number(updates);
-    for (int first = 0; first < n; first += THREADS) {
-        int i = first + (int)threadIdx.x;
-        begun += __syncthreads_count(i < n && updates[i].first_block <= block);
-    }
-    return begun - 1;
-}
-
-/* The tensor, its blocks numbered from the first of this list. */
-static __device__ __forceinline__ struct ls_cuda_update tensor_at(const struct ls_cuda_update *updates, int i)
-{
-    struct ls_cuda_update u = updates[i];
-    u.first_block -= updates[0].first_block;
-    return u;
-}
-
-/* This thread's k-th quad in the block's chunk. */
-static __device__ __forceinline__ int64_t quad_at(const struct ls_cuda_update &u, int k)
-{
-    return (int64_t)((int)blockIdx.x - u.first_block) * (CHUNK / 4) + k * THREADS + (int)threadIdx.x;
 }
 
 /* The sum over a block's threads, the same in all of them. */
@@ -98,6 +51,8 @@ struct rates {
 
 template <typename G> static __device__ __forceinline__ void update_chunk(const struct ls_cuda_update &u, rates r)
 {
+    const float share = (float)u.hyper.momentum, decay = (float)u.hyper.weight_decay;
+    float *momentum = u.state[0];
     quad<float> w4[QUADS], m4[QUADS];
     quad<G> g4[QUADS];
 #pragma unroll
@@ -105,7 +60,7 @@ template <typename G> static __device__ __forceinline__ void update_chunk(const 
         int64_t at = quad_at(u, k);
         bool in = at < u.count / 4;
         w4[k] = in ? load_quad_once<float>(u.param, at) : zero_quad<float>();
-        m4[k] = in && u.momentum ? load_quad_once<float>(u.momentum, at) : zero_quad<float>();
+        m4[k] = in && momentum ? load_quad_once<float>(momentum, at) : zero_quad<float>();
         g4[k] = in ? load_quad_once<G>(u.grad, at) : zero_quad<G>();
     }
 #pragma unroll
@@ -118,23 +73,20 @@ template <typename G> static __device__ __forceinline__ void update_chunk(const 
         if (at >= u.count / 4)
             return;
         for (int i = 0; i < 4; i++) {
-            float slope = r.before * (g[i] * r.unscale + u.weight_decay * w[i]);
-            m[i] = u.momentum ? u.sgd_momentum * m[i] + slope : slope;
-            w[i] -= r.after * (u.nesterov && u.momentum ? slope + u.sgd_momentum * m[i] : m[i]);
+            float slope = r.before * (g[i] * r.unscale + decay * w[i]);
+            m[i] = momentum ? share * m[i] + slope : slope;
+            w[i] -= r.after * (u.nesterov && momentum ? slope + share * m[i] : m[i]);
         }
         store_quad_once(u.param, at, narrow_quad<float>(w));
-        if (u.momentum)
-            store_quad_once(u.momentum, at, narrow_quad<float>(m));
-        if (u.half && u.half_t == LS_BF16)
-            store_quad(u.half, at, narrow_quad<__nv_bfloat16>(w));
-        else if (u.half)
-            store_quad(u.half, at, narrow_quad<__half>(w));
+        if (momentum)
+            store_quad_once(momentum, at, narrow_quad<float>(m));
+        store_half(u, at, w);
     }
 }
 
 static __global__ void __launch_bounds__(THREADS)
     update_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
-                  const struct ls_cuda_update *updates, int n, const float *local)
+                  const struct ls_cuda_update *updates, int n, int rule, const float *local)
 {
     float lr = run->lr, unscale = 1;
     if (scale) {
@@ -144,10 +96,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
     int tensor = tensor_of_block(updates, n);
     struct ls_cuda_update u = tensor_at(updates, tensor);
+    if (u.rule != rule)
+        return;
     rates r = {1, lr, unscale};
-    if (u.trust > 0)
+    if (u.norms)
         r = {lr * local[tensor], 1, unscale};
-    if (u.trust > 0)
+    if (u.norms)
         u.nesterov = 0;
     if (u.grad_t == LS_F32)
         update_chunk<float>(u, r);
@@ -189,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS)
     squares_kernel(const struct ls_cuda_update *updates, int n, float2 *squares)
 {
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
-    if (u.trust <= 0)
+    if (!u.norms)
         return;
     float2 sum;
     if (u.grad_t == LS_F32)
@@ -210,7 +164,7 @@ static __global__ void __launch_bounds__(THREADS)
 {
     __shared__ double sums[2][THREADS];
     const struct ls_cuda_update u = tensor_at(updates, (int)blockIdx.x);
-    if (u.trust <= 0)
+    if (!u.norms)
         return;
     int64_t count = (u.count + CHUNK - 1) / CHUNK;
     double w = 0, g = 0;
@@ -229,11 +183,11 @@ static __global__ void __launch_bounds__(THREADS)
         }
     }
     if (threadIdx.x == 0) {
+        const float trust = (float)u.hyper.trust, decay = (float)u.hyper.weight_decay;
         double length = sqrt(sums[0][0]), slope = sqrt(sums[1][0]);
         if (scale)
             slope /= scale->scale;
-        local[blockIdx.x] =
-            length > 0 && slope > 0 ? (float)(u.trust * length / (slope + u.weight_decay * length + 1e-9)) : 1;
+        local[blockIdx.x] = length > 0 && slope > 0 ? (float)(trust * length / (slope + decay * length + 1e-9)) : 1;
     }
 }
 
@@ -248,7 +202,8 @@ size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n)
 }
 
 void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
-                 const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch)
+                 const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, int rule,
+                 float *scratch)
 {
     int blocks = blocks_of(host, n);
     float *local = NULL;
@@ -260,7 +215,7 @@ void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct l
         squares_kernel<<<blocks, THREADS, 0, s>>>(updates, n, squares);
         local_kernel<<<n, THREADS, 0, s>>>(scale, updates, squares, local);
     }
-    update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, local);
+    update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, rule, local);
 }
 
 /* --- running statistics --------------------------------------------------------------------------------------- */
@@ -363,20 +318,24 @@ static __device__ __forceinline__ uint64_t mixed(uint64_t x)
     return x ^ x >> 32;
 }
 
+/* State k of a tensor takes part with numbers of its own; those of state 0 and of parameters are the plain ones. */
 static __global__ void __launch_bounds__(THREADS)
-    checksum_kernel(const struct ls_cuda_update *updates, int n, int momentum, unsigned long long *sum)
+    checksum_kernel(const struct ls_cuda_update *updates, int n, int optimizer, unsigned long long *sum)
 {
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
     uint64_t place = (uint64_t)block_number(updates) * CHUNK + threadIdx.x * 4, mine = 0;
-    const float *values = momentum ? u.momentum : u.param;
-    for (int k = 0; values && k < QUADS; k++) {
-        int64_t at = quad_at(u, k);
-        float w[4];
-        if (at >= u.count / 4)
-            break;
-        widen_quad<float>(load_quad_once<float>(values, at), w);
-        for (int i = 0; i < 4; i++)
-            mine += mixed((place + k * THREADS * 4 + i) << 32 | __float_as_uint(w[i]));
+#pragma unroll
+    for (int t = 0; t < LS_MAX_STATES; t++) {
+        const float *values = optimizer ? u.state[t] : t == 0 ? u.param : NULL;
+        for (int k = 0; values && k < QUADS; k++) {
+            int64_t at = quad_at(u, k);
+            float w[4];
+            if (at >= u.count / 4)
+                break;
+            widen_quad<float>(load_quad_once<float>(values, at), w);
+            for (int i = 0; i < 4; i++)
+                mine += mixed(((place + k * THREADS * 4 + i) << 32 | __float_as_uint(w[i])) + t * 0x9e3779b97f4a7c15u);
+        }
     }
     for (int lane = 16; lane; lane /= 2)
         mine += __shfl_xor_sync(~0u, mine, lane);
@@ -385,9 +344,9 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
-                      int momentum, uint64_t *sum)
+                      int optimizer, uint64_t *sum)
 {
     int blocks = blocks_of(host, n);
     if (blocks)
-        checksum_kernel<<<blocks, THREADS, 0, s>>>(updates, n, momentum, (unsigned long long *)sum);
+        checksum_kernel<<<blocks, THREADS, 0, s>>>(updates, n, optimizer, (unsigned long long *)sum);
 }

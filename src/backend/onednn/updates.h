@@ -1,0 +1,24 @@
+/* What the updates of optimizers share. */
+#ifndef LS_BACKEND_ONEDNN_UPDATES_H
+#define LS_BACKEND_ONEDNN_UPDATES_H
+
+#include "backend/onednn/ops/op.h"
+
+/* Slot i of an update node as floats: parameter, gradient, state tensors; NULL: not used. All are stored alike (O2). */
+static inline float *update_slot(const struct ls_program *p, int node, int i)
+{
+    return (float *)(void *)IN(i);
+}
+/* Floats of each slot as stored, padding included. */
+static inline int64_t update_count(const struct ls_program *p, int node)
+{
+    return (int64_t)(dnn_md_bytes(&p->layouts[p->core.g->nodes[node].in[0]].md) / sizeof(float));
+}
+
+/* For fewer floats, threads are not worth their start. */
+enum { UPDATE_ALONE = 16384 };
+
+/* Places the state tensors. */
+enum ls_status prepare_update(struct ls_program *p, int node);
+
+#endif
