@@ -10,13 +10,14 @@
 
 enum { LINE = 16384 };
 
-/* One mount of a hierarchy: which part of it is seen where. */
+/* One mount of a cgroup hierarchy: the cgroup `root` is visible at the folder `point`. */
 struct mount {
     char root[PATH_MAX], point[PATH_MAX];
     bool v2;
 };
 
-struct least {
+/* The smallest quota found so far. */
+struct quota {
     double cpus; /* 0: none yet */
     char group[PATH_MAX];
 };
@@ -34,7 +35,7 @@ static bool first_line(const char *folder, const char *name, char line[64])
     return there;
 }
 
-/* The quota of one group, 0: none. */
+/* Returns the quota of one cgroup in cores, or 0. */
 static double quota_of(const char *folder, bool v2)
 {
     char line[64], *rest;
@@ -42,14 +43,14 @@ static double quota_of(const char *folder, bool v2)
     if (v2 && first_line(folder, "cpu.max", line)) { /* "max 100000", "150000 100000" */
         quota = strtod(line, &rest);
         period = strtod(rest, NULL);
-    } else if (!v2 && first_line(folder, "cpu.cfs_quota_us", line)) { /* -1: none */
+    } else if (!v2 && first_line(folder, "cpu.cfs_quota_us", line)) { /* -1: no quota */
         quota = strtod(line, NULL);
         period = first_line(folder, "cpu.cfs_period_us", line) ? strtod(line, NULL) : 0;
     }
     return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-/* --- where the group is -------------------------------------------------------------------------------------- */
+/* --- the cgroup of this process ------------------------------------------------------------------------------ */
 
 static bool has_word(const char *list, const char *word)
 {
@@ -60,7 +61,7 @@ static bool has_word(const char *list, const char *word)
     return false;
 }
 
-/* "\040" is a space. */
+/* Decodes octal escapes: "\040" is a space. */
 static void unescape(const char *text, char out[PATH_MAX])
 {
     size_t n = 0;
@@ -92,7 +93,7 @@ static bool parse_mount(char *line, struct mount *m)
     return true;
 }
 
-/* The group of this process in the hierarchy of that kind: "0::/path", "4:cpu,cpuacct:/path". */
+/* Finds the cgroup of this process in the v2 or v1 hierarchy: "0::/path", "4:cpu,cpuacct:/path". */
 static bool own_group(const char *root, bool v2, char group[PATH_MAX])
 {
     char line[PATH_MAX + 256];
@@ -112,7 +113,7 @@ static bool own_group(const char *root, bool v2, char group[PATH_MAX])
     return found;
 }
 
-/* What of a group's path lies below the mount; a group that is not seen there is the mount's own. */
+/* Returns the path of a cgroup relative to the mount's root, or "" if the cgroup is not visible in this mount. */
 static const char *below(const char *group, const char *mount_root)
 {
     size_t n = strcmp(mount_root, "/") == 0 ? 0 : strlen(mount_root);
@@ -120,8 +121,8 @@ static const char *below(const char *group, const char *mount_root)
     return inside && !strstr(group, "/..") ? group + n : "";
 }
 
-/* The group and those around it, as far as they are seen. */
-static void look_at(const char *root, const struct mount *m, struct least *least)
+/* Reads the quotas of the cgroup and of its visible ancestors. */
+static void read_quotas(const char *root, const struct mount *m, struct quota *least)
 {
     char group[PATH_MAX], folder[3 * PATH_MAX];
     if (!own_group(root, m->v2, group))
@@ -147,12 +148,12 @@ double ls_cgroup_cpus(const char *root, uint64_t *group)
 {
     char line[LINE];
     struct mount m;
-    struct least least = {0};
+    struct quota least = {0};
     snprintf(line, sizeof line, "%s/proc/self/mountinfo", root);
     FILE *file = fopen(line, "re");
     while (file && fgets(line, sizeof line, file))
         if (strstr(line, " - cgroup") && parse_mount(line, &m))
-            look_at(root, &m, &least);
+            read_quotas(root, &m, &least);
     if (file)
         fclose(file);
     uint64_t hash = 14695981039346656037u;

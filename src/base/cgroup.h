@@ -1,14 +1,14 @@
-/* Control groups: how much CPU time the kernel gives this process, whatever cores it may run on. */
+/* CPU quotas of control groups (cgroups): a quota limits CPU time independently of the affinity mask. */
 #ifndef LS_BASE_CGROUP_H
 #define LS_BASE_CGROUP_H
 
 #include <stdint.h>
 
-/* The least CPU quota of this process's group and of those around it, in cores' worth of time (1.5: a core and a half);
- * 0: none. Version 1 and 2, wherever they are mounted. root: "", or a folder that stands for / (tests). *group: names the
- * group whose quota it is; processes that share it have the same number. NULL: nobody asks. */
+/* Returns the smallest CPU quota of this process's cgroup and its ancestors, in cores (1.5: one and a half cores), or 0
+ * if there is none. Reads cgroup v1 and v2 at any mount point. root replaces "/" in tests and is "" otherwise. *group gets
+ * a hash of the cgroup that has the quota: processes under the same quota get the same value. group may be NULL. */
 double ls_cgroup_cpus(const char *root, uint64_t *group);
-/* As many of `cores` as the quota pays for, rounded up; at least one. */
+/* Returns the smaller of `cores` and the quota, rounded up to whole cores; at least 1. */
 int ls_cgroup_cores(const char *root, int cores);
 
 #endif

@@ -1,4 +1,4 @@
-/* Seconds on the monotonic clock. */
+/* The monotonic clock, in seconds. */
 #ifndef LS_BASE_CLOCK_H
 #define LS_BASE_CLOCK_H
 

@@ -1,6 +1,6 @@
 #include "base/crop.h"
 
-static void one(const struct ls_pixels *p, const uint8_t *image, const struct ls_crop *crop, float *planes)
+static void make_planes(const struct ls_pixels *p, const uint8_t *image, const struct ls_crop *crop, float *planes)
 {
     int64_t plane = (int64_t)p->height * p->width;
     for (int32_t y = 0; y < p->height; y++)
@@ -17,7 +17,7 @@ void ls_crop_planes(const struct ls_pixels *p, const uint8_t *images, const stru
     int64_t values = (int64_t)p->channels * p->height * p->width;
     for (int64_t i = 0; i < count; i++, planes += values) {
         if (crops[i].image >= 0) {
-            one(p, images + crops[i].image * ls_pixels_bytes(p), &crops[i], planes);
+            make_planes(p, images + crops[i].image * ls_pixels_bytes(p), &crops[i], planes);
             continue;
         }
         for (int64_t v = 0; v < values; v++)

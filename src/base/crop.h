@@ -1,6 +1,5 @@
-/* How an image of a batch is made from stored bytes: cut out at any place, black outside, mirrored or not, then looked up in
- * a table. One arithmetic for the host and for devices (their compilers read this file too), so that values do not depend on
- * where it is done. */
+/* How an image of a batch is made from stored bytes: crop at any position (black outside of the image), mirror or not, then
+ * map bytes to floats with a table. The host and the device kernels both compile this file, so they compute equal values. */
 #ifndef LS_BASE_CROP_H
 #define LS_BASE_CROP_H
 
@@ -13,25 +12,25 @@
 #define LS_CROP_FUNCTION static inline
 #endif
 
-/* In which form the images of a batch travel. */
+/* The form in which the images of a batch reach the backend. */
 enum ls_form {
-    LS_FORM_PLANES, /* f32, C x H x W each, finished */
-    LS_FORM_PIXELS, /* bytes of the final size, H x W x C each, and a crop for each */
-    LS_FORM_CROPS   /* a crop for each, out of images that are where they are needed already */
+    LS_FORM_PLANES, /* f32, C x H x W each, final values */
+    LS_FORM_PIXELS, /* bytes of the final size, H x W x C each, with one crop per image */
+    LS_FORM_CROPS   /* one crop per image; the images are in device memory already */
 };
 
 /* One image of a batch. */
 struct ls_crop {
-    int64_t image;     /* number of the stored image; -1: none, all values are 0 */
-    int32_t top, left; /* where the part begins, which may lie outside */
-    int32_t flip;      /* 1: the part is mirrored, left to right */
+    int64_t image;     /* index of the stored image; -1: none, all values are 0 */
+    int32_t top, left; /* first row and column; may lie outside of the image */
+    int32_t flip;      /* 1: mirror left to right */
 };
 
-/* What all images of a data set have in common. Stored images lie one after the other, H x W x C bytes each. */
+/* The format of all images of a data set. Stored images are contiguous, H x W x C bytes each. */
 struct ls_pixels {
     int32_t from_channels, from_height, from_width; /* stored */
-    int32_t channels, height, width;                /* what comes out; channels: as stored, or 1 <-> 3 */
-    float table[4][256];                            /* byte -> value, per channel that comes out */
+    int32_t channels, height, width;                /* output; channels: as stored, or 1 <-> 3 */
+    float table[4][256];                            /* byte -> value, per output channel */
 };
 
 LS_CROP_FUNCTION int64_t ls_pixels_bytes(const struct ls_pixels *p)
@@ -39,13 +38,13 @@ LS_CROP_FUNCTION int64_t ls_pixels_bytes(const struct ls_pixels *p)
     return (int64_t)p->from_channels * p->from_height * p->from_width;
 }
 
-/* The luma of ITU-R 601. */
+/* Luma of ITU-R BT.601. */
 LS_CROP_FUNCTION uint8_t ls_luma(const uint8_t *rgb)
 {
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768u) >> 16);
 }
 
-/* The first byte, in the stored image, of the pixel that comes out at (y, x); -1: outside. */
+/* Returns the offset in the stored image of the pixel for output position (y, x), or -1 if it lies outside. */
 LS_CROP_FUNCTION int64_t ls_crop_source(const struct ls_pixels *p, const struct ls_crop *crop, int32_t y, int32_t x)
 {
     int32_t row = crop->top + y, column = crop->left + (crop->flip ? p->width - 1 - x : x);
@@ -53,7 +52,7 @@ LS_CROP_FUNCTION int64_t ls_crop_source(const struct ls_pixels *p, const struct 
     return inside ? ((int64_t)row * p->from_width + column) * p->from_channels : -1;
 }
 
-/* Channel c of that pixel; `at` is what ls_crop_source gave. */
+/* Returns channel c of a pixel; `at` is the result of ls_crop_source. */
 LS_CROP_FUNCTION uint8_t ls_crop_byte(const struct ls_pixels *p, const uint8_t *image, int64_t at, int32_t c)
 {
     if (at < 0)
@@ -63,7 +62,7 @@ LS_CROP_FUNCTION uint8_t ls_crop_byte(const struct ls_pixels *p, const uint8_t *
     return p->from_channels == 3 ? ls_luma(image + at) : image[at];
 }
 
-/* The whole of it on the host, plainly: `count` images as f32 planes. */
+/* Makes `count` images as f32 planes on the host. The reference for devices. */
 #ifdef __cplusplus
 extern "C"
 #endif

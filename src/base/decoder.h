@@ -1,5 +1,5 @@
-/* Decoders of JPEGs beside libjpeg-turbo: what a module that has a device can do in its place. They see a file's bytes and
- * which part of the image is wanted, and give pixels in the host's memory, so that nothing behind them differs. */
+/* The interface of JPEG decoders that a module provides as an alternative to libjpeg-turbo (nvJPEG, for example). A decoder
+ * gets the bytes of a file and the region to decode. It writes pixels to host memory, like libjpeg-turbo. */
 #ifndef LS_BASE_DECODER_H
 #define LS_BASE_DECODER_H
 
@@ -10,35 +10,35 @@
 
 struct ls_decoder_ops;
 
-/* One thread's; a module's own struct begins with it. */
+/* Used by one thread at a time. A module embeds this as the first member of its decoder struct. */
 struct ls_decoder {
-    const struct ls_decoder_ops *ops; /* borrowed; set by who opens it */
-    const char *why;                  /* a text that stays: the cause when decode has failed */
+    const struct ls_decoder_ops *ops; /* borrowed; set by the caller of open */
+    const char *why;                  /* static text: the cause of the last LS_DECODER_FAILED */
 };
 
 enum ls_decoded {
     LS_DECODED,
-    LS_DECODER_UNSUPPORTED, /* this file is left to others, whenever it comes */
-    LS_DECODER_FAILED       /* the device's error: the file may be fine */
+    LS_DECODER_UNSUPPORTED, /* this file cannot be decoded here; libjpeg-turbo decodes it */
+    LS_DECODER_FAILED       /* the device failed; the file may be valid */
 };
 
-/* A baseline JPEG whose header is sound. */
+/* One baseline JPEG with a valid header. */
 struct ls_decoder_job {
-    const uint8_t *bytes; /* borrowed; the file */
+    const uint8_t *bytes; /* borrowed; the contents of the file */
     size_t size;
-    int channels, height, width;  /* of the image: 1, grey, or 3, to become RGB */
-    int shrink;                   /* 1, 2, 4 or 8: a square of so many pixels a side becomes one, their mean */
-    int top, left, rows, columns; /* the part that is wanted of the shrunk image */
+    int channels, height, width;  /* of the image; channels: 1 (grey) or 3 (output as RGB) */
+    int shrink;                   /* 1, 2, 4 or 8: each square of shrink x shrink pixels becomes its mean */
+    int top, left, rows, columns; /* the region to return, in pixels of the shrunk image */
 };
 
 struct ls_decoder_ops {
-    /* Is all there that it needs? The error says what is missing and what to do. */
+    /* Checks that the libraries and the device are available. Reports what is missing and what to do. */
     enum ls_status (*check)(void);
-    /* After a check. Says no error. */
+    /* Call check first. Reports no error. */
     enum ls_status (*open)(struct ls_decoder **decoder);
-    /* From any thread, once no other uses it. */
+    /* Any thread may close a decoder that is not in use. */
     void (*close)(struct ls_decoder *decoder);
-    /* The part as interleaved rows without gaps. Says no error. */
+    /* Writes the region as interleaved rows without padding. Reports no error: see `why`. */
     enum ls_decoded (*decode)(struct ls_decoder *decoder, const struct ls_decoder_job *job, uint8_t *pixels);
 };
 

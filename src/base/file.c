@@ -53,12 +53,9 @@ char *ls_path_absolute(const char *path)
 
 static void folder_of(const char *path, char folder[PATH_MAX])
 {
-    snprintf(folder, PATH_MAX, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = 0;
+    const char *slash = strrchr(path, '/');
+    int length = !slash ? 0 : slash == path ? 1 : (int)(slash - path);
+    snprintf(folder, PATH_MAX, "%.*s", length ? length : 1, length ? path : ".");
 }
 
 enum ls_status ls_dir_sync(const char *path)
@@ -76,7 +73,7 @@ enum ls_status ls_dir_sync_above(const char *path)
 {
     char folder[PATH_MAX];
     folder_of(path, folder);
-    /* one that may be passed through but not read, such as a common /home, cannot be synced by its users */
+    /* A folder with search but no read permission, such as a shared /home, cannot be opened for fsync. */
     return access(folder, R_OK) == 0 ? ls_dir_sync(folder) : LS_OK;
 }
 
@@ -94,14 +91,21 @@ enum ls_status ls_dir_make(const char *path)
         if (made)
             LS_TRY(ls_dir_sync_above(part));
         else if (errno != EEXIST)
-            return ls_fail(LS_FAILED, "%s: the folder cannot be made: %s", part, strerror(errno));
+            return ls_fail(LS_FAILED, "%s: the folder cannot be created: %s", part, strerror(errno));
         *p = end;
         if (!end)
             break;
     }
     if (!ls_file_is_dir(path))
-        return ls_fail(LS_FAILED, "%s: a file of that name is in the way of the folder", path);
+        return ls_fail(LS_FAILED, "%s: a file of that name exists; a folder is needed", path);
     return LS_OK;
+}
+
+enum ls_status ls_dir_make_new(const char *path)
+{
+    if (mkdir(path, 0777) != 0)
+        return ls_fail(LS_FAILED, "%s: the folder cannot be created: %s", path, strerror(errno));
+    return ls_dir_sync_above(path);
 }
 
 enum ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *size)
@@ -113,7 +117,7 @@ enum ls_status ls_file_read(const char *path, size_t limit, char **data, size_t 
     if (fd < 0)
         return ls_fail(LS_BAD_INPUT, "%s: %s", path, why);
     if (total > limit) {
-        st = ls_fail(LS_BAD_INPUT, "%s: %zu bytes, larger than the %zu that such a file may have", path, total, limit);
+        st = ls_fail(LS_BAD_INPUT, "%s: %zu bytes; a file of this kind has at most %zu", path, total, limit);
         goto close_file;
     }
     bytes = ls_alloc(total + 1, 1);
@@ -141,9 +145,9 @@ close_file:
     return st;
 }
 
-/* Another process that cleans up may hold the lock on the new file for a moment, and remove it: then the next name is
- * taken. Where there are no locks, the file stays without one. */
-static bool keep_temporary(int fd)
+/* Locks the new file. Returns false if ls_file_remove_stale in another process locked or removed it first; the caller then
+ * tries another name. Without file locks on this file system the file stays unlocked. */
+static bool lock_temporary(int fd)
 {
     struct stat s;
     if (flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK)
@@ -151,7 +155,7 @@ static bool keep_temporary(int fd)
     return fstat(fd, &s) != 0 || s.st_nlink > 0;
 }
 
-/* -1: errno says why. */
+/* Returns -1 and sets errno on failure. */
 static int make_temporary(struct ls_file_writer *w)
 {
     for (int tries = 0; tries < 100; tries++) {
@@ -161,7 +165,7 @@ static int make_temporary(struct ls_file_writer *w)
         ls_free(w->temporary);
         w->temporary = ls_format("%s.tmp-%ld-%016" PRIx64, w->path, (long)getpid(), random);
         int fd = w->temporary ? open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666) : -1;
-        if (fd >= 0 && keep_temporary(fd))
+        if (fd >= 0 && lock_temporary(fd))
             return fd;
         if (fd < 0 && errno != EEXIST)
             return -1;
@@ -179,8 +183,7 @@ enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path)
     struct stat s;
     *w = (struct ls_file_writer){.fd = -1};
     if (lstat(path, &s) == 0 && !S_ISREG(s.st_mode) && !S_ISLNK(s.st_mode))
-        return ls_fail(LS_FAILED, "%s: cannot be written: %s is there, not a regular file", path,
-                       ls_file_kind(s.st_mode));
+        return ls_fail(LS_FAILED, "%s: cannot be written: it is %s, not a regular file", path, ls_file_kind(s.st_mode));
     w->path = ls_strdup(path);
     w->fd = w->path ? make_temporary(w) : -1;
     if (w->fd < 0) {
@@ -199,7 +202,7 @@ enum ls_status ls_file_writer_put(struct ls_file_writer *w, const void *data, si
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return ls_fail(LS_FAILED, "%s: writing failed after %llu bytes: %s; what stood there before is unchanged",
+            return ls_fail(LS_FAILED, "%s: writing failed after %llu bytes: %s; the previous contents are unchanged",
                            w->path, (unsigned long long)w->written, strerror(errno));
         bytes += n;
         size -= (size_t)n;
@@ -214,9 +217,9 @@ enum ls_status ls_file_writer_commit(struct ls_file_writer *w)
     char folder[PATH_MAX];
     folder_of(w->path, folder);
     if (fsync(w->fd) != 0)
-        st = ls_fail(LS_FAILED, "%s: fsync failed: %s; what stood there before is unchanged", w->path, strerror(errno));
+        st = ls_fail(LS_FAILED, "%s: fsync failed: %s; the previous contents are unchanged", w->path, strerror(errno));
     else if (rename(w->temporary, w->path) != 0)
-        st = ls_fail(LS_FAILED, "%s: cannot be put in place: %s", w->path, strerror(errno));
+        st = ls_fail(LS_FAILED, "%s: the new file cannot be renamed to this name: %s", w->path, strerror(errno));
     else {
         ls_free(w->temporary);
         w->temporary = NULL;

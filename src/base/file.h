@@ -1,4 +1,4 @@
-/* Files: whole reads with a size limit, and writes that are either complete and durable or not there at all. */
+/* Files: whole reads with a size limit, and atomic, durable writes. */
 #ifndef LS_BASE_FILE_H
 #define LS_BASE_FILE_H
 
@@ -10,25 +10,28 @@
 
 bool ls_file_exists(const char *path);
 bool ls_file_is_dir(const char *path);
-/* The path from the root. Links stay in it unless it has a .. too. Freed by ls_free. */
+/* Returns the absolute path; free it with ls_free. Symbolic links are resolved only if the path contains "..". */
 char *ls_path_absolute(const char *path);
-/* mkdir -p; what is made is durable. */
+/* Creates a folder and its missing parents (mkdir -p) and fsyncs each new entry. */
 enum ls_status ls_dir_make(const char *path);
-/* "a regular file", "a FIFO (named pipe)", ... for an st_mode. */
+/* Creates one folder that must not exist yet (mkdir) and fsyncs its entry. Anything of that name is an error. */
+enum ls_status ls_dir_make_new(const char *path);
+/* Describes an st_mode: "a regular file", "a FIFO (named pipe)", ... */
 const char *ls_file_kind(unsigned mode);
-/* Every reader opens its file by this: a regular file, or a link to one, for reading. Nothing waits for another process.
- * -1 and errno: why has the reason, which follows "PATH: " in a message; nothing is said. */
 enum { LS_FILE_WHY = 160 };
+/* Opens a regular file, or a symbolic link to one, for reading; every reader uses this. Never blocks: a FIFO or a device is
+ * refused. On failure returns -1, sets errno and writes the reason to why, to follow "PATH: " in a message. Reports no
+ * error. */
 int ls_file_open(const char *path, size_t *size, char why[LS_FILE_WHY]);
-/* The same for appending; the file is made where there is none, and a link is an error. */
+/* Opens a regular file for appending and creates it if it is missing. A symbolic link is an error. */
 enum ls_status ls_file_append(const char *path, FILE **file);
-/* The whole file in new memory (freed by ls_free), with a 0 byte after the end. LS_BAD_INPUT when it is missing,
- * unreadable or larger than limit. */
+/* Reads a whole file into new memory and appends a 0 byte that *size does not count; free *data with ls_free. Returns
+ * LS_BAD_INPUT if the file is missing, unreadable or larger than limit. */
 enum ls_status ls_file_read(const char *path, size_t limit, char **data, size_t *size);
 
-/* A durable write: into a temporary name beside path, fsync, rename, fsync of the folder. Nothing of it is seen
- * under path before commit returns LS_OK; cancel (or a failed commit) removes the temporary file. That one is
- * PATH.tmp-PID-RANDOM: it is new, no link is followed, and it is locked (flock) as long as its writer lives. */
+/* An atomic, durable write: open creates a temporary file beside path, commit does fsync, rename and fsync of the folder.
+ * Readers of path see the old contents until the rename. Cancel, or a failed commit, removes the temporary file. That file
+ * is PATH.tmp-PID-RANDOM, created with O_EXCL and O_NOFOLLOW; the writer holds a flock on it until it ends. */
 struct ls_file_writer {
     char *path, *temporary; /* owned */
     int fd;
@@ -38,20 +41,18 @@ enum ls_status ls_file_writer_open(struct ls_file_writer *w, const char *path);
 enum ls_status ls_file_writer_put(struct ls_file_writer *w, const void *data, size_t size);
 enum ls_status ls_file_writer_commit(struct ls_file_writer *w);
 void ls_file_writer_cancel(struct ls_file_writer *w);
-/* Is a folder's entry the name of a temporary file of the file `name`? */
-bool ls_file_is_temporary(const char *entry, const char *name);
-/* Removes temporary files of that path whose writers are gone, of this user; other files are left alone. */
+/* Removes temporary files of that path that belong to this user and whose writers have ended. */
 void ls_file_remove_stale(const char *path);
-/* Could that be done? Folders that are missing can be made. */
+/* Tests whether ls_file_writer_open can succeed, perhaps after ls_dir_make of the folder. */
 bool ls_file_can_write(const char *path);
-/* The same for a small whole file. */
+/* Open, put and commit in one call. */
 enum ls_status ls_file_write(const char *path, const void *data, size_t size);
 
-/* Remove a folder with all that is in it; missing is fine. */
+/* Removes a folder with its contents. A missing folder is no error. */
 enum ls_status ls_dir_remove(const char *path);
-/* fsync a folder, so that a rename in it is durable. */
+/* fsyncs a folder, so that a rename in it is durable. */
 enum ls_status ls_dir_sync(const char *path);
-/* The same for the folder that a file or folder is in, where this user may read it. */
+/* fsyncs the parent folder of path, if this user may read it. */
 enum ls_status ls_dir_sync_above(const char *path);
 
 #endif

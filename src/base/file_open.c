@@ -1,4 +1,4 @@
-/* Every file that another program may have put there is opened here. */
+/* Opens files that another program may have created: only regular files, and never a blocking open. */
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/log.h"
@@ -36,8 +36,8 @@ static int cannot(char why[LS_FILE_WHY])
     return -1;
 }
 
-/* A device is not even opened: that alone may have an effect. O_NONBLOCK is for a FIFO that takes the file's place after
- * the first look. */
+/* A device is not opened at all, because opening one can have side effects. O_NONBLOCK covers a FIFO that replaces the file
+ * between fstatat and open. */
 static int open_regular(const char *path, int flags, struct stat *s, char why[LS_FILE_WHY])
 {
     int look = flags & O_NOFOLLOW ? AT_SYMLINK_NOFOLLOW : 0;

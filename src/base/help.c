@@ -6,8 +6,8 @@
 
 #define WIDEST 100
 #define USUAL 80
-#define LEAST 20 /* columns of text, however narrow the terminal is */
-#define NAMES 24 /* columns for names, unless all are shorter */
+#define LEAST 20 /* smallest width of the text column */
+#define NAMES 24 /* largest width of the name column */
 
 static int width_of(FILE *out, int column)
 {

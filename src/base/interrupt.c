@@ -1,6 +1,5 @@
-/* oneDNN's products of matrices lay their stack into a buffer of the heap (oneDNN 3.11.2 is the first that does not). A
- * signal that comes to such a thread overwrites what lies before that buffer. So while signals are watched, those who
- * compute take none; a thread that does nothing else does. */
+/* Matrix products of oneDNN before 3.11.2 switch to a stack in a heap buffer. A signal handler that runs on such a thread
+ * overwrites the memory before that buffer. Therefore compute threads block the signals, and a separate thread takes them. */
 #define _GNU_SOURCE /* sigorset */
 #include "base/interrupt.h"
 #include "base/thread.h"
@@ -12,23 +11,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 static const int signals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
-/* A signal handler reaches nothing but globals. */
+/* Globals, because a signal handler has no argument. */
 static _Atomic int caught;
-static _Atomic int64_t caught_at; /* ns; 0: none */
-static char leaves[PATH_MAX];     /* a file to remove when a signal ends the process; "": none */
-static _Atomic int leaving;       /* that name may be read */
+static _Atomic int64_t caught_at;  /* ns; 0: none */
+static char unlink_path[PATH_MAX]; /* a file to unlink when a signal ends the process */
+static _Atomic int unlink_set;     /* unlink_path is valid */
 
 static struct {
     bool on;
     pthread_t thread;
     sem_t end;
-    sigset_t before;  /* what the calling thread did not take */
-    sigset_t watched; /* without one that stays ignored: blocked, it would be pending, and taken for one that counts */
+    sigset_t before;  /* the mask of the calling thread before ls_interrupt_watch */
+    sigset_t watched; /* without ignored signals: a blocked one would become pending and be counted */
 } listener;
 
 static sigset_t all_signals(void)
@@ -40,33 +40,34 @@ static sigset_t all_signals(void)
     return set;
 }
 
-static void remember(int number);
+static void record(int number);
 
-/* A shell's background jobs ignore SIGINT; a run saves by it nevertheless. nohup's SIGHUP stays ignored. */
+/* A shell starts background jobs with SIGINT ignored; a run catches it nevertheless. An ignored SIGHUP (nohup) stays
+ * ignored. */
 static bool stays_ignored(int number, const struct sigaction *before, void (*handler)(int))
 {
-    return before->sa_handler == SIG_IGN && (number == SIGHUP || handler != remember);
+    return before->sa_handler == SIG_IGN && (number == SIGHUP || handler != record);
 }
 
 static void set_all(void (*handler)(int))
 {
-    /* one at a time, so that the first is remembered whole before a second looks */
+    /* sa_mask serialises the handlers: the first signal is recorded completely before a second one is handled. */
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART, .sa_mask = all_signals()}, before;
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (sigaction(signals[i], NULL, &before) == 0 && !stays_ignored(signals[i], &before, handler))
             sigaction(signals[i], &action, NULL);
 }
 
-/* By default, but for the file. */
+/* Unlinks the file and takes the default action. */
 static void end_process(int number)
 {
-    if (leaving)
-        unlink(leaves);
+    if (unlink_set)
+        unlink(unlink_path);
     set_all(SIG_DFL);
     kill(getpid(), number);
 }
 
-static void remember(int number)
+static void record(int number)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -84,7 +85,7 @@ static void *listen(void *nothing)
 {
     pthread_sigmask(SIG_UNBLOCK, &listener.watched, NULL);
     while (sem_wait(&listener.end) != 0)
-        continue; /* a signal came */
+        continue; /* EINTR: a signal was handled */
     return nothing;
 }
 
@@ -94,12 +95,12 @@ static sigset_t watched_signals(void)
     struct sigaction now;
     sigemptyset(&set);
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == remember)
+        if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler == record)
             sigaddset(&set, signals[i]);
     return set;
 }
 
-/* The calling thread and all that compute with it. */
+/* Sets the mask of the calling thread and of its OpenMP threads. */
 static void set_masks(const sigset_t *set)
 {
 #pragma omp parallel
@@ -110,12 +111,12 @@ void ls_interrupt_watch(void)
 {
     caught = 0;
     caught_at = 0;
-    set_all(remember);
+    set_all(record);
     if (listener.on || sem_init(&listener.end, 0, 0) != 0)
         return;
     listener.watched = watched_signals();
     listener.on = ls_thread_create(&listener.thread, listen, NULL) == 0;
-    if (!listener.on) { /* they come to whom they come */
+    if (!listener.on) { /* without the thread, any thread takes the signals */
         sem_destroy(&listener.end);
         return;
     }
@@ -140,20 +141,20 @@ void ls_interrupt_release(void)
 
 int ls_interrupted(void)
 {
-    /* One that was sent to this very thread. */
+    /* A signal that was sent to this thread is pending here. */
     const struct timespec no_time = {0};
     int number = listener.on ? sigtimedwait(&listener.watched, NULL, &no_time) : -1;
     if (number > 0)
-        remember(number);
+        record(number);
     return caught;
 }
 
 void ls_interrupt_unlink(const char *file)
 {
-    leaving = 0;
-    if (!file || strlen(file) >= sizeof leaves)
+    unlink_set = 0;
+    if (!file || strlen(file) >= sizeof unlink_path)
         return;
-    strcpy(leaves, file);
-    leaving = 1;
+    snprintf(unlink_path, sizeof unlink_path, "%s", file);
+    unlink_set = 1;
     set_all(end_process);
 }

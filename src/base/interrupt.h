@@ -1,21 +1,22 @@
-/* Being asked to stop: the first SIGINT, SIGTERM, SIGUSR1 (Slurm's --signal) or SIGHUP (the terminal is gone; unless it is
- * ignored, as by nohup) is remembered so that the step can be finished and the state saved; a second one, other than SIGHUP,
- * which the kernel and a shell may both send, ends the process at once. One that follows within a second is an
- * echo of the first and counts for nothing: a batch system signals every process of a step, and a parent or a launcher
- * among them passes its own on. */
+/* Signals that stop a run: SIGINT, SIGTERM, SIGUSR1 (Slurm's --signal) and SIGHUP (unless it is ignored, as under nohup).
+ * The first one is recorded, so that the run finishes its step and saves its state. A second one ends the process at once,
+ * with two exceptions. A second SIGHUP is ignored, because the kernel and a shell may both send one. A signal within
+ * LS_INTERRUPT_ECHO seconds of the first is ignored, because a batch system signals every process of a job step and a
+ * launcher forwards the same signal again. */
 #ifndef LS_BASE_INTERRUPT_H
 #define LS_BASE_INTERRUPT_H
 
 #define LS_INTERRUPT_ECHO 1.0 /* seconds */
 
-/* From here on signals are caught; forgets an earlier one. */
+/* Starts to record signals. Clears a signal recorded earlier. */
 void ls_interrupt_watch(void);
-/* Signals act as usual again, unless one has come: its echo must not end a process that is about to end anyway. */
+/* Restores the default action of the signals. After a recorded signal the handlers stay: the process is about to end, and
+ * a duplicate of the signal must not kill it first. */
 void ls_interrupt_release(void);
-/* The signal that came, 0: none. */
+/* Returns the recorded signal, or 0. */
 int ls_interrupted(void);
-/* A file that is to be removed where a signal ends the process, before signals are watched or at the second one; NULL:
- * none any more. */
+/* Sets the file that is unlinked when a signal ends the process (before ls_interrupt_watch, or at the second signal).
+ * NULL: none. The path is copied. */
 void ls_interrupt_unlink(const char *file);
 
 #endif

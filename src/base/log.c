@@ -4,18 +4,19 @@
 #include "base/utf8.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
 static struct {
     pthread_mutex_t lock;
     FILE *file;
-    ls_log_sink *ear;     /* NULL: this log speaks itself */
-    ls_log_filter *words; /* NULL: none */
+    ls_log_sink *forward;  /* of a module: the program's log; NULL: messages are printed here */
+    ls_log_filter *filter; /* NULL: none */
     int muted;
     char last[1024];
-    char live[1024]; /* "": none */
-} sink = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    char status[1024]; /* the status line; "": none */
+} out = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local char place[512];
 
@@ -30,143 +31,131 @@ void ls_log_place(const char *format, ...)
     va_end(args);
 }
 
-/* The place and the message into text. */
-static void compose(char *text, size_t room, const char *format, va_list args)
-{
-    int used = snprintf(text, room, "%s", place);
-    if (used >= 0 && (size_t)used < room)
-        vsnprintf(text + used, room - (size_t)used, format, args);
-}
-
-static void deliver(enum ls_log_kind kind, const char *text)
+/* Prints a message and copies it to the log file. The caller holds the lock. */
+static void print(enum ls_log_kind kind, const char *text)
 {
     static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "lockstep: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
-    pthread_mutex_lock(&sink.lock);
-    ls_log_sink *ear = sink.muted ? NULL : sink.ear;
-    if (kind <= LS_LOG_WARNING) {
-        snprintf(sink.last, sizeof sink.last, "%.*s", (int)sizeof sink.last - 1, text);
-        if (sink.words)
-            sink.words(sink.last);
-        text = sink.words ? sink.last : text;
-    }
-    if (stream && !sink.muted && !sink.ear) {
-        if (sink.live[0]) {
+    if (stream && !out.muted && !out.forward) {
+        if (out.status[0]) {
             fputs("\r\033[K", stdout);
             fflush(stdout);
         }
         fprintf(stream, "%s%s\n", prefixes[kind], text);
         fflush(stream);
-        if (sink.live[0]) {
-            fputs(sink.live, stdout);
+        if (out.status[0]) {
+            fputs(out.status, stdout);
             fflush(stdout);
         }
     }
-    if (sink.file) {
-        fprintf(sink.file, "%s%s\n", prefixes[kind], text);
-        fflush(sink.file);
+    if (out.file) {
+        fprintf(out.file, "%s%s\n", prefixes[kind], text);
+        fflush(out.file);
     }
-    pthread_mutex_unlock(&sink.lock);
-    if (ear)
-        ear(kind, text);
 }
 
-/* All messages pass here. Names in them come from files and from other processes: control characters are spelled. Only a
- * note may begin with an empty line. */
-static void speak(enum ls_log_kind kind, const char *said)
+static void deliver(enum ls_log_kind kind, const char *text)
 {
-    char shown[8192], *room = shown;
-    size_t lines = kind == LS_LOG_NOTE ? strspn(said, "\n") : 0, size = 4 * strlen(said) + 1;
-    if (size > sizeof shown)
+    pthread_mutex_lock(&out.lock);
+    ls_log_sink *forward = out.muted ? NULL : out.forward;
+    if (kind <= LS_LOG_WARNING) {
+        snprintf(out.last, sizeof out.last, "%.*s", (int)sizeof out.last - 1, text);
+        if (out.filter)
+            out.filter(out.last);
+        text = out.filter ? out.last : text;
+    }
+    print(kind, text);
+    pthread_mutex_unlock(&out.lock);
+    if (forward)
+        forward(kind, text);
+}
+
+/* Escapes control characters, because messages contain names from files and other processes. A note may begin with
+ * newlines. */
+void ls_log_write(enum ls_log_kind kind, const char *text)
+{
+    char fixed[8192], *room = fixed;
+    size_t newlines = kind == LS_LOG_NOTE ? strspn(text, "\n") : 0, size = 4 * strlen(text) + 1;
+    if (size > sizeof fixed)
         room = ls_alloc(size, 1);
     if (!room)
         return;
-    memcpy(room, said, lines);
-    ls_utf8_printable(said + lines, room + lines, (size > sizeof shown ? size : sizeof shown) - lines);
+    memcpy(room, text, newlines);
+    ls_utf8_printable(text + newlines, room + newlines, (size > sizeof fixed ? size : sizeof fixed) - newlines);
     deliver(kind, room);
-    if (room != shown)
+    if (room != fixed)
         ls_free(room);
 }
 
-void ls_log_write(enum ls_log_kind kind, const char *text)
+void ls_log_set_filter(ls_log_filter *filter)
 {
-    speak(kind, text);
+    pthread_mutex_lock(&out.lock);
+    out.filter = filter;
+    pthread_mutex_unlock(&out.lock);
 }
 
-void ls_log_set_filter(ls_log_filter *words)
+void ls_log_forward(ls_log_sink *sink)
 {
-    pthread_mutex_lock(&sink.lock);
-    sink.words = words;
-    pthread_mutex_unlock(&sink.lock);
+    pthread_mutex_lock(&out.lock);
+    out.forward = sink;
+    pthread_mutex_unlock(&out.lock);
 }
 
-void ls_log_forward(ls_log_sink *ear)
+/* Formats a message; errors and warnings begin with the place. */
+static void write_args(enum ls_log_kind kind, const char *format, va_list args)
 {
-    pthread_mutex_lock(&sink.lock);
-    sink.ear = ear;
-    pthread_mutex_unlock(&sink.lock);
+    char text[4096];
+    bool placed = kind <= LS_LOG_WARNING;
+    size_t room = placed || kind == LS_LOG_PROGRESS ? 1024 : sizeof text;
+    int used = snprintf(text, room, "%s", placed ? place : "");
+    if (used >= 0 && (size_t)used < room)
+        vsnprintf(text + used, room - (size_t)used, format, args);
+    ls_log_write(kind, text);
 }
+
+#define WRITE(kind, format)              \
+    do {                                 \
+        va_list args_;                   \
+        va_start(args_, format);         \
+        write_args(kind, format, args_); \
+        va_end(args_);                   \
+    } while (0)
 
 enum ls_status ls_fail(enum ls_status status, const char *format, ...)
 {
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    compose(text, sizeof text, format, args);
-    va_end(args);
-    speak(LS_LOG_ERROR, text);
+    WRITE(LS_LOG_ERROR, format);
     return status;
 }
 
 void ls_warn(const char *format, ...)
 {
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    compose(text, sizeof text, format, args);
-    va_end(args);
-    speak(LS_LOG_WARNING, text);
+    WRITE(LS_LOG_WARNING, format);
 }
 
 void ls_print(const char *format, ...)
 {
-    char text[4096];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    speak(LS_LOG_LINE, text);
+    WRITE(LS_LOG_LINE, format);
 }
 
 void ls_progress(const char *format, ...)
 {
-    char text[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    speak(LS_LOG_PROGRESS, text);
+    WRITE(LS_LOG_PROGRESS, format);
 }
 
 void ls_note(const char *format, ...)
 {
-    char text[4096];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    speak(LS_LOG_NOTE, text);
+    WRITE(LS_LOG_NOTE, format);
 }
 
 void ls_log_status_line(const char *line)
 {
-    pthread_mutex_lock(&sink.lock);
-    if (!sink.muted && (line || sink.live[0])) {
-        snprintf(sink.live, sizeof sink.live, "%s", line ? line : "");
-        printf("\r%s\033[K", sink.live);
+    pthread_mutex_lock(&out.lock);
+    if (!out.muted && (line || out.status[0])) {
+        snprintf(out.status, sizeof out.status, "%s", line ? line : "");
+        printf("\r%s\033[K", out.status);
         fflush(stdout);
     }
-    pthread_mutex_unlock(&sink.lock);
+    pthread_mutex_unlock(&out.lock);
 }
 
 enum ls_status ls_log_open(const char *path)
@@ -174,36 +163,36 @@ enum ls_status ls_log_open(const char *path)
     FILE *file;
     LS_TRY(ls_file_append(path, &file));
     ls_log_close();
-    pthread_mutex_lock(&sink.lock);
-    sink.file = file;
-    pthread_mutex_unlock(&sink.lock);
+    pthread_mutex_lock(&out.lock);
+    out.file = file;
+    pthread_mutex_unlock(&out.lock);
     return LS_OK;
 }
 
 void ls_log_close(void)
 {
-    pthread_mutex_lock(&sink.lock);
-    if (sink.file)
-        fclose(sink.file);
-    sink.file = NULL;
-    pthread_mutex_unlock(&sink.lock);
+    pthread_mutex_lock(&out.lock);
+    if (out.file)
+        fclose(out.file);
+    out.file = NULL;
+    pthread_mutex_unlock(&out.lock);
 }
 
 void ls_log_mute(int muted)
 {
-    pthread_mutex_lock(&sink.lock);
-    sink.muted = muted;
-    pthread_mutex_unlock(&sink.lock);
+    pthread_mutex_lock(&out.lock);
+    out.muted = muted;
+    pthread_mutex_unlock(&out.lock);
 }
 
 const char *ls_log_last(void)
 {
-    return sink.last;
+    return out.last;
 }
 
 void ls_log_last_copy(char *text, size_t room)
 {
-    pthread_mutex_lock(&sink.lock);
-    snprintf(text, room, "%s", sink.last);
-    pthread_mutex_unlock(&sink.lock);
+    pthread_mutex_lock(&out.lock);
+    snprintf(text, room, "%s", out.last);
+    pthread_mutex_unlock(&out.lock);
 }

@@ -1,6 +1,6 @@
-/* The program's voice. An error is said once, where it is decided, as one line with the exact cause and what
- * to do. Messages go to standard error and, once a run directory is open, to its log.txt as well. The log is
- * the one process-wide object of Lockstep; everything else is passed. */
+/* Messages. An error is reported once, at the place that detects it, as one line with the cause and what to do. Messages go
+ * to standard error and, once a run directory is open, to its log.txt as well. Control characters in a message are escaped.
+ * The log is the only process-wide object of Lockstep. All functions may be called from any thread. */
 #ifndef LS_BASE_LOG_H
 #define LS_BASE_LOG_H
 
@@ -8,45 +8,45 @@
 #include <stdarg.h>
 #include <stddef.h>
 
-/* Say an error, give the status back: `return ls_fail(LS_BAD_INPUT, "%s: ...", path);` */
+/* Reports an error and returns status: `return ls_fail(LS_BAD_INPUT, "%s: ...", path);` */
 enum ls_status ls_fail(enum ls_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void ls_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A line for people: standard output and log.txt. */
+/* Prints a line to standard output and log.txt. */
 void ls_print(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* What a long wait is for: standard error and log.txt. */
+/* Prints the reason for a long wait to standard error and log.txt. */
 void ls_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* A line for log.txt only. */
+/* Writes a line to log.txt only. */
 void ls_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* The line that stands below all messages on a terminal (a progress bar): replaced by each call, moved out of
- * the way of every message, taken away by NULL. For standard output that is a terminal. */
+/* Sets the line below all messages, such as a progress bar; messages are printed above it. NULL removes it. Use it only if
+ * standard output is a terminal. */
 void ls_log_status_line(const char *line);
 
-/* Errors and warnings of this thread begin with the place from now on ("net.yaml:12: "), so that what is
- * decided deep below a reader still says where in the file it comes from; NULL ends that. */
+/* Sets a prefix for errors and warnings of this thread, such as "net.yaml:12: ", so that code below a reader reports the
+ * place in the file. NULL removes it. */
 void ls_log_place(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Copy all further messages into the file at path (appended); NULL closes it. */
+/* Appends all further messages to the file at path. */
 enum ls_status ls_log_open(const char *path);
 void ls_log_close(void);
-/* Tests and --quiet: nothing reaches the terminal while muted; errors are still kept for ls_log_last. */
+/* While muted, nothing is printed (--quiet, tests). Errors are still available from ls_log_last. */
 void ls_log_mute(int muted);
-/* The text of the last error or warning said, "" before the first. */
+/* Returns the last error or warning, "" if there was none. Use it only while no other thread reports. */
 const char *ls_log_last(void);
-/* The same, copied while no other thread says anything. */
+/* Copies the last error or warning; safe while other threads report. */
 void ls_log_last_copy(char *text, size_t room);
 
-/* For a program whose settings go by other names: changes errors and warnings in place, never to longer ones, before they
- * are said. NULL: they stay as they are. */
+/* Sets a function that edits errors and warnings in place before they are printed; the text must not grow. The C library
+ * uses it to replace option names by the names of its settings. NULL: none. */
 typedef void ls_log_filter(char *text);
-void ls_log_set_filter(ls_log_filter *words);
+void ls_log_set_filter(ls_log_filter *filter);
 
-/* A module that is loaded at run time has its own copy of this folder. What it says goes to the program's log once the
- * program has given it its ear: ls_log_forward(ls_log_write) with the module's ls_log_forward and the program's
- * ls_log_write. */
+/* A module that is loaded at run time has a separate copy of this log. The program calls the module's ls_log_forward with
+ * ls_log_write of the program; from then on messages of the module go to the program's log. */
 enum ls_log_kind { LS_LOG_ERROR, LS_LOG_WARNING, LS_LOG_PROGRESS, LS_LOG_LINE, LS_LOG_NOTE };
 typedef void ls_log_sink(enum ls_log_kind kind, const char *text);
+/* Reports a message of any length. */
 void ls_log_write(enum ls_log_kind kind, const char *text);
-void ls_log_forward(ls_log_sink *ear);
+void ls_log_forward(ls_log_sink *sink);
 
 #endif

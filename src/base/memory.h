@@ -1,5 +1,6 @@
-/* The allocation gateway: every byte Lockstep takes itself comes through here, with overflow-checked sizes.
- * Nothing is allocated inside a training step; ls_memory_calls() lets a test prove it. */
+/* Memory allocation. All memory that Lockstep allocates comes from these functions, with overflow-checked sizes. Nothing is
+ * allocated inside a training step; a test checks this with ls_memory_calls(). Any thread may call these functions; an
+ * arena belongs to one thread at a time. */
 #ifndef LS_BASE_MEMORY_H
 #define LS_BASE_MEMORY_H
 
@@ -9,25 +10,25 @@
 
 #define LS_ALIGN 64
 
-/* Zeroed memory for count elements of size bytes, aligned to LS_ALIGN; NULL (with the error said) when there is
- * none or count * size overflows. Free with ls_free. */
+/* Allocates zeroed memory for count elements of size bytes, aligned to LS_ALIGN; free it with ls_free. Reports an error and
+ * returns NULL if memory is exhausted or count * size overflows. */
 void *ls_alloc(size_t count, size_t size);
-/* Grow or shrink an ls_alloc'ed array; new elements are zero. On failure the old array stays valid. */
+/* Resizes an array from ls_alloc; new elements are zero. On failure returns NULL and the old array stays valid. */
 void *ls_realloc(void *old, size_t old_count, size_t count, size_t size);
 void ls_free(void *p);
 char *ls_strdup(const char *text);
 /* printf into new memory. */
 char *ls_format(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* How often the gateway was asked for memory since the start. */
+/* Returns the number of allocations since the start of the process. */
 uint64_t ls_memory_calls(void);
-/* The process's largest resident set so far, in bytes. */
+/* Returns the largest resident set of the process so far, in bytes. */
 uint64_t ls_memory_peak(void);
 
-/* Large zeroed regions on huge pages where the system has them (parameters, activations). */
+/* Maps a large zeroed region (parameters, activations), on huge pages if the system has them. */
 enum ls_status ls_region_map(size_t bytes, void **region);
 void ls_region_unmap(void *region, size_t bytes);
 
-/* Strings and small records that live and die together. */
+/* An arena holds strings and small records that are freed together. Starts as {0}. */
 struct ls_arena {
     struct ls_arena_block *blocks; /* owned */
 };

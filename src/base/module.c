@@ -10,14 +10,14 @@
 #include <string.h>
 #include <unistd.h>
 
-/* folder/file; false when there is no such file. */
+/* Writes folder + inner + "/" + file to path; false if no such file is readable. */
 static bool is_there(char *path, const char *folder, const char *inner, const char *file)
 {
     int n = snprintf(path, PATH_MAX, "%s%s/%s", folder, inner, file);
     return n > 0 && n < PATH_MAX && access(path, R_OK) == 0;
 }
 
-/* The folder of a file, in place; false: it has none. */
+/* Removes the last component of path; false if it has no folder. */
 static bool cut_to_folder(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -26,7 +26,6 @@ static bool cut_to_folder(char *path)
     return slash != NULL;
 }
 
-/* Of the program. */
 static bool program_folder(char *folder)
 {
     ssize_t n = readlink("/proc/self/exe", folder, PATH_MAX - 1);
@@ -34,8 +33,8 @@ static bool program_folder(char *folder)
     return cut_to_folder(folder);
 }
 
-/* Of the library that this code was loaded from by another program. A name that is not absolute is a program's own, or
- * would lead to whatever the current folder holds. */
+/* The folder of the shared library that contains this code. A relative name is the main program's, or would resolve in the
+ * current folder, so it is rejected. */
 static bool library_folder(char *folder)
 {
     Dl_info info;
@@ -43,8 +42,13 @@ static bool library_folder(char *folder)
            realpath(info.dli_fname, folder) && cut_to_folder(folder);
 }
 
-/* In the order of trust: where the user says, beside the program and where it is installed, likewise for the library,
- * where the build would install it. */
+static const char *user_folder(void)
+{
+    return getenv("LOCKSTEP_MODULES");
+}
+
+/* Searches in this order: LOCKSTEP_MODULES, beside the program and in its install folder, beside the library and in its
+ * install folder, the install folder of the build. */
 static bool look_up(const char *file, const char *named, char *path)
 {
     char folder[PATH_MAX];
@@ -61,17 +65,17 @@ static bool look_up(const char *file, const char *named, char *path)
 bool ls_module_find(const char *file, char *path, size_t room)
 {
     char at[PATH_MAX];
-    if (!look_up(file, getenv("LOCKSTEP_MODULES"), at))
+    if (!look_up(file, user_folder(), at))
         return false;
     if (path)
         snprintf(path, room, "%s", at);
     return true;
 }
 
-/* --- errors that say what to install ------------------------------------------------------------------------- */
+/* --- errors that name what to install ------------------------------------------------------------------------- */
 
 static const struct {
-    const char *file, *library, *packages; /* packages: Debian's, NULL where it has none */
+    const char *file, *library, *packages; /* packages: of Debian; NULL: none */
 } needs[] = {
     {"lockstep-mpi-openmpi.so", "Open MPI", "libopenmpi-dev openmpi-bin"},
     {"lockstep-mpi-mpich.so", "MPICH", "libmpich-dev mpich"},
@@ -88,7 +92,7 @@ const char *ls_module_library(const char *file)
     return "its library";
 }
 
-/* The folder of the build tree that this program or library runs from; false: it is installed. */
+/* Finds the build folder that this program or library runs from; false if it is installed. */
 static bool build_folder(char *folder)
 {
     char path[PATH_MAX];
@@ -113,7 +117,7 @@ void ls_module_remedy(const char *file, char *text, size_t room)
 
 enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found)
 {
-    const char *named = getenv("LOCKSTEP_MODULES");
+    const char *named = user_folder();
     char path[PATH_MAX], remedy[2 * PATH_MAX];
     ls_module_remedy(file, remedy, sizeof remedy);
     if (!look_up(file, named, path))
@@ -122,8 +126,8 @@ enum ls_status ls_module_load(const char *file, const char *object, const char *
                        "in " LS_MODULE_DIR "; LOCKSTEP_MODULES names another folder; or %s)",
                        ls_module_library(file), remedy, file, named ? "in " : "", named ? named : "", named ? ", " : "",
                        instead);
-    /* Never unloaded: MPI, UCX and CUDA leave threads and exit handlers behind. Global: Open MPI's components look for
-     * its symbols. */
+    /* RTLD_NODELETE: MPI, UCX and CUDA leave threads and exit handlers behind. RTLD_GLOBAL: components of Open MPI
+     * resolve symbols in it. */
     void *module = dlopen(path, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
     if (!module)
         return ls_fail(LS_FAILED, "%s: cannot be loaded: %s (if %s is missing, type: %s)", path, dlerror(),
@@ -131,9 +135,9 @@ enum ls_status ls_module_load(const char *file, const char *object, const char *
     *found = dlsym(module, object);
     if (!*found)
         return ls_fail(LS_FAILED, "%s: not a module of Lockstep (it has no %s)", path, object);
-    void (*join)(ls_log_sink * ear);
-    *(void **)&join = dlsym(module, "ls_module_forward_log");
-    if (join)
-        join(ls_log_write);
+    void (*forward_log)(ls_log_sink * sink);
+    *(void **)&forward_log = dlsym(module, "ls_module_forward_log");
+    if (forward_log)
+        forward_log(ls_log_write);
     return LS_OK;
 }

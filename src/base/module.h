@@ -1,6 +1,5 @@
-/* Modules: shared objects for the parts of Lockstep that need a library of their own (MPI, UCX, OpenSSL, CUDA). They lie
- * beside the program or in lib/lockstep and are loaded when they are needed. Each is linked with its own copy of src/base
- * and exports one object, whose name its user knows. */
+/* Modules: shared objects that depend on optional libraries (MPI, UCX, OpenSSL, CUDA). They lie beside the program or in
+ * lib/lockstep and are loaded on first use. Each is linked with a separate copy of src/base and exports one object. */
 #ifndef LS_BASE_MODULE_H
 #define LS_BASE_MODULE_H
 
@@ -8,15 +7,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Whether a module of that name is there; path[room] gets where. path may be NULL. */
+/* Searches the module folders for a file. Writes its path to path[room]; path may be NULL. */
 bool ls_module_find(const char *file, char *path, size_t room);
-/* Loads a module for the life of the process and finds its object. The error says what to install and type, and
- * `instead`: what works without the module. */
+/* Loads a module, which is never unloaded, and sets *found to its exported object. The error names what to install and
+ * ends with `instead`, which says what works without the module. */
 enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found);
 
-/* The library that a module needs, in words: "Open MPI". */
+/* Returns the library that a module needs, such as "Open MPI". */
 const char *ls_module_library(const char *file);
-/* What to type to get that library and a Lockstep that uses it. */
+/* Writes the command that installs the library and builds the module. */
 void ls_module_remedy(const char *file, char *text, size_t room);
 
 #endif

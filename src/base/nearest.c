@@ -5,13 +5,13 @@
 
 #define LONGEST 64
 
-static int least(int a, int b)
+static int min(int a, int b)
 {
     return a < b ? a : b;
 }
 
-/* Insertions, deletions, substitutions and swaps of neighbours that turn a into b. */
-static int mistakes(const char *a, int na, const char *b, int nb)
+/* Edit distance: insertions, deletions, substitutions and swaps of adjacent letters. */
+static int edit_distance(const char *a, int na, const char *b, int nb)
 {
     int cost[LONGEST + 1][LONGEST + 1];
     for (int i = 0; i <= na; i++)
@@ -21,14 +21,14 @@ static int mistakes(const char *a, int na, const char *b, int nb)
     for (int i = 1; i <= na; i++)
         for (int j = 1; j <= nb; j++) {
             int change = cost[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-            cost[i][j] = least(change, least(cost[i - 1][j], cost[i][j - 1]) + 1);
+            cost[i][j] = min(change, min(cost[i - 1][j], cost[i][j - 1]) + 1);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-                cost[i][j] = least(cost[i][j], cost[i - 2][j - 2] + 1);
+                cost[i][j] = min(cost[i][j], cost[i - 2][j - 2] + 1);
         }
     return cost[na][nb];
 }
 
-/* Lower case with - for _; the length, or -1 when it is longer than anything known. */
+/* Converts to lower case and _ to -. Returns the length, or -1 if the word is longer than LONGEST. */
 static int fold(const char *word, char folded[LONGEST + 1])
 {
     int n = 0;
@@ -51,10 +51,10 @@ const char *ls_nearest_word(const char *word, const char *const *known, int n)
         int nb = fold(known[i], b);
         if (nb < 0)
             continue;
-        int m = mistakes(a, na, b, nb);
+        int m = edit_distance(a, na, b, nb);
         if (na >= 3 && nb > na && strncmp(a, b, (size_t)na) == 0)
             m = 1;
-        /* As many mistakes as letters: nothing of the one is left in the other. */
+        /* A distance equal to the length means that the words share no letter. */
         if (m < fewest && m < (na > nb ? na : nb)) {
             best = known[i];
             fewest = m;

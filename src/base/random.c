@@ -17,7 +17,7 @@ uint64_t ls_random_stream(enum ls_random_use use, uint64_t a, uint64_t b, uint64
 
 uint64_t ls_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t below)
 {
-    /* Multiply-shift on 64 random bits: the bias is below 2^-64 * below, far under one part in 10^12. */
+    /* Multiply-shift on 64 random bits. The bias is less than below / 2^64. */
     uint32_t r[4];
     ls_philox(seed, stream, index, r);
     uint64_t bits = (uint64_t)r[0] << 32 | r[1];

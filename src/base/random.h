@@ -1,5 +1,5 @@
-/* Counter-based random numbers (Philox 4x32-10): a number is a pure function of (seed, stream, index), so any
- * worker or thread can make any part of a sequence, and nothing about randomness has to be saved. */
+/* Counter-based random numbers (Philox 4x32-10). A number is a pure function of (seed, stream, index): any worker or thread
+ * can compute any part of a sequence, and a checkpoint stores no generator state. */
 #ifndef LS_BASE_RANDOM_H
 #define LS_BASE_RANDOM_H
 
@@ -35,17 +35,17 @@ static inline void ls_philox(uint64_t seed, uint64_t stream, uint64_t index, uin
     out[3] = c3;
 }
 
-/* The stream for one use and up to three coordinates (say step, replica, node). */
+/* Returns the stream for a use and up to three coordinates, such as step, replica and node. */
 uint64_t ls_random_stream(enum ls_random_use use, uint64_t a, uint64_t b, uint64_t c);
 
-/* [0, 1) with 24 bits. */
+/* Maps random bits to [0, 1) with 24 bits. */
 static inline float ls_uniform(uint32_t bits)
 {
     return (float)(bits >> 8) * 0x1p-24f;
 }
-/* An unbiased integer in [0, below): element `index` of the stream. below >= 1. */
+/* Returns element `index` of the stream as an integer in [0, below); below >= 1. */
 uint64_t ls_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t below);
-/* Fill with uniform(low, high) or normal(0, deviation); element i depends on (seed, stream, i) alone. */
+/* Fills out with uniform(low, high) or normal(0, deviation) numbers. Element i depends only on (seed, stream, i). */
 void ls_random_fill_uniform(uint64_t seed, uint64_t stream, float low, float high, int64_t n, float *out);
 void ls_random_fill_normal(uint64_t seed, uint64_t stream, float deviation, int64_t n, float *out);
 

@@ -1,4 +1,4 @@
-/* Temporary files of durable writes that were cut off. */
+/* Removes temporary files that a writer left when it was killed. */
 #define _GNU_SOURCE
 #include "base/file.h"
 
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* NAME.tmp-PID-RANDOM; older versions: NAME.tmp-PID, with *locks false. */
+/* Parses NAME.tmp-PID-RANDOM. Older versions wrote NAME.tmp-PID and held no lock: *locks is false. */
 static bool parse_name(const char *entry, const char *name, long *pid, bool *locks)
 {
     size_t n = strlen(name);
@@ -29,14 +29,7 @@ static bool parse_name(const char *entry, const char *name, long *pid, bool *loc
     return !*rest || (*locks && strlen(rest + 1) == 16 && strspn(rest + 1, "0123456789abcdef") == 16);
 }
 
-bool ls_file_is_temporary(const char *entry, const char *name)
-{
-    long pid;
-    bool locks;
-    return parse_name(entry, name, &pid, &locks);
-}
-
-/* Its writer holds a lock on it. Older versions held none: there the process itself must be gone. */
+/* A live writer holds a lock on the file. For files of older versions, which hold none, the process must have ended. */
 static bool is_abandoned(int fd, long pid, bool locks)
 {
     struct stat s;
@@ -51,11 +44,9 @@ void ls_file_remove_stale(const char *path)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t length = slash ? (size_t)(slash - path) : 1;
-    if (length >= sizeof folder)
+    int length = !slash || slash == path ? 1 : (int)(slash - path);
+    if (snprintf(folder, sizeof folder, "%.*s", length, slash ? path : ".") >= (int)sizeof folder)
         return;
-    memcpy(folder, slash ? path : ".", length);
-    strcpy(folder + length, slash == path ? "/" : "");
     DIR *dir = opendir(folder);
     for (struct dirent *entry; dir && (entry = readdir(dir));) {
         long pid;

@@ -1,18 +1,18 @@
-/* Status codes. Every fallible function returns one; the first eight are also the program's exit codes. */
+/* Status codes. Every function that can fail returns one. They are also the exit codes of the program. */
 #ifndef LS_BASE_STATUS_H
 #define LS_BASE_STATUS_H
 
 enum ls_status {
     LS_OK = 0,
-    LS_FAILED = 1,      /* something here failed: out of memory, a full disk, a refused call */
+    LS_FAILED = 1,      /* a failure on this machine: out of memory, disk full, a system call refused */
     LS_USAGE = 2,       /* the command line or configuration is wrong */
-    LS_BAD_INPUT = 3,   /* a file from outside is missing, truncated, corrupt or of another kind */
-    LS_PEER_LOST = 4,   /* another worker died or did not answer in time */
-    LS_DIVERGED = 5,    /* the loss is not a number any more */
-    LS_INTERRUPTED = 75 /* asked to stop; the state was saved, run again to go on */
+    LS_BAD_INPUT = 3,   /* an input file is missing, truncated, corrupt or of the wrong kind */
+    LS_PEER_LOST = 4,   /* another worker ended or missed its deadline */
+    LS_DIVERGED = 5,    /* the loss is NaN or infinite */
+    LS_INTERRUPTED = 75 /* stopped by a signal; the state is saved, the same command resumes */
 };
 
-/* The one check that returns and the one that jumps: status lands in the variable `st` of the function. */
+/* LS_TRY returns from the function on failure. LS_TRY_GOTO sets the variable `st` and jumps to label on failure. */
 #define LS_TRY(call)                         \
     do {                                     \
         enum ls_status try_status_ = (call); \

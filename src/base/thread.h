@@ -1,10 +1,10 @@
-/* Threads that work beside the caller's. */
+/* Helper threads. */
 #ifndef LS_BASE_THREAD_H
 #define LS_BASE_THREAD_H
 
 #include <pthread.h>
 
-/* As pthread_create, for a thread that takes no signals: they are left to the caller's. */
+/* Like pthread_create, but the new thread blocks all signals. */
 int ls_thread_create(pthread_t *thread, void *(*run)(void *), void *argument);
 
 #endif

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The length of the character that begins here, 0: none does. */
+/* Returns the length in bytes of the UTF-8 character at p, or 0 if there is none. */
 static size_t character(const unsigned char *p)
 {
     size_t n = *p < 0x80 ? 1 : *p < 0xc2 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf5 ? 4 : 0;
@@ -34,13 +34,13 @@ int ls_utf8_length(const char *text)
     return n;
 }
 
-/* C0 and DEL, and C1 as UTF-8 writes it. A tab does no harm, and some lines have it between columns. */
+/* C0, DEL, and C1 in its UTF-8 encoding. A tab is allowed: some lines separate columns with it. */
 static bool is_control(const unsigned char *p)
 {
     return (*p < 0x20 && *p != '\t') || *p == 0x7f || (*p == 0xc2 && p[1] < 0xa0);
 }
 
-static const char *spell(const char *text, bool controls, char *room, size_t size)
+static const char *escape(const char *text, bool controls, char *room, size_t size)
 {
     size_t used = 0;
     for (const unsigned char *p = (const unsigned char *)text; *p;) {
@@ -62,10 +62,10 @@ static const char *spell(const char *text, bool controls, char *room, size_t siz
 
 const char *ls_utf8_escape(const char *text, char *room, size_t size)
 {
-    return spell(text, false, room, size);
+    return escape(text, false, room, size);
 }
 
 const char *ls_utf8_printable(const char *text, char *room, size_t size)
 {
-    return spell(text, true, room, size);
+    return escape(text, true, room, size);
 }

@@ -1,4 +1,4 @@
-/* Names from a file system may hold any bytes; JSON and terminals want UTF-8. */
+/* UTF-8. File names may contain any bytes; JSON and terminals require valid UTF-8. */
 #ifndef LS_BASE_UTF8_H
 #define LS_BASE_UTF8_H
 
@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 bool ls_utf8_valid(const char *text);
-/* In characters: every byte but those that continue one. */
+/* Returns the number of characters. */
 int ls_utf8_length(const char *text);
-/* The text with every byte that is not part of UTF-8 spelled \xHH; cut off where room ends. Returns room. */
+/* Copies text to room with every invalid byte written as \xHH. Truncates at a character boundary. Returns room. */
 const char *ls_utf8_escape(const char *text, char *room, size_t size);
-/* The same for a terminal: control characters (C0 but the tab, DEL, C1) are spelled, too, so that no name can move the cursor, change
- * the terminal or begin a line. */
+/* Like ls_utf8_escape, but also escapes control characters (C0 except tab, DEL, C1): a file name must not move the cursor,
+ * change the terminal or start a new line. */
 const char *ls_utf8_printable(const char *text, char *room, size_t size);
-enum { LS_PRINTABLE_SIZE = 1024 }; /* room for most names */
+enum { LS_PRINTABLE_SIZE = 1024 }; /* room for most names, escaped */
 
 #endif

@@ -22,17 +22,17 @@
 #define REASON_ROOM (PATH_ROOM + 512)
 
 const struct ls_help_row ls_checkpoint_files[] = {
-    {"model.safetensors", "weights, under the names that torchvision uses, and what is needed to use them"},
+    {"model.safetensors", "weights with the names of torchvision, and metadata to use them"},
     {"state.safetensors", "the optimizer's state of each weight, NAME.STATE, such as NAME.momentum"},
-    {"state.json", "where the run stands"},
-    {"data.json", "what the data was: classes, counts, digests of names and sizes; --resume compares it"},
+    {"state.json", "the position of the run, and checksums of all files"},
+    {"data.json", "fingerprint of the data: classes, counts, digests of names and sizes; --resume compares it"},
     {NULL, NULL},
 };
 
 static const char *join(char room[PATH_ROOM], const char *folder, const char *name)
 {
     if (snprintf(room, PATH_ROOM, "%s/%s", folder, name) >= PATH_ROOM)
-        room[0] = 0; /* no such file */
+        room[0] = 0; /* "" names no file */
     return room;
 }
 
@@ -42,7 +42,7 @@ static const char *step_name(char room[64], uint64_t step, const char *tail)
     return room;
 }
 
-/* The step of a folder's name, -1: not a checkpoint. */
+/* Returns the step in a folder name, or -1 if it is no checkpoint. */
 static int64_t step_of(const char *name)
 {
     char *end;
@@ -53,7 +53,7 @@ static int64_t step_of(const char *name)
     return errno || *end ? -1 : step;
 }
 
-/* --- verifying: says nothing, so that a damaged checkpoint can become a warning or an error ----------- */
+/* --- verification. Reports no errors: the caller makes a warning or an error of `reason` -------------- */
 
 struct mapped {
     char path[PATH_ROOM];
@@ -89,7 +89,14 @@ static bool check_sum(const char *folder, const char *name, uint64_t expected, c
     return found == expected;
 }
 
-/* A folder of another name, such as a copy, may hold any step; a link is followed. */
+/* Files that may be missing; older versions recorded no checksum of them. */
+static bool check_optional(const char *folder, const char *name, uint64_t expected, char reason[REASON_ROOM])
+{
+    char path[PATH_ROOM];
+    return expected == 0 || !ls_file_exists(join(path, folder, name)) || check_sum(folder, name, expected, reason);
+}
+
+/* Compares the step with the name of the folder. A folder with another kind of name, such as a copy, may have any step. */
 static bool check_step(const char *folder, const struct ls_state *state, char reason[REASON_ROOM])
 {
     char *real = realpath(folder, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -119,7 +126,9 @@ static bool read_state(const char *folder, struct ls_state *state, char reason[R
 static bool verify(const char *folder, struct ls_state *state, char reason[REASON_ROOM])
 {
     return read_state(folder, state, reason) && check_sum(folder, "model.safetensors", state->model_sum, reason) &&
-           check_sum(folder, "state.safetensors", state->tensor_sum, reason);
+           check_sum(folder, "state.safetensors", state->tensor_sum, reason) &&
+           check_optional(folder, "config.yaml", state->config_sum, reason) &&
+           check_optional(folder, "data.json", state->data_sum, reason);
 }
 
 enum ls_status ls_checkpoint_read(const char *folder, struct ls_state *state)
@@ -143,7 +152,7 @@ static int newest_first(const void *a, const void *b)
     return x > y ? -1 : x < y;
 }
 
-/* Steps of all checkpoints in a folder, newest first; freed by ls_free. A missing folder has none. */
+/* Lists the steps of all checkpoints in a folder, newest first; free *steps with ls_free. A missing folder has none. */
 static enum ls_status list_steps(const char *folder, int64_t **steps, int *n)
 {
     int room = 0;
@@ -197,8 +206,8 @@ static const char *folder_of_step(char room[PATH_ROOM], const char *all, int64_t
     return join(room, all, step_name(name, (uint64_t)step, ""));
 }
 
-/* Which of these checkpoints to go on from: the newest that is good and was compared among the processes when it was saved,
- * else the newest that is good; -1: none is, and `reason` says why of the oldest. */
+/* Chooses the checkpoint to resume from: the newest valid one that was compared among the processes, else the newest valid
+ * one. Returns -1 if none is valid; `reason` is then that of the oldest. */
 static int choose(const char *all, const int64_t *steps, int n, struct ls_state *state, char reason[REASON_ROOM])
 {
     char one[PATH_ROOM];
@@ -209,11 +218,11 @@ static int choose(const char *all, const int64_t *steps, int n, struct ls_state 
             continue;
         if (!verify(one, state, reason)) {
             if (i + 1 < n)
-                ls_warn("%s; an older checkpoint is taken", reason);
+                ls_warn("%s; an older checkpoint is used", reason);
         } else if (state->verified) {
             if (unverified >= 0)
-                ls_warn("%s: its weights were not compared among the processes when it was saved; an older checkpoint "
-                        "whose were is taken; `--resume %s` goes on from it nevertheless",
+                ls_warn("%s: the processes did not compare its weights when it was saved; an older checkpoint that was "
+                        "compared is used; `--resume %s` resumes from this one nevertheless",
                         folder_of_step(one, all, steps[unverified]), one);
             return i;
         } else
@@ -236,8 +245,8 @@ enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_stat
     if (chosen >= 0)
         return *folder ? LS_OK : LS_FAILED;
     if (n > 0)
-        return ls_fail(LS_BAD_INPUT, "%s; no older checkpoint is there to go on from", reason);
-    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint was saved there yet", run);
+        return ls_fail(LS_BAD_INPUT, "%s; there is no older checkpoint to resume from", reason);
+    return ls_fail(LS_BAD_INPUT, "%s: no checkpoint has been saved there yet", run);
 }
 
 /* --- saving ------------------------------------------------------------------------------------------- */
@@ -250,15 +259,20 @@ static enum ls_status write_weights(const struct ls_checkpoint_writer *w, enum l
                 : ls_weights_save(w->e, which, path, pairs, n_pairs, w->state.step, sum);
 }
 
-/* The configuration that led here. */
-static enum ls_status copy_config(const char *run, const char *folder)
+static enum ls_status write_summed(const char *path, const char *text, size_t size, uint64_t *sum)
+{
+    *sum = ls_checksum_of(text, size);
+    return ls_file_write(path, text, size);
+}
+
+static enum ls_status copy_config(const char *run, const char *folder, uint64_t *sum)
 {
     char path[PATH_ROOM], *text;
     size_t size;
     if (!ls_file_exists(join(path, run, "config.yaml")))
         return LS_OK;
     LS_TRY(ls_file_read(path, (size_t)1 << 20, &text, &size));
-    enum ls_status st = ls_file_write(join(path, folder, "config.yaml"), text, size);
+    enum ls_status st = write_summed(join(path, folder, "config.yaml"), text, size, sum);
     ls_free(text);
     return st;
 }
@@ -277,18 +291,18 @@ static enum ls_status write_files(const char *folder, struct ls_checkpoint_write
         st =
             write_weights(w, LS_WEIGHTS_STATE, join(path, folder, "state.safetensors"), pairs, 1, &w->state.tensor_sum);
     if (st == LS_OK)
-        st = copy_config(w->run, folder);
+        st = copy_config(w->run, folder, &w->state.config_sum);
+    if (st == LS_OK && w->card->data)
+        st = write_summed(join(path, folder, "data.json"), w->card->data, strlen(w->card->data), &w->state.data_sum);
     if (st == LS_OK)
         st = ls_state_write(join(path, folder, "state.json"), &w->state);
-    if (st == LS_OK && w->card->data)
-        st = ls_file_write(join(path, folder, "data.json"), w->card->data, strlen(w->card->data));
     ls_arena_release(&strings);
     return st;
 }
 
-/* K1. A checkpoint of the same step that is there already (damaged, or from before a resume) changes places
- * with the new one in one operation where the file system can. */
-static enum ls_status put_in_place(const char *temporary, const char *final)
+/* K1. An existing checkpoint of the same step (damaged, or from before a resume) is exchanged with the new one atomically if
+ * the file system supports it. */
+static enum ls_status publish(const char *temporary, const char *final)
 {
     if (rename(temporary, final) == 0)
         return LS_OK;
@@ -299,7 +313,7 @@ static enum ls_status put_in_place(const char *temporary, const char *final)
         if (rename(temporary, final) == 0)
             return LS_OK;
     }
-    return ls_fail(LS_FAILED, "%s: cannot be put in place: %s", final, strerror(errno));
+    return ls_fail(LS_FAILED, "%s: the new checkpoint cannot be renamed to this name: %s", final, strerror(errno));
 }
 
 static enum ls_status mark_best(const char *all, uint64_t step)
@@ -332,8 +346,8 @@ out:
     return st;
 }
 
-/* Folders that a crash left half written. */
-static void remove_leftovers(const char *all)
+/* Removes step-N.tmp folders that a crash left. */
+static void remove_stale(const char *all)
 {
     char path[PATH_ROOM];
     DIR *dir = opendir(all);
@@ -347,10 +361,10 @@ static void remove_leftovers(const char *all)
         closedir(dir);
 }
 
-void ls_checkpoint_clean(const char *run)
+void ls_checkpoint_remove_stale(const char *run)
 {
     char all[PATH_ROOM];
-    remove_leftovers(join(all, run, "checkpoints"));
+    remove_stale(join(all, run, "checkpoints"));
 }
 
 static enum ls_status write_all(struct ls_checkpoint_writer *w)
@@ -363,12 +377,14 @@ static enum ls_status write_all(struct ls_checkpoint_writer *w)
     join(temporary, all, step_name(name, state->step, ".tmp"));
     join(final, all, step_name(name, state->step, ""));
     LS_TRY(ls_run_lock_held(w->lock, true));
-    remove_leftovers(all);
-    LS_TRY(ls_dir_make(temporary));
+    remove_stale(all);
+    LS_TRY(ls_dir_make(all));
+    /* A folder of this name that is still there belongs to another writer, or is a link: never write into it. */
+    LS_TRY(ls_dir_make_new(temporary));
     LS_TRY_GOTO(failed, write_files(temporary, w));
     LS_TRY_GOTO(failed, ls_dir_sync(temporary));
-    LS_TRY_GOTO(failed, ls_run_lock_held(w->lock, true)); /* the process may have been stopped for long */
-    LS_TRY_GOTO(failed, put_in_place(temporary, final));
+    LS_TRY_GOTO(failed, ls_run_lock_held(w->lock, true)); /* the process may have been suspended */
+    LS_TRY_GOTO(failed, publish(temporary, final));
     LS_TRY(ls_dir_sync(all));
     if (state->best_step > 0)
         LS_TRY(mark_best(all, state->best_step));
@@ -378,15 +394,15 @@ failed:
     return st;
 }
 
-static void *write_aside(void *context)
+static void *write_thread(void *context)
 {
     struct ls_checkpoint_writer *w = context;
     w->status = write_all(w);
     return NULL;
 }
 
-/* What the engine alone knows. Weights are copied where the host cannot read them, and written while training goes on. */
-static enum ls_status take(struct ls_checkpoint_writer *w)
+/* Copies the loss scale, and weights where the host cannot read them, so that training can go on while they are written. */
+static enum ls_status copy_from_device(struct ls_checkpoint_writer *w)
 {
     const struct ls_backend_queue *queue = w->e->backend->queue;
     w->state.scale = (struct ls_loss_scale){0};
@@ -397,10 +413,10 @@ static enum ls_status take(struct ls_checkpoint_writer *w)
     return ls_weights_copy(w->e, LS_WEIGHTS_STATE, w->state.step, &w->optimizer);
 }
 
-static void drop(struct ls_checkpoint_writer *w)
+static void release(struct ls_checkpoint_writer *w)
 {
-    ls_weights_drop(w->model);
-    ls_weights_drop(w->optimizer);
+    ls_weights_copy_free(w->model);
+    ls_weights_copy_free(w->optimizer);
     w->model = w->optimizer = NULL;
     w->on = false;
 }
@@ -410,12 +426,12 @@ enum ls_status ls_checkpoint_begin(struct ls_checkpoint_writer *w, const char *r
                                    const struct ls_state *state, int64_t keep)
 {
     *w = (struct ls_checkpoint_writer){.run = run, .e = e, .card = card, .lock = lock, .state = *state, .keep = keep};
-    enum ls_status st = take(w);
+    enum ls_status st = copy_from_device(w);
     if (st != LS_OK) {
-        drop(w);
+        release(w);
         return st;
     }
-    w->on = e->backend->queue->own_memory && ls_thread_create(&w->thread, write_aside, w) == 0;
+    w->on = e->backend->queue->own_memory && ls_thread_create(&w->thread, write_thread, w) == 0;
     if (!w->on)
         w->status = write_all(w);
     return LS_OK;
@@ -426,7 +442,7 @@ enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w)
     enum ls_status st;
     if (w->on)
         pthread_join(w->thread, NULL);
-    drop(w);
+    release(w);
     st = w->status;
     w->status = LS_OK;
     return st;

@@ -2,11 +2,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "checkpoint/rundir.h"
 #include "checkpoint/safetensors.h"
 
-/* Data that the user gives is what is evaluated, also where the run had other data for that. */
+/* --data from the user replaces the run's --eval-data. */
 static enum ls_status load_config(const char *run, struct ls_options *o)
 {
     bool data = ls_options_given(o, "data") && !ls_options_given(o, "eval-data");
@@ -18,7 +18,7 @@ static enum ls_status load_config(const char *run, struct ls_options *o)
     return LS_OK;
 }
 
-/* The weights' file of a folder, and the configuration that belongs to it. */
+/* Finds the weights in a folder and loads the configuration of its run. */
 static enum ls_status find_in_folder(const char *folder, struct ls_options *o, char **file)
 {
     struct ls_state state;
@@ -66,7 +66,7 @@ static enum ls_status adopt_card(const struct ls_model_card *card, struct ls_opt
 {
     if (!card->model)
         return LS_OK;
-    LS_TRY(ls_kept_model_adopt(o, card, model_given));
+    LS_TRY(ls_model_snapshot_adopt(o, card, model_given));
     if (!ls_options_given(o, "model"))
         LS_TRY(replace(&o->model, ls_strdup(card->model)));
     if (!o->input)
@@ -77,7 +77,8 @@ static enum ls_status adopt_card(const struct ls_model_card *card, struct ls_opt
     return LS_OK;
 }
 
-/* How images are seen is the model's to say, unless the user says so here: the run's configuration is about training. */
+/* Image preprocessing comes from the metadata of the model unless the user sets it here: the run's configuration describes
+ * training. */
 static enum ls_status choose_transform(struct ls_located_model *t, struct ls_options *o, const bool given[3])
 {
     if (given[0])

@@ -9,25 +9,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Every key of the metadata: a line for each that ls_model_card_write adds. */
+/* One line for each key that ls_model_card_write adds. */
 const struct ls_help_row ls_model_card_keys[] = {
     {"format", "pt: tensors as PyTorch lays them out"},
-    {"lockstep.model", "the model, as --model had it; a file from the root"},
+    {"lockstep.model", "the model, as given to --model; a file with its absolute path"},
     {"lockstep.input", "CxHxW, the images that the model reads"},
-    {"lockstep.classes", "their number"},
-    {"lockstep.stored", "HxW of the images it was trained on, before any augmentation; 0x0: they differed"},
+    {"lockstep.classes", "number of classes"},
+    {"lockstep.stored", "HxW of the training images before augmentation; 0x0: of various sizes"},
     {"lockstep.mean", "list, per channel: subtracted from values in 0..1"},
     {"lockstep.deviation", "list, per channel: then divided by"},
-    {"lockstep.eval_resize", "what evaluation and predict do: the shorter side to this; none: it stays"},
+    {"lockstep.eval_resize", "evaluation and predict scale the shorter side to this; none: no scaling"},
     {"lockstep.eval_crop",
-     "then the centre of HxW, scaled to the input; none: all of the image, scaled until it covers the input"},
-    {"lockstep.model_yaml", "the text of the model's file, where it is one"},
-    {"lockstep.class_names", "list, in the order of the scores; where the data has names"},
-    {"lockstep.class_ids", "list: how the files call the classes, where the names are words for people (wnids)"},
+     "then they cut the centre HxW and scale it to the input; none: the whole image, scaled to cover the input"},
+    {"lockstep.model_yaml", "the text of the model file, if --model was a file"},
+    {"lockstep.class_names", "list, in the order of the scores; only if the data has names"},
+    {"lockstep.class_ids", "list: the class names in the data files, if they differ from class_names (wnids)"},
     {NULL, NULL},
 };
 
-/* Metadata values are strings: lists are written as JSON inside them. */
+/* Metadata values are strings; a list is a string of JSON. */
 static const char *list_text(json_t *list, struct ls_arena *strings)
 {
     char *text = list ? json_dumps(list, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
@@ -45,7 +45,7 @@ static json_t *numbers(const float *values, int64_t n)
     return list;
 }
 
-/* JSON holds UTF-8 alone: other bytes are spelled out. */
+/* JSON requires UTF-8: other bytes are escaped. */
 static json_t *names(const char *const *values, int64_t n)
 {
     char room[1024];
@@ -104,7 +104,7 @@ static json_t *list_of(const struct ls_safetensors *file, const char *key)
     return list;
 }
 
-/* Numbers that a float can hold: a larger one would become infinite, which JSON cannot write again. */
+/* Rejects numbers beyond the range of float: they would become infinite, which JSON cannot express. */
 static bool read_numbers(const struct ls_safetensors *file, const char *key, int64_t n, float *values)
 {
     json_t *list = list_of(file, key);
@@ -118,7 +118,7 @@ static bool read_numbers(const struct ls_safetensors *file, const char *key, int
     return good;
 }
 
-/* As many names as the classes at most: those that the training data had. */
+/* There may be fewer names than classes: only the classes of the training data have names. */
 static bool read_names(const struct ls_safetensors *file, const char *key, struct ls_arena *strings, int64_t most,
                        const char *const **list_of_names, int64_t *count)
 {

@@ -4,50 +4,38 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/thread.h"
-#include "launch/launch.h"
 #include "base/checksum.h"
 #include "base/interrupt.h"
+#include "checkpoint/lock_holder.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
-#include <pwd.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { TEXT = 2048, FIELD = 256 };
-
-/* A lock file as it was read. */
-struct holder {
-    char text[TEXT];
-    char why[LS_FILE_WHY]; /* it cannot be read */
-    struct timespec touched;
-};
-
 struct ls_run_lock {
     const char *run;                         /* borrowed, for messages */
-    char path[PATH_MAX], own[PATH_MAX + 64]; /* the lock; a file of this process, whose link it becomes */
-    char text[TEXT];
+    char path[PATH_MAX], own[PATH_MAX + 64]; /* the lock file; the temporary file that is linked to that name */
+    char text[LS_LOCK_TEXT];
     struct ls_run_lock_times times;
-    struct holder winner; /* who has it, once it is lost */
-    /* under guard */
+    struct ls_lock_holder winner; /* the new holder, once the lock is lost */
+    /* The members below are protected by guard. */
     pthread_mutex_t guard;
     pthread_cond_t end;
     bool ending, lost;
-    double seen; /* when it was last known to be ours */
+    double seen; /* time of the last successful check */
     pthread_t thread;
-    bool beating;
+    bool has_thread;
 };
 
-/* Goes on while the machine sleeps. */
+/* CLOCK_BOOTTIME also counts time in suspend. */
 static double now(void)
 {
     struct timespec t;
@@ -55,189 +43,10 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* --- what a lock says ------------------------------------------------------------------------------------- */
+/* --- stale locks: Q2 --------------------------------------------------------------------------------------- */
 
-/* The value of a line "key: value", "" where there is none. */
-static const char *field(const char *text, const char *key, char value[FIELD])
-{
-    size_t n = strlen(key);
-    value[0] = 0;
-    for (const char *line = text; line && *line; line = strchr(line, '\n'), line += line != NULL)
-        if (strncmp(line, key, n) == 0 && strncmp(line + n, ": ", 2) == 0) {
-            snprintf(value, FIELD, "%.*s", (int)strcspn(line + n + 2, "\n"), line + n + 2);
-            break;
-        }
-    return value;
-}
-
-static void add(char text[TEXT], const char *key, const char *value)
-{
-    size_t at = strlen(text);
-    char line[FIELD + 16];
-    int n = snprintf(line, sizeof line, "%s: %.*s", key, FIELD - 1, value);
-    if (!*value || n >= (int)sizeof line || at + (size_t)n + 2 > TEXT)
-        return;
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
-    memcpy(text + at, line, (size_t)n);
-    memcpy(text + at + n, "\n", 2);
-}
-
-static void first_line(const char *path, char line[FIELD])
-{
-    FILE *file = fopen(path, "re");
-    if (!file || !fgets(line, FIELD, file))
-        line[0] = 0;
-    line[strcspn(line, "\n")] = 0;
-    if (file)
-        fclose(file);
-}
-
-/* State and start time of a process, from what follows its name in /proc/PID/stat. */
-static bool look_at(const char *pid, char *state, char start[FIELD])
-{
-    char path[FIELD + 16], line[1024];
-    unsigned long long ticks;
-    snprintf(path, sizeof path, "/proc/%s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    line[n > 0 ? n : 0] = 0;
-    const char *after = strrchr(line, ')');
-    if (!after || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-                         state, &ticks) != 2)
-        return false;
-    snprintf(start, FIELD, "%llu", ticks);
-    return true;
-}
-
-static void name_user(char name[FIELD])
-{
-    struct passwd entry, *found = NULL;
-    char room[4096];
-    snprintf(name, FIELD, "%ld", (long)getuid());
-    if (getpwuid_r(getuid(), &entry, room, sizeof room, &found) == 0 && found)
-        snprintf(name, FIELD, "%s", entry.pw_name);
-}
-
-/* Without a secret, which others could read in the file. */
-static void name_command(char *const *argv, char line[FIELD])
-{
-    size_t used = 0;
-    bool secret = false;
-    line[0] = 0;
-    for (; argv && *argv && used < FIELD - 1; argv++) {
-        const char *word = secret ? "..." : strncmp(*argv, "--token=", 8) == 0 ? "--token=..." : *argv;
-        used += (size_t)snprintf(line + used, FIELD - used, "%s%s", used ? " " : "", word);
-        secret = strcmp(*argv, "--token") == 0;
-    }
-}
-
-static void name_space(char value[FIELD])
-{
-    ssize_t n = readlink("/proc/self/ns/pid", value, FIELD - 1);
-    value[n > 0 ? n : 0] = 0;
-}
-
-/* This process. The random number makes every lock another. */
-static void compose(char text[TEXT], char *const *argv, char id[32])
-{
-    char value[FIELD], state;
-    uint64_t random = 0;
-    time_t time_now = time(NULL);
-    struct tm date;
-    text[0] = 0;
-    if (gethostname(value, sizeof value) == 0)
-        add(text, "host", value);
-    snprintf(value, sizeof value, "%ld", (long)getpid());
-    add(text, "pid", value);
-    if (look_at(value, &state, value))
-        add(text, "start", value);
-    first_line("/proc/sys/kernel/random/boot_id", value);
-    add(text, "boot", value);
-    name_space(value);
-    add(text, "pids", value);
-    name_user(value);
-    add(text, "user", value);
-    add(text, "job", ls_launch_job());
-    if (localtime_r(&time_now, &date) && strftime(value, sizeof value, "%Y-%m-%d %H:%M:%S %Z", &date) > 0)
-        add(text, "since", value);
-    name_command(argv, value);
-    add(text, "command", value);
-    if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-        random = (uint64_t)getpid() << 32 ^ (uint64_t)time_now;
-    snprintf(id, 32, "%016" PRIx64, random);
-    add(text, "id", id);
-}
-
-/* "node1 (pid 12, user joe, job 77, since ...: lockstep train ...)" */
-static void describe(const char *text, char line[4 * FIELD])
-{
-    static const struct {
-        const char *key, *before;
-    } parts[] = {{"pid", " (pid "}, {"user", ", user "}, {"job", ", job "}, {"since", ", since "}, {"command", ": "}};
-    char value[FIELD];
-    size_t used = (size_t)snprintf(line, 4 * FIELD, "host %s", *field(text, "host", value) ? value : "unknown");
-    for (size_t i = 0; i < sizeof parts / sizeof *parts && *field(text, "pid", value); i++)
-        if (*field(text, parts[i].key, value))
-            used += (size_t)snprintf(line + used, 4 * FIELD - used, "%s%.200s", parts[i].before, value);
-    if (*field(text, "pid", value))
-        snprintf(line + used, 4 * FIELD - used, ")");
-}
-
-/* open() makes an NFS client ask the server. */
-static bool read_holder(const char *path, struct holder *h)
-{
-    struct stat s;
-    size_t size;
-    if (lstat(path, &s) == 0 && !S_ISREG(s.st_mode)) { /* a link, too: one that leads nowhere is there and is not */
-        snprintf(h->why, sizeof h->why, "%s, not a regular file", ls_file_kind(s.st_mode));
-        errno = EINVAL;
-        return false;
-    }
-    int fd = ls_file_open(path, &size, h->why);
-    ssize_t n = fd >= 0 ? read(fd, h->text, TEXT - 1) : -1;
-    bool good = n >= 0 && fstat(fd, &s) == 0;
-    int why = errno;
-    if (fd >= 0)
-        close(fd);
-    errno = why;
-    if (!good)
-        return false;
-    h->text[n] = 0;
-    h->touched = s.st_mtim;
-    return true;
-}
-
-/* --- is it stale? Q2 -------------------------------------------------------------------------------------- */
-
-enum verdict { LIVES, STALE, UNSEEN, CHANGED };
-
-static enum verdict look_for(const char *text)
-{
-    char theirs[FIELD], mine[FIELD], state;
-    first_line("/proc/sys/kernel/random/boot_id", mine);
-    if (!*mine || strcmp(field(text, "boot", theirs), mine) != 0)
-        return UNSEEN;
-    name_space(mine);
-    if (!*mine || strcmp(field(text, "pids", theirs), mine) != 0)
-        return UNSEEN;
-    long pid = strtol(field(text, "pid", theirs), NULL, 10);
-    if (pid < 1)
-        return UNSEEN;
-    if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
-        return STALE;
-    if (!look_at(theirs, &state, mine))
-        return UNSEEN;
-    if (state == 'Z' || state == 'X' || strcmp(field(text, "start", theirs), mine) != 0)
-        return STALE;
-    return LIVES;
-}
-
-/* Seconds since it was touched, by the clock that touched it: the file server's. */
-static double age_of(const struct ls_run_lock *l, const struct holder *h)
+/* Seconds since the lock was touched. Both times are from the clock of the file server. */
+static double age_of(const struct ls_run_lock *l, const struct ls_lock_holder *h)
 {
     struct stat s;
     int fd = utimensat(AT_FDCWD, l->own, NULL, 0) == 0 ? open(l->own, O_RDONLY | O_CLOEXEC) : -1;
@@ -248,38 +57,39 @@ static double age_of(const struct ls_run_lock *l, const struct holder *h)
     return age > 0 ? age : 0;
 }
 
-/* A holder that cannot be seen shows that it lives by touching its lock. */
-static enum verdict wait_for_sign(const struct ls_run_lock *l, const char *path, const struct holder *h)
+/* Waits until a holder on another machine touches its lock, or the lock becomes stale. */
+static enum ls_lock_verdict wait_for_touch(const struct ls_run_lock *l, const char *path,
+                                           const struct ls_lock_holder *h)
 {
-    struct holder later;
-    char who[4 * FIELD];
+    struct ls_lock_holder later;
+    char who[LS_LOCK_LINE];
     double age = age_of(l, h), start = now();
-    bool said = false;
+    bool warned = false;
     while (age + now() - start <= l->times.stale) {
-        if (!said) {
-            describe(h->text, who);
+        if (!warned) {
+            ls_lock_holder_describe(h->text, who);
             ls_warn(
-                "%s: locked by a run on %s, which cannot be seen from here; waiting for a sign of life of it, %.0f s "
-                "at most",
+                "%s: locked by a run on %s, whose process is not visible from here; waiting at most %.0f s for a sign "
+                "of life of it",
                 l->run, who, l->times.stale - age + 1);
-            said = true;
+            warned = true;
         }
         nanosleep(&(struct timespec){.tv_nsec = 200000000}, NULL);
-        if (!read_holder(path, &later) || strcmp(later.text, h->text) != 0)
-            return CHANGED;
+        if (!ls_lock_holder_read(path, &later) || strcmp(later.text, h->text) != 0)
+            return LS_LOCK_CHANGED;
         if (later.touched.tv_sec != h->touched.tv_sec || later.touched.tv_nsec != h->touched.tv_nsec)
-            return LIVES;
+            return LS_LOCK_LIVE;
     }
-    return STALE;
+    return LS_LOCK_STALE;
 }
 
-static enum verdict judge(const struct ls_run_lock *l, const char *path, const struct holder *h)
+static enum ls_lock_verdict judge(const struct ls_run_lock *l, const char *path, const struct ls_lock_holder *h)
 {
-    enum verdict v = look_for(h->text);
-    return v == UNSEEN ? wait_for_sign(l, path, h) : v;
+    enum ls_lock_verdict v = ls_lock_holder_look(h->text);
+    return v == LS_LOCK_UNSEEN ? wait_for_touch(l, path, h) : v;
 }
 
-/* --- taking it -------------------------------------------------------------------------------------------- */
+/* --- taking the lock -------------------------------------------------------------------------------------------- */
 
 static bool write_new(const char *path, const char *text)
 {
@@ -296,8 +106,8 @@ static bool write_new(const char *path, const char *text)
     return good;
 }
 
-/* Our own file under that name, unless there is one. What an NFS client says of link() may be about a second try; the
- * number of links is the truth. Where there are no links, O_EXCL has to do. */
+/* Links the temporary file to `path` unless that exists. An NFS client may retry link() and report EEXIST for its success, so
+ * the link count decides. File systems without hard links use O_EXCL. */
 static bool link_as(const struct ls_run_lock *l, const char *path)
 {
     struct stat s;
@@ -312,10 +122,10 @@ static bool link_as(const struct ls_run_lock *l, const char *path)
     return false;
 }
 
-static enum ls_status refuse(const struct ls_run_lock *l, const struct holder *h)
+static enum ls_status refuse(const struct ls_run_lock *l, const struct ls_lock_holder *h)
 {
-    char who[4 * FIELD];
-    describe(h->text, who);
+    char who[LS_LOCK_LINE];
+    ls_lock_holder_describe(h->text, who);
     return ls_fail(LS_FAILED,
                    "%s: in use by another run on %s; wait for that one to end, or stop it, or give another --run",
                    l->run, who);
@@ -326,29 +136,30 @@ static enum ls_status cannot(const struct ls_run_lock *l)
     return ls_fail(LS_FAILED, "%s: the run directory cannot be locked: %s", l->run, strerror(errno));
 }
 
-/* Whoever makes the file "after" a stale lock inherits it, and puts that file in its place; who dies in between leaves
- * another stale lock. *again: somebody else was faster, or let go. */
-static enum ls_status inherit(struct ls_run_lock *l, const struct holder *stale, bool *again)
+/* Takes over a stale lock. Exactly one process creates the file PATH.after-CHECKSUM, where the checksum is that of the stale
+ * text; it renames that file to the lock. If it dies in between, the file is a stale lock as well and is taken over in the
+ * same way. Sets *again if another process was faster or the lock was released: the caller starts over. */
+static enum ls_status take_over(struct ls_run_lock *l, const struct ls_lock_holder *stale, bool *again)
 {
     char at[PATH_MAX + 64], after[PATH_MAX + 64];
-    struct holder h = *stale, still;
+    struct ls_lock_holder h = *stale, still;
     snprintf(after, sizeof after, "%s", l->path);
     do {
-        strcpy(at, after);
-        enum verdict v = judge(l, at, &h);
-        *again = v == CHANGED;
-        if (v != STALE)
+        memcpy(at, after, sizeof at);
+        enum ls_lock_verdict v = judge(l, at, &h);
+        *again = v == LS_LOCK_CHANGED;
+        if (v != LS_LOCK_STALE)
             return *again ? LS_OK : refuse(l, &h);
         snprintf(after, sizeof after, "%s.after-%016" PRIx64, l->path, ls_checksum_of(h.text, strlen(h.text)));
         if (link_as(l, after))
             break;
         if (errno != EEXIST)
             return cannot(l);
-        *again = !read_holder(after, &h);
+        *again = !ls_lock_holder_read(after, &h);
     } while (!*again);
     if (*again)
         return LS_OK;
-    *again = !read_holder(l->path, &still) || strcmp(still.text, stale->text) != 0;
+    *again = !ls_lock_holder_read(l->path, &still) || strcmp(still.text, stale->text) != 0;
     if (*again) {
         unlink(after);
         return LS_OK;
@@ -362,39 +173,39 @@ static enum ls_status inherit(struct ls_run_lock *l, const struct holder *stale,
 
 static enum ls_status claim(struct ls_run_lock *l)
 {
-    struct holder h;
-    char who[4 * FIELD];
+    struct ls_lock_holder h;
+    char who[LS_LOCK_LINE];
     for (;;) {
         bool again;
         if (link_as(l, l->path))
             return LS_OK;
         if (errno != EEXIST)
             return cannot(l);
-        if (!read_holder(l->path, &h)) {
+        if (!ls_lock_holder_read(l->path, &h)) {
             if (errno != ENOENT && errno != ESTALE)
                 return ls_fail(LS_FAILED,
                                "%s: the run directory cannot be locked: %s: %s; remove that, or give another --run",
                                l->run, l->path, h.why);
             continue;
         }
-        LS_TRY(inherit(l, &h, &again));
+        LS_TRY(take_over(l, &h, &again));
         if (again)
             continue;
-        describe(h.text, who);
-        ls_warn("%s: its lock is taken over from a run that is gone, on %s", l->run, who);
+        ls_lock_holder_describe(h.text, who);
+        ls_warn("%s: the lock of an ended run on %s is taken over", l->run, who);
         return LS_OK;
     }
 }
 
-/* --- keeping it ------------------------------------------------------------------------------------------- */
+/* --- keeping the lock ------------------------------------------------------------------------------------------- */
 
-/* Under guard. An error other than a missing file says nothing about who has it. */
+/* Checks and touches the lock; the caller holds guard. An error other than ENOENT leaves the result unknown. */
 static void confirm(struct ls_run_lock *l)
 {
-    struct holder h;
+    struct ls_lock_holder h;
     if (l->lost)
         return;
-    if (!read_holder(l->path, &h)) {
+    if (!ls_lock_holder_read(l->path, &h)) {
         if (errno == ENOENT)
             write_new(l->path, l->text);
         return;
@@ -408,14 +219,14 @@ static void confirm(struct ls_run_lock *l)
     l->seen = now();
 }
 
-static void *beat(void *context)
+static void *touch_thread(void *context)
 {
     struct ls_run_lock *l = context;
     pthread_mutex_lock(&l->guard);
     while (!l->ending) {
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
-        int64_t at = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + (int64_t)(1e9 * l->times.beat);
+        int64_t at = (int64_t)until.tv_sec * 1000000000 + until.tv_nsec + (int64_t)(1e9 * l->times.touch);
         until = (struct timespec){.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
         if (pthread_cond_timedwait(&l->end, &l->guard, &until) == ETIMEDOUT)
             confirm(l);
@@ -426,25 +237,25 @@ static void *beat(void *context)
 
 enum ls_status ls_run_lock_held(struct ls_run_lock *l, bool sure)
 {
-    char who[4 * FIELD];
+    char who[LS_LOCK_LINE];
     if (!l)
         return LS_OK;
     pthread_mutex_lock(&l->guard);
-    if (sure || now() - l->seen > 2 * l->times.beat)
+    if (sure || now() - l->seen > 2 * l->times.touch)
         confirm(l);
     bool lost = l->lost;
     pthread_mutex_unlock(&l->guard);
     if (!lost)
         return LS_OK;
-    describe(l->winner.text, who);
+    ls_lock_holder_describe(l->winner.text, who);
     return ls_fail(
         LS_FAILED,
-        "%s: this run's lock was removed, or it gave no sign of life for so long, that another one took its directory "
-        "over, on %s; this one ends without saving",
+        "%s: another run took over the directory, on %s, because the lock of this run was removed or not touched for too "
+        "long; this run ends without saving",
         l->run, who);
 }
 
-static void start_beating(struct ls_run_lock *l)
+static void start_thread(struct ls_run_lock *l)
 {
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -453,7 +264,8 @@ static void start_beating(struct ls_run_lock *l)
     pthread_cond_init(&l->end, &attributes);
     pthread_condattr_destroy(&attributes);
     l->seen = now();
-    l->beating = ls_thread_create(&l->thread, beat, l) == 0; /* without it, steps touch the lock */
+    l->has_thread =
+        ls_thread_create(&l->thread, touch_thread, l) == 0; /* without the thread, ls_run_lock_held touches the lock */
 }
 
 enum ls_status ls_run_lock_take(const char *run, char *const *argv, struct ls_run_lock_times times,
@@ -469,7 +281,7 @@ enum ls_status ls_run_lock_take(const char *run, char *const *argv, struct ls_ru
     if (st == LS_OK) {
         l->run = run;
         l->times = times;
-        compose(l->text, argv, id);
+        ls_lock_holder_compose(l->text, argv, id);
         snprintf(l->own, sizeof l->own, "%s.%s", l->path, id);
         ls_interrupt_unlink(l->own);
         st = write_new(l->own, l->text) ? claim(l) : cannot(l);
@@ -480,7 +292,7 @@ enum ls_status ls_run_lock_take(const char *run, char *const *argv, struct ls_ru
         ls_free(l);
         return st;
     }
-    start_beating(l);
+    start_thread(l);
     ls_interrupt_unlink(l->path);
     *lock = l;
     return LS_OK;
@@ -488,7 +300,7 @@ enum ls_status ls_run_lock_take(const char *run, char *const *argv, struct ls_ru
 
 void ls_run_lock_release(struct ls_run_lock *l)
 {
-    struct holder h;
+    struct ls_lock_holder h;
     if (!l)
         return;
     ls_interrupt_unlink(NULL);
@@ -496,9 +308,9 @@ void ls_run_lock_release(struct ls_run_lock *l)
     l->ending = true;
     pthread_cond_signal(&l->end);
     pthread_mutex_unlock(&l->guard);
-    if (l->beating)
+    if (l->has_thread)
         pthread_join(l->thread, NULL);
-    if (read_holder(l->path, &h) && strcmp(h.text, l->text) == 0)
+    if (ls_lock_holder_read(l->path, &h) && strcmp(h.text, l->text) == 0)
         unlink(l->path);
     pthread_cond_destroy(&l->end);
     pthread_mutex_destroy(&l->guard);

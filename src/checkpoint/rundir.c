@@ -20,16 +20,15 @@
 
 const struct ls_help_row ls_rundir_files[] = {
     {"config.yaml", "every option of the run; `lockstep train RUN/config.yaml` runs it again"},
-    {"model.yaml",
-     "the model's file, where --model is one; what the run, eval and predict go by, whatever becomes of that"},
-    {"log.txt", "date, host, version and command, then what the run said"},
+    {"model.yaml", "the text of the model file, if --model is a file; the run, eval and predict use this copy"},
+    {"log.txt", "date, host, version and command, then the messages of the run"},
     {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
-    {"plan.txt", "identity and kernels; used again by --resume, by `train RUN/config.yaml` and by --plan RUN"},
-    {"checkpoints", "one folder each, the last --keep of them, and a link to the best"},
+    {"plan.txt", "identity and kernels; reused by --resume, by `train RUN/config.yaml` and by --plan RUN"},
+    {"checkpoints", "one folder per checkpoint, the newest --keep of them, and a link to the best"},
     {NULL, NULL},
 };
 
-/* --- going on ----------------------------------------------------------------------------------------- */
+/* --- resuming ----------------------------------------------------------------------------------------- */
 
 static bool has(const char *folder, const char *name)
 {
@@ -49,7 +48,7 @@ bool ls_rundir_is_run(const char *folder)
     return has(folder, "checkpoints") || (has(folder, "config.yaml") && has(folder, "log.txt"));
 }
 
-/* The run directory two levels above a checkpoint folder; one that lies alone has none. */
+/* Finds the run directory two levels above a checkpoint folder. */
 static enum ls_status run_of(const char *checkpoint, char **run)
 {
     char *real = realpath(checkpoint, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -64,12 +63,12 @@ static enum ls_status run_of(const char *checkpoint, char **run)
     }
     free(real);
     if (alone)
-        return ls_fail(LS_USAGE, "--resume %s: a checkpoint that lies in no run directory; give --run DIR for the run",
+        return ls_fail(LS_USAGE, "--resume %s: this checkpoint is not in a run directory; give --run DIR for the run",
                        checkpoint);
     return *run ? LS_OK : LS_FAILED;
 }
 
-/* A name that a run makes in its directory, its temporary files included. */
+/* Tests for a name that a run creates in its directory, including temporary files. */
 static bool is_own(const char *name)
 {
     for (const struct ls_help_row *file = ls_rundir_files; file->name; file++)
@@ -78,26 +77,17 @@ static bool is_own(const char *name)
     return ls_run_lock_is_file(name);
 }
 
-/* What a run that was killed was just writing: a temporary file of one of its files. */
-static bool is_unfinished(const char *name)
+void ls_rundir_remove_stale(const char *run)
 {
-    for (const struct ls_help_row *file = ls_rundir_files; file->name; file++)
-        if (ls_file_is_temporary(name, file->name))
-            return true;
-    return false;
+    for (const struct ls_help_row *file = ls_rundir_files; file->name; file++) {
+        char *path = ls_format("%s/%s", run, file->name);
+        if (path)
+            ls_file_remove_stale(path);
+        ls_free(path);
+    }
 }
 
-void ls_rundir_sweep(const char *run)
-{
-    DIR *dir = opendir(run);
-    for (struct dirent *entry; dir && (entry = readdir(dir));)
-        if (is_unfinished(entry->d_name))
-            unlinkat(dirfd(dir), entry->d_name, 0);
-    if (dir)
-        closedir(dir);
-}
-
-/* The first name in a folder that is foreign; where nothing is `own`, the first at all. A lock is nothing. */
+/* Finds a name in a folder. Skips lock files and, with `own`, all files of a run. */
 static bool holds(const char *folder, bool own, char name[256])
 {
     DIR *dir = opendir(folder);
@@ -133,10 +123,11 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
         return LS_OK;
     bool newest = !*o->resume || strcmp(o->resume, "auto") == 0;
     if (newest && !o->run)
-        return ls_fail(LS_USAGE, "--resume: which run? Give --run DIR, or --resume with a run or checkpoint folder");
+        return ls_fail(LS_USAGE,
+                       "--resume: no run is given; add --run DIR, or use --resume with a run or checkpoint folder");
     const char *what = newest ? o->run : o->resume;
     if (!newest && !ls_file_is_dir(what))
-        return ls_fail(LS_BAD_INPUT, "%s: no such folder to go on from", what);
+        return ls_fail(LS_BAD_INPUT, "%s: no such folder to resume from", what);
     if (!newest && ls_rundir_is_checkpoint(what)) {
         *checkpoint = ls_strdup(what);
         enum ls_status st = o->run ? LS_OK : run_of(what, run);
@@ -150,27 +141,27 @@ enum ls_status ls_rundir_resumed(const struct ls_options *o, char **run, char **
         return st == LS_OK ? LS_FAILED : st;
     }
     if (!newest && o->run && !same_folder(o->run, what))
-        return ls_fail(LS_USAGE,
-                       "--run %s --resume %s: two runs; leave --run out to go on with the second, or name one of its "
-                       "checkpoints to start another run from",
-                       o->run, what);
+        return ls_fail(
+            LS_USAGE,
+            "--run %s --resume %s: these are two runs; leave --run out to resume the second, or give --resume one of "
+            "its checkpoints to start another run from it",
+            o->run, what);
     bool described = ls_options_given(o, "model") || ls_options_given(o, "data");
     if (!ls_file_is_dir(what) && !described)
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: no such run to go on with; to start one there, say what to train (--model, --data)", what);
+        return ls_fail(LS_BAD_INPUT, "%s: no such run to resume; to start one there, give --model and --data", what);
     if (!has(what, "checkpoints") && !has(what, "config.yaml") && holds(what, true, foreign))
         return ls_fail(
             LS_BAD_INPUT,
             "%s: neither a run directory (with config.yaml or checkpoints/) nor a checkpoint (with state.json) "
-            "nor empty: it holds %s",
+            "nor empty: it contains %s",
             what, foreign);
     *run = ls_strdup(what);
     return *run ? LS_OK : LS_FAILED;
 }
 
-/* --- a new one ---------------------------------------------------------------------------------------- */
+/* --- a new run ---------------------------------------------------------------------------------------- */
 
-/* The last part of a path or name, without what follows a dot or colon; "data/cifar-10/" -> "cifar-10". */
+/* The last component of a path, without ".yaml" or a colon and what follows: "data/cifar-10/" -> "cifar-10". */
 static void short_name(const char *text, char name[64])
 {
     size_t end = strlen(text);
@@ -198,7 +189,7 @@ enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
         char *path = ls_format("runs/%s-%s-%03d", model, data, number);
         if (!path)
             return LS_FAILED;
-        /* mkdir decides which of two runs that start at once gets the number */
+        /* mkdir is atomic: of two runs that start at once, one gets the number. */
         if (mkdir(path, 0777) == 0) {
             *run = path;
             return ls_dir_sync_above(path);
@@ -206,7 +197,7 @@ enum ls_status ls_rundir_make(const struct ls_options *o, char **run)
         int why = errno;
         ls_free(path);
         if (why != EEXIST)
-            return ls_fail(LS_FAILED, "runs/%s-%s-%03d: cannot be made: %s; give --run DIR", model, data, number,
+            return ls_fail(LS_FAILED, "runs/%s-%s-%03d: cannot be created: %s; give --run DIR", model, data, number,
                            strerror(why));
     }
     return ls_fail(LS_FAILED, "runs: no free number for %s-%s; give --run DIR", model, data);
@@ -216,8 +207,7 @@ enum ls_status ls_rundir_check(const struct ls_options *o)
 {
     if (!o->run || !ls_file_is_dir(o->run) || is_empty(o->run))
         return LS_OK;
-    return ls_fail(LS_USAGE, "--run %s: not empty; add --resume to go on with that run, or name another directory",
-                   o->run);
+    return ls_fail(LS_USAGE, "--run %s: not empty; add --resume to resume that run, or give another directory", o->run);
 }
 
 /* --- the configuration -------------------------------------------------------------------------------- */
@@ -226,10 +216,10 @@ static enum ls_status config_text(const struct ls_options *o, char **text, size_
 {
     FILE *file = open_memstream(text, size);
     if (!file)
-        return ls_fail(LS_FAILED, "the configuration cannot be written down: %s", strerror(errno));
+        return ls_fail(LS_FAILED, "the configuration cannot be formatted: %s", strerror(errno));
     enum ls_status st = ls_options_write(o, LS_CMD_TRAIN, file);
     if (fclose(file) != 0 && st == LS_OK)
-        st = ls_fail(LS_FAILED, "the configuration cannot be written down: out of memory");
+        st = ls_fail(LS_FAILED, "the configuration cannot be formatted: out of memory");
     if (st != LS_OK)
         free(*text);
     return st;
@@ -282,7 +272,7 @@ static bool exact(const char *sync)
     return ops && ops->exact;
 }
 
-/* Which file a model is from does not matter, what is in it does. */
+/* The contents of a model file matter, its folder does not. */
 static char *model_meaning(const struct ls_options *o)
 {
     const char *slash = strrchr(o->model, '/');
@@ -290,13 +280,13 @@ static char *model_meaning(const struct ls_options *o)
                      ls_checksum_of(o->model_yaml, strlen(o->model_yaml)));
 }
 
-/* Options that may differ without a difference made equal. Strings are borrowed. A run may be made longer unless
- * its schedule depends on the length. */
-static struct ls_options settled(const struct ls_options *o, bool any_length)
+/* Returns a copy with the options that do not change the result set to fixed values; strings are borrowed. With any_length,
+ * the length of the run is one of them. */
+static struct ls_options normalised(const struct ls_options *o, bool any_length)
 {
     static char overlap[] = "overlap";
     struct ls_options plain = *o;
-    /* Where a file or data lies does not matter; what is in it is compared by itself. */
+    /* The folder of the model file does not matter; its contents are compared separately. */
     char *slash = strrchr(o->model, '/');
     plain.model = slash ? slash + 1 : o->model;
     if (exact(o->sync))
@@ -308,7 +298,7 @@ static struct ls_options settled(const struct ls_options *o, bool any_length)
 
 enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
 {
-    struct ls_options plain = settled(o, !ls_schedule_whole_run(o->schedule));
+    struct ls_options plain = normalised(o, !ls_schedule_whole_run(o->schedule));
     char *model = o->model_yaml ? model_meaning(o) : NULL;
     if (o->model_yaml && !model)
         return LS_FAILED;
@@ -318,17 +308,17 @@ enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t
         ls_options_write_meaning(&plain, LS_CMD_TRAIN, file);
     ls_free(model);
     if (!file)
-        return ls_fail(LS_FAILED, "the configuration cannot be written down: %s", strerror(errno));
+        return ls_fail(LS_FAILED, "the configuration cannot be formatted: %s", strerror(errno));
     if (fclose(file) == 0)
         return LS_OK;
     free(*text);
-    return ls_fail(LS_FAILED, "the configuration cannot be written down: out of memory");
+    return ls_fail(LS_FAILED, "the configuration cannot be formatted: out of memory");
 }
 
 void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room)
 {
     bool any_length = !ls_schedule_whole_run(was->schedule) && !ls_schedule_whole_run(is->schedule);
-    struct ls_options a = settled(was, any_length), b = settled(is, any_length);
+    struct ls_options a = normalised(was, any_length), b = normalised(is, any_length);
     ls_options_differ(&a, &b, LS_CMD_TRAIN, text, room);
 }
 

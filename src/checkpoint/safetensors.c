@@ -40,8 +40,8 @@ static enum ls_status read_type(const char *where, const char *name, const json_
             *type = (enum ls_st_type)i;
             return LS_OK;
         }
-    return ls_fail(LS_BAD_INPUT, "%s: tensor %s: dtype %s is not one this program knows (F32, F16, BF16, I64, ...)",
-                   where, name, text ? text : "(missing)");
+    return ls_fail(LS_BAD_INPUT, "%s: tensor %s: dtype %s is not supported (F32, F16, BF16, I64, ...)", where, name,
+                   text ? text : "(missing)");
 }
 
 static enum ls_status read_shape(const char *where, const json_t *entry, struct ls_arena *strings,
@@ -62,7 +62,7 @@ static enum ls_status read_shape(const char *where, const json_t *entry, struct 
                            where, t->name, i);
         dim[i] = json_integer_value(d);
         if (__builtin_mul_overflow(t->count, (uint64_t)dim[i], &t->count))
-            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its shape has more elements than can be counted", where,
+            return ls_fail(LS_BAD_INPUT, "%s: tensor %s: the number of elements of its shape overflows", where,
                            t->name);
     }
     t->rank = (int)rank;
@@ -78,8 +78,8 @@ static enum ls_status read_place(const char *where, const json_t *entry, struct 
         return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets must be [begin, end]", where, t->name);
     int64_t from = json_integer_value(begin), to = json_integer_value(end);
     if (from < 0 || to < from)
-        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets [%lld, %lld] do not rise", where, t->name,
-                       (long long)from, (long long)to);
+        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets [%lld, %lld]: the end lies before the begin", where,
+                       t->name, (long long)from, (long long)to);
     uint64_t need;
     if (__builtin_mul_overflow(t->count, (uint64_t)types[t->type].size, &need) || need != (uint64_t)(to - from))
         return ls_fail(LS_BAD_INPUT, "%s: tensor %s: %lld bytes of data, but its shape and dtype %s need %s%llu", where,
@@ -156,7 +156,7 @@ static enum ls_status read_header(const char *where, json_t *header, struct ls_s
     return LS_OK;
 }
 
-/* S2: the data follow each other and fill the file; on the way each tensor gets its pointer. */
+/* Checks S2 and sets the data pointer of each tensor. */
 static enum ls_status place_data(const char *where, const char *data, uint64_t size, struct ls_safetensors *s)
 {
     uint64_t at = 0;
@@ -165,7 +165,7 @@ static enum ls_status place_data(const char *where, const char *data, uint64_t s
         if (t->begin != at)
             return ls_fail(LS_BAD_INPUT, "%s: tensor %s: its data begin at %llu where %llu was expected (%s)", where,
                            t->name, (unsigned long long)t->begin, (unsigned long long)at,
-                           t->begin > at ? "a hole" : "an overlap");
+                           t->begin > at ? "a gap" : "an overlap");
         if (t->bytes > size - at)
             return ls_fail(LS_BAD_INPUT,
                            "%s: tensor %s: its data end at %llu, but only %llu bytes follow the header: the "
@@ -175,8 +175,7 @@ static enum ls_status place_data(const char *where, const char *data, uint64_t s
         at += t->bytes;
     }
     if (at != size)
-        return ls_fail(LS_BAD_INPUT, "%s: %llu bytes stand after the last tensor's end", where,
-                       (unsigned long long)(size - at));
+        return ls_fail(LS_BAD_INPUT, "%s: %llu bytes follow the last tensor", where, (unsigned long long)(size - at));
     return LS_OK;
 }
 
@@ -206,7 +205,7 @@ enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *
                        "%s: byte 0: a header of %llu bytes, more than the %u allowed: not a safetensors file", where,
                        (unsigned long long)n, HEADER_LIMIT);
     if (n > size - sizeof n)
-        return ls_fail(LS_BAD_INPUT, "%s: a header of %llu bytes is announced, but the file ends after %zu", where,
+        return ls_fail(LS_BAD_INPUT, "%s: the header has %llu bytes, but the file ends after %zu", where,
                        (unsigned long long)n, size);
     const char *text = (const char *)bytes + sizeof n;
     LS_TRY_GOTO(out, load_json(where, text, (size_t)n, &header));
@@ -254,7 +253,7 @@ void ls_safetensors_release(struct ls_safetensors *s)
     *s = (struct ls_safetensors){0};
 }
 
-/* --- asking ------------------------------------------------------------------------------------------- */
+/* --- access ------------------------------------------------------------------------------------------- */
 
 const struct ls_st_tensor *ls_safetensors_find(const struct ls_safetensors *s, const char *name)
 {

@@ -1,12 +1,12 @@
-/* safetensors files: tensors by name, row-major, in one file that other programs read as well.
+/* safetensors files: named, row-major tensors in one file.
  *
  *   u64 N | N bytes of JSON {"__metadata__": {..}, name: {"dtype", "shape", "data_offsets"}} | data
  *
- * Reader, invariants of every file it accepts (tests cite them):
- *  S1  N <= 100,000,000 and 8 + N <= file size; the JSON is one object that begins at its first byte.
- *  S2  Sorted by offset, entries leave no hole and do not overlap; the last ends where the file ends.
- *  S3  Shape times element size, without overflow, is the entry's length.
- *  S4  No name stands twice; "__metadata__" maps strings to strings. */
+ * Invariants of every file that the reader accepts (tests cite them):
+ *  S1  N <= 100,000,000 and 8 + N <= file size; the JSON is one object and starts at its first byte.
+ *  S2  Sorted by offset, entries have no gaps and no overlaps; the last one ends at the end of the file.
+ *  S3  The element count times the element size, without overflow, is the length of the entry.
+ *  S4  No name occurs twice; "__metadata__" maps strings to strings. */
 #ifndef LS_CHECKPOINT_SAFETENSORS_H
 #define LS_CHECKPOINT_SAFETENSORS_H
 
@@ -40,8 +40,8 @@ struct ls_st_tensor {
     enum ls_st_type type;
     int rank;
     const int64_t *dim;
-    uint64_t count, begin, bytes; /* elements; place of the data after the header */
-    const void *data;             /* reader: in the file's memory, perhaps unaligned. writer: values, or NULL */
+    uint64_t count, begin, bytes; /* number of elements; offset of the data after the header; size */
+    const void *data;             /* reader: points into the mapping, may be unaligned. writer: values, or NULL */
 };
 
 struct ls_st_pair {
@@ -50,30 +50,29 @@ struct ls_st_pair {
 
 struct ls_safetensors {
     struct ls_arena strings;      /* names, shapes, metadata */
-    struct ls_st_tensor *tensors; /* owned; in the order of their data */
+    struct ls_st_tensor *tensors; /* owned; sorted by offset */
     int n_tensors;
     struct ls_st_pair *metadata; /* owned */
     int n_metadata;
-    void *map; /* owned mapping, NULL when parsed from memory */
+    void *map; /* owned mapping; NULL: parsed from memory */
     size_t map_bytes;
 };
 
-/* Map a file and check all of it but the values. LS_BAD_INPUT says file, place and what was expected. */
+/* Maps a file and checks everything except the values. */
 enum ls_status ls_safetensors_open(const char *path, struct ls_safetensors *s);
-/* The same on bytes in memory, which must outlive *s; where names them in messages. */
+/* Parses bytes in memory, which must outlive *s. `where` names them in messages. */
 enum ls_status ls_safetensors_parse(const void *bytes, size_t size, const char *where, struct ls_safetensors *s);
 void ls_safetensors_release(struct ls_safetensors *s);
-/* NULL when there is none. */
+/* Both return NULL if there is no such entry. */
 const struct ls_st_tensor *ls_safetensors_find(const struct ls_safetensors *s, const char *name);
 const char *ls_safetensors_metadata(const struct ls_safetensors *s, const char *key);
-/* All values as f32; LS_BAD_INPUT when the type is not a floating-point one of 2, 4 or 8 bytes. */
+/* Converts all values to f32. LS_BAD_INPUT if the type is not F16, BF16, F32 or F64. */
 enum ls_status ls_safetensors_f32(const struct ls_st_tensor *t, const char *where, float *values);
 
-/* Values of tensor i for the writer, t->bytes of them. */
+/* Provides the values of tensor i to the writer, t->bytes bytes. */
 typedef enum ls_status (*ls_st_fill)(void *context, int i, void *values);
-/* Write durably, either all or nothing. tensors[]: name, type, rank, dim are read; data when not NULL, else
- * `fill` is asked. Data stand by falling element size, then name. *checksum (may be NULL): of all bytes of
- * the file. */
+/* Writes a file atomically and durably. Of tensors[], reads name, type, rank, dim and data; if data is NULL, calls `fill`.
+ * Data is sorted by decreasing element size, then by name. *checksum gets the checksum of the whole file; it may be NULL. */
 enum ls_status ls_safetensors_write(const char *path, const struct ls_st_pair *metadata, int n_metadata,
                                     const struct ls_st_tensor *tensors, int n, ls_st_fill fill, void *context,
                                     uint64_t *checksum);

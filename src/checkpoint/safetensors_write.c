@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A file being written, with the checksum of what was written. */
+/* A file being written, with the checksum so far. */
 struct output {
     struct ls_file_writer file;
     struct ls_checksum checksum;
@@ -33,7 +33,7 @@ static int by_size_and_name(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Where every tensor's data go; *largest is the room a fill needs. */
+/* Places the data of every tensor. *largest is the buffer size that `fill` needs. */
 static enum ls_status place_all(const struct ls_st_tensor *tensors, int n, struct place *places, uint64_t *largest)
 {
     for (int i = 0; i < n; i++) {
@@ -59,7 +59,7 @@ static json_t *entry_json(const struct place *p)
                      (json_int_t)p->begin, (json_int_t)(p->begin + p->bytes));
 }
 
-/* The header's text, freed by free; NULL when memory is out or a name is not UTF-8. */
+/* Returns the text of the header; free it with free(). NULL if memory is exhausted or a name is not UTF-8. */
 static char *header_text(const struct ls_st_pair *metadata, int n_metadata, const struct place *places, int n)
 {
     json_t *header = json_object(), *strings = json_object();
@@ -117,7 +117,8 @@ enum ls_status ls_safetensors_write(const char *path, const struct ls_st_pair *m
     scratch = ls_alloc(largest, 1);
     if (!header || !scratch) {
         st = header ? LS_FAILED
-                    : ls_fail(LS_FAILED, "%s: the header cannot be made: a name is not UTF-8, or memory is out", path);
+                    : ls_fail(LS_FAILED,
+                              "%s: the header cannot be formatted: a name is not UTF-8, or memory is exhausted", path);
         goto free_memory;
     }
     ls_checksum_init(&out.checksum);

@@ -14,30 +14,30 @@ const struct ls_help_row ls_state_keys[] = {
     {"version", "1"},
     {"step", "steps done"},
     {"epoch", "epochs done"},
-    {"position", "samples of the current epoch that were used"},
+    {"position", "samples of the current epoch already used"},
     {"epoch_so_far", "sums over the steps of the current epoch"},
     {"seed", "as --seed, hexadecimal"},
-    {"batch", "as --batch; this and the next two must be the same when the run is resumed"},
+    {"batch", "as --batch; a resumed run must have the same batch, replicas and accumulate"},
     {"replicas", "as --replicas"},
     {"accumulate", "as --accumulate"},
     {"threads", "of each process; another number gives results that agree up to rounding"},
-    {"identity", "what decides the bits besides the configuration: backend, threads, kernels, ..."},
-    {"config", "checksum of the options that decide the result"},
+    {"identity", "what determines the bits besides the configuration: backend, threads, kernels, ..."},
+    {"config", "checksum of the options that determine the result"},
     {"best_top1", "the highest accuracy of an evaluation so far; -1: none yet"},
     {"best_step", "the step after which it was measured"},
     {"checksums",
-     "of the two other files, and of this one with zeros for its own; a checkpoint with other ones is not used"},
+     "of all files of the checkpoint, for state.json with zeros in place of this checksum; a damaged checkpoint is not used"},
     {"verified", "all processes had the same weights when it was saved; --resume prefers such a checkpoint"},
-    {"loss_scale", "with --dtype fp16: what the next step begins with"},
+    {"loss_scale", "with --dtype fp16: the loss scale of the next step"},
     {NULL, NULL},
 };
 
 #define SUM_DIGITS 16
 #define SUM_KEY "\"state.json\": \""
-/* The largest count that is accepted: sums and products of counts with it stay within 64 bits. */
-#define MOST ((int64_t)1000000000000000)
+/* The largest accepted count: sums and products of such counts fit into 64 bits. */
+#define MAX_COUNT ((int64_t)1000000000000000)
 
-/* 64 bits do not fit JSON's numbers everywhere. */
+/* A string, because many JSON readers store numbers as doubles. */
 static json_t *hex(uint64_t value)
 {
     char text[20];
@@ -53,14 +53,14 @@ static json_t *report_json(const struct ls_report *r)
                      r->update_seconds);
 }
 
-/* Where the file's own checksum stands in its text: 16 digits, NULL: nowhere. */
+/* Finds the 16 digits of the checksum of state.json in its text; NULL if there are none. */
 static char *own_sum(const char *text, size_t size)
 {
     char *key = memmem(text, size, SUM_KEY, strlen(SUM_KEY)), *digits = key ? key + strlen(SUM_KEY) : NULL;
     return digits && digits + SUM_DIGITS <= text + size ? digits : NULL;
 }
 
-/* The checksum of the text with zeros for the digits of its own one. */
+/* Computes the checksum of the text with zeros in place of these digits. */
 static uint64_t sum_without(const char *text, size_t size, const char *digits)
 {
     static const char zeros[SUM_DIGITS + 1] = "0000000000000000";
@@ -80,6 +80,12 @@ static void put_own_sum(char *text)
     memcpy(digits, value, SUM_DIGITS);
 }
 
+/* Adds the checksum of an optional file; 0: the checkpoint has no such file. */
+static bool add_sum(json_t *state, const char *file, uint64_t sum)
+{
+    return sum == 0 || json_object_set_new(json_object_get(state, "checksums"), file, hex(sum)) == 0;
+}
+
 enum ls_status ls_state_write(const char *path, const struct ls_state *s)
 {
     json_t *json = json_pack(
@@ -92,6 +98,10 @@ enum ls_status ls_state_write(const char *path, const struct ls_state *s)
     if (json && s->scale.scale > 0 &&
         json_object_set_new(json, "loss_scale",
                             json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0) {
+        json_decref(json);
+        json = NULL;
+    }
+    if (json && (!add_sum(json, "config.yaml", s->config_sum) || !add_sum(json, "data.json", s->data_sum))) {
         json_decref(json);
         json = NULL;
     }
@@ -122,7 +132,7 @@ static bool read_count(const json_t *object, const char *key, int64_t *value)
 {
     const json_t *number = json_object_get(object, key);
     *value = json_integer_value(number);
-    return json_is_integer(number) && *value >= 0 && *value <= MOST;
+    return json_is_integer(number) && *value >= 0 && *value <= MAX_COUNT;
 }
 
 static bool read_step(const json_t *object, const char *key, uint64_t *value)
@@ -148,7 +158,7 @@ static bool read_report(const json_t *o, struct ls_report *r)
            read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds);
 }
 
-/* Only runs in fp16 have one. */
+/* Only fp16 runs have a loss scale. */
 static bool read_scale(const json_t *o, struct ls_loss_scale *s)
 {
     double scale;
@@ -171,11 +181,16 @@ static bool read_identity(const json_t *text, struct ls_state *s)
            snprintf(s->identity, sizeof s->identity, "%s", json_string_value(text)) < (int)sizeof s->identity;
 }
 
-/* Checkpoints of older versions do not say. */
+/* Checkpoints of older versions have no such key. */
 static bool read_verified(const json_t *verified, struct ls_state *s)
 {
     s->verified = json_is_true(verified);
     return !verified || json_is_boolean(verified);
+}
+
+static bool read_optional_sum(const json_t *sums, const char *file, uint64_t *sum)
+{
+    return !json_object_get(sums, file) || read_hex(sums, file, sum);
 }
 
 static bool read_fields(const json_t *o, struct ls_state *s)
@@ -190,11 +205,13 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_hex(o, "config", &s->config) && read_real(o, "best_top1", &s->best_top1) &&
            read_step(o, "best_step", &s->best_step) && read_hex(sums, "model.safetensors", &s->model_sum) &&
            read_hex(sums, "state.safetensors", &s->tensor_sum) &&
+           read_optional_sum(sums, "config.yaml", &s->config_sum) &&
+           read_optional_sum(sums, "data.json", &s->data_sum) &&
            read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
            read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
 }
 
-/* Checkpoints of older versions have none: two checksums, of the other files. */
+/* Checkpoints of older versions have no checksum of state.json, only those of two other files. */
 static bool check_own_sum(const json_t *o, const char *text, size_t size, char *reason, size_t room)
 {
     const json_t *sums = json_object_get(o, "checksums");
@@ -203,7 +220,7 @@ static bool check_own_sum(const json_t *o, const char *text, size_t size, char *
     if (json_object_size(sums) == 2 && !digits)
         return true;
     if (!digits || !read_hex(sums, "state.json", &recorded)) {
-        snprintf(reason, room, "damaged: its own checksum is missing or wrong");
+        snprintf(reason, room, "damaged: the checksum of state.json is missing or malformed");
         return false;
     }
     found = sum_without(text, size, digits);

@@ -1,4 +1,4 @@
-/* state.json: where a run stands, besides its weights. */
+/* state.json: the position of a run, besides its weights. */
 #ifndef LS_CHECKPOINT_STATE_H
 #define LS_CHECKPOINT_STATE_H
 
@@ -12,27 +12,28 @@
 
 struct ls_state {
     uint64_t step;         /* steps done */
-    uint64_t epoch;        /* the epoch under way, from 0 */
-    int64_t position;      /* samples of that epoch already used; all of them: its evaluation is still to come */
-    struct ls_report done; /* sum over the epoch's steps so far */
-    uint64_t seed;         /* what defines the run ... */
+    uint64_t epoch;        /* current epoch, from 0 */
+    int64_t position;      /* samples of that epoch already used; if all, its evaluation is still to come */
+    struct ls_report done; /* sums over the steps of the epoch so far */
+    uint64_t seed;         /* defines the run, with batch, replicas and accumulate */
     int64_t batch, replicas, accumulate;
-    int64_t threads;                /* ... and its bits */
-    char identity[320];             /* LS_IDENTITY_ROOM; "": of an older version */
-    uint64_t config;                /* checksum of all options that decide the result */
+    int64_t threads;                /* affects rounding only */
+    char identity[320];             /* LS_IDENTITY_ROOM; "": written by an older version */
+    uint64_t config;                /* checksum of all options that determine the result */
     double best_top1;               /* < 0: none yet */
     uint64_t best_step;             /* 0: none yet */
-    struct ls_loss_scale scale;     /* what the next step begins with */
-    bool verified;                  /* all processes had these values when it was saved; false: not compared */
+    struct ls_loss_scale scale;     /* loss scale of the next step */
+    bool verified;                  /* all processes held these values at the save; false: not compared */
     uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
+    uint64_t config_sum, data_sum;  /* of config.yaml and data.json; 0: none, or written by an older version */
 };
 
-/* The keys of the file, and what they mean. */
+/* The keys of the file, for help. */
 extern const struct ls_help_row ls_state_keys[];
 
-/* Durable. */
+/* Writes the file atomically and durably. */
 enum ls_status ls_state_write(const char *path, const struct ls_state *s);
-/* From the file's text; false: reason says why, and nothing is logged. */
+/* Parses the text of the file. On failure returns false and writes the cause to reason. Reports no error. */
 bool ls_state_parse(const char *text, size_t size, struct ls_state *s, char *reason, size_t room);
 
 #endif

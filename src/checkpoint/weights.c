@@ -24,11 +24,11 @@ struct ls_weights_copy {
     const struct ls_engine *e;
     const struct ls_net *net;
     struct ls_st_tensor *tensors; /* owned */
-    int *source;                  /* owned; graph tensor of each, LS_NONE: data is set */
+    int *source;                  /* owned; the graph tensor of each; LS_NONE: data is set */
     int n;
     struct ls_arena names;
     int64_t steps;
-    float *values; /* owned; of all tensors, or NULL: they are asked of the engine one by one */
+    float *values; /* owned; values of all tensors; NULL: they are read from the engine one by one */
 };
 
 static bool all_finite(const float *v, int64_t count)
@@ -46,11 +46,11 @@ static enum ls_status fill(void *context, int i, void *values)
     const struct ls_tensor *t = &s->net->graph.tensors[s->source[i]];
     LS_TRY(s->e->backend->read(s->net->program, s->source[i], values));
     if (!all_finite(values, ls_shape_count(&t->shape)))
-        return ls_fail(LS_DIVERGED, "%s holds a value that is not finite; this state is not saved", t->name);
+        return ls_fail(LS_DIVERGED, "%s has a value that is not finite; this state is not saved", t->name);
     return LS_OK;
 }
 
-/* torchvision keeps a count beside every BN's running_var. */
+/* torchvision has a count beside each running_var of BN. */
 static enum ls_status list_tracked(struct ls_weights_copy *s, const char *running_var)
 {
     int stem = (int)(strlen(running_var) - strlen("running_var"));
@@ -105,13 +105,13 @@ enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which,
     return st;
 }
 
-/* How many of the tensor's values are the engine's. */
+/* The number of values that come from the engine. */
 static size_t count_of(const struct ls_weights_copy *c, int i)
 {
     return c->source[i] == LS_NONE ? 0 : (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape);
 }
 
-/* The values of all tensors, and where each one's are. */
+/* Allocates the values of all tensors and sets the pointer of each. */
 static enum ls_status copy_values(struct ls_weights_copy *c)
 {
     size_t count = 0;
@@ -140,7 +140,7 @@ enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which,
     return copy_values(c);
 }
 
-void ls_weights_drop(struct ls_weights_copy *c)
+void ls_weights_copy_free(struct ls_weights_copy *c)
 {
     if (c)
         release(c);
@@ -182,7 +182,7 @@ static enum ls_status check_tensor(const char *path, const struct ls_safetensors
     return LS_OK;
 }
 
-/* Every tensor of the graph is in the file, and every tensor of the file in the graph. */
+/* Checks that file and graph have the same tensors. */
 static enum ls_status check_file(const char *path, const struct ls_safetensors *file, const struct ls_graph *g,
                                  enum ls_weights which)
 {

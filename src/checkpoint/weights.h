@@ -1,4 +1,4 @@
-/* Parameters and state of an engine to and from safetensors files: torchvision's names, row-major f32. */
+/* Saves and loads parameters and optimizer state as safetensors files: names of torchvision, row-major f32. */
 #ifndef LS_CHECKPOINT_WEIGHTS_H
 #define LS_CHECKPOINT_WEIGHTS_H
 
@@ -6,22 +6,24 @@
 #include "checkpoint/safetensors.h"
 
 enum ls_weights {
-    LS_WEIGHTS_MODEL, /* parameters, BN's running statistics and num_batches_tracked */
-    LS_WEIGHTS_STATE  /* the state of the optimizer */
+    LS_WEIGHTS_MODEL, /* parameters, running statistics of BN, num_batches_tracked */
+    LS_WEIGHTS_STATE  /* the optimizer's state */
 };
 
-/* Durable. steps: for BN's num_batches_tracked. LS_DIVERGED, and no file, when a value is not finite. */
+/* Writes a file atomically and durably. steps: the value of num_batches_tracked. LS_DIVERGED, and no file, if a value is
+ * not finite. */
 enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which, const char *path,
                                const struct ls_st_pair *metadata, int n_metadata, uint64_t steps, uint64_t *checksum);
-/* The same in two halves: what is read of the engine, and what is written of it, which needs the engine's graph alone. */
+/* The two halves of ls_weights_save: copy reads the engine, write needs only the engine's graph and may run in another
+ * thread. Free a copy with ls_weights_copy_free. */
 struct ls_weights_copy;
 enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which, uint64_t steps,
                                struct ls_weights_copy **copy);
 enum ls_status ls_weights_write(struct ls_weights_copy *c, const char *path, const struct ls_st_pair *metadata,
                                 int n_metadata, uint64_t *checksum);
-void ls_weights_drop(struct ls_weights_copy *c);
-/* The file must hold exactly the tensors of the engine, in their shapes; F16, BF16 and F64 are converted.
- * When it does not, nothing is changed. */
+void ls_weights_copy_free(struct ls_weights_copy *c);
+/* Loads a file that has exactly the tensors of the engine, with equal shapes; converts F16, BF16 and F64. Otherwise reports
+ * an error and changes nothing. */
 enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const char *path);
 
 #endif

@@ -9,7 +9,7 @@
 #include "train/rank_check.h"
 #include "train/evaluate.h"
 #include "train/fingerprint.h"
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "checkpoint/locate_model.h"
 #include "checkpoint/weights.h"
 
@@ -113,7 +113,7 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     LS_TRY_GOTO(out, same_data(o, world.comm, &task));
     all_know = false;
     if (!world.comm || ls_comm_rank(world.comm) == 0)
-        ls_kept_model_warn(o);
+        ls_model_snapshot_warn(o);
     if (!o->json && !o->quiet) {
         char transform[256];
         ls_augment_describe(&task.test_augment, transform);

@@ -6,7 +6,7 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "data/data.h"
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "checkpoint/locate_model.h"
 #include "train/task.h"
 #include "checkpoint/weights.h"
@@ -174,7 +174,7 @@ enum ls_status ls_cmd_predict(struct ls_options *o)
     p.files = pictures.files;
     p.n_files = pictures.n;
     LS_TRY_GOTO(out, ls_located_model_find(&p.trained, pictures.model, o));
-    ls_kept_model_warn(o);
+    ls_model_snapshot_warn(o);
     LS_TRY_GOTO(out, setup(&p));
     st = predict_all(&p);
 out:

@@ -4,7 +4,7 @@
 #include "cmd/cmd.h"
 #include "launch/workers.h"
 #include "cmd/world.h"
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "train/logbook.h"
 #include "checkpoint/rundir.h"
 #include "train/trainer.h"
@@ -19,9 +19,9 @@ static enum ls_status load_run_config(struct ls_options *o)
     bool branch = run && checkpoint && !ls_rundir_has_config(run);
     enum ls_status st = run ? ls_rundir_load_config(branch ? checkpoint : run, o) : LS_OK;
     if (st == LS_OK && branch && !model_given)
-        st = ls_kept_model_take(o, checkpoint);
+        st = ls_model_snapshot_take(o, checkpoint);
     if (st == LS_OK)
-        st = ls_kept_model_read(o, run);
+        st = ls_model_snapshot_read(o, run);
     ls_free(run);
     ls_free(checkpoint);
     return st;

@@ -67,7 +67,7 @@ static char *moved(const char *path, const char *from, const char *to)
     }
     for (const char *p = from + common; *p && strlen(up) + 4 < sizeof up; p++)
         if (*p == '/' && p[1] && p[1] != '/')
-            strcat(up, "/..");
+            snprintf(up + strlen(up), sizeof up - strlen(up), "/..");
     return ls_format("%s%s%s", to, up, path + common);
 }
 

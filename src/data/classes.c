@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTED 8 /* names in a message, then only their number */
+#define LISTED 8 /* names listed in a message */
 #define NAME_ROOM 256
 
 struct ls_classes ls_classes_of(const struct ls_dataset_info *info, int64_t count)
@@ -24,7 +24,7 @@ struct ls_classes ls_classes_of(const struct ls_dataset_info *info, int64_t coun
 
 /* --- comparing names ---------------------------------------------------------------------------------- */
 
-/* A model file spells names in UTF-8, a folder may not. */
+/* Names of a model file are valid UTF-8; folder names may not be, so both are compared escaped. */
 static bool same(const char *a, const char *b)
 {
     char room_a[NAME_ROOM], room_b[NAME_ROOM];
@@ -35,7 +35,7 @@ static bool same(const char *a, const char *b)
     return strcmp(ls_utf8_escape(a, room_a, sizeof room_a), ls_utf8_escape(b, room_b, sizeof room_b)) == 0;
 }
 
-/* The number that a name is, -1: it is none. */
+/* Returns the number that a name spells, or -1. */
 static int64_t number_of(const char *name)
 {
     size_t length = strlen(name);
@@ -50,7 +50,7 @@ static bool all_numbers(const char *const *names, int64_t n)
     return n > 0;
 }
 
-/* The entry that is called so, the one at `first` before all others; -1: none. */
+/* Finds a name; tries the entry `first` before the others. Returns -1 if there is none. */
 static int64_t find_name(const char *const *names, int64_t n, int64_t first, const char *name)
 {
     if (!names || !name)
@@ -77,17 +77,17 @@ struct match {
     const struct ls_classes *model;
     const struct ls_dataset_info *info;
     bool by_name, by_number;
-    int64_t *samples; /* owned; of each class of the data */
+    int64_t *samples; /* owned; number of samples of each class of the data */
     bool *seen;       /* owned; classes of the model that have samples */
 };
 
-/* The model's class for class c of the data, -1: none. */
+/* Returns the class of the model for class c of the data, or -1. */
 static int64_t find_class(const struct match *m, int64_t c)
 {
     const struct ls_classes *model = m->model;
     const char *const *names = m->info->class_names, *const *ids = m->info->class_ids;
     if (m->by_name) {
-        /* Ids first: two classes may have the same words. */
+        /* Ids first: two classes may have the same name. */
         const char *id = ids ? ids[c] : names[c];
         int64_t found = find_name(model->ids ? model->ids : model->names, model->named, c, id);
         if (found < 0)
@@ -138,7 +138,7 @@ static void class_name(const char *const *names, int64_t c, char room[NAME_ROOM]
         snprintf(room, NAME_ROOM, "%" PRId64, c);
 }
 
-/* The first names of the model's classes of which `seen` is false, or of all of them (NULL). */
+/* Lists the first names of the classes of the model, only those without `seen` if it is given. */
 static void list_classes(struct text *t, const struct ls_classes *model, const bool *seen)
 {
     char name[NAME_ROOM];
@@ -210,7 +210,7 @@ static void describe(const struct match *m, const char *spec, struct text *t)
 static enum ls_status fill_table(struct match *m, struct ls_dataset *set, const char *spec)
 {
     int64_t unknown = 0;
-    /* Without names every class counts as present: there is none to miss, and synthetic sets may be endless. */
+    /* Without names every class counts as present; synthetic sets may be very large. */
     for (int64_t c = 0; c < m->info->classes && !m->info->class_names; c++)
         m->samples[c] = 1;
     for (int64_t i = 0; i < m->info->count && m->info->class_names; i++)

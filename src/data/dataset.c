@@ -10,7 +10,7 @@
 
 #define MAX_LEVELS 8
 
-/* The first format that recognises the path, NULL: none. */
+/* Returns the first format that recognises the path, or NULL. */
 static const struct ls_dataset_ops *format_of(const char *path)
 {
     for (const struct ls_dataset_ops *const *f = ls_dataset_formats; *f; f++)
@@ -19,7 +19,8 @@ static const struct ls_dataset_ops *format_of(const char *path)
     return NULL;
 }
 
-/* The same, after going down while there is but one way: the path is then that folder's, and *down is true. */
+/* Like format_of, but descends while the path contains only one folder. The path then becomes that folder and *down is
+ * true. */
 static const struct ls_dataset_ops *find_format(char path[PATH_MAX], bool *down)
 {
     const struct ls_dataset_ops *format = format_of(path);

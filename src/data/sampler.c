@@ -1,9 +1,9 @@
 #include "data/data.h"
 #include "base/random.h"
 
-/* A Feistel network over a grid of rows x columns that just covers 0 .. count-1: each round adds a keyed hash
- * of one coordinate to the other, which can be undone, so the whole is a permutation of the grid. A value
- * outside of the set is sent through again until it falls inside; the grid is so tight that this is rare. */
+/* A Feistel network over the smallest grid of rows x columns that covers 0 .. count-1. Each round adds a keyed hash of one
+ * coordinate to the other. That is invertible, so the result is a permutation of the grid. A value outside of the set goes
+ * through the network again until it falls inside; this is rare. */
 #define ROUNDS 8
 
 static uint64_t hash(uint64_t x)
@@ -13,7 +13,7 @@ static uint64_t hash(uint64_t x)
     return x ^ (x >> 32);
 }
 
-/* An even spread of 64 hashed bits over 0 .. limit-1. */
+/* Maps 64 hashed bits evenly to 0 .. limit-1. */
 static uint64_t reduce(uint64_t bits, uint64_t limit)
 {
     return (uint64_t)(((unsigned __int128)bits * limit) >> 64);

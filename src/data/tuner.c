@@ -4,13 +4,13 @@
 
 #define WINDOW_SLOTS 6
 #define WINDOW_SECONDS 0.2
-/* Waiting for less than this part of the time is no reason to try anything. */
+/* No trial if the caller waits for less than this part of the time. */
 #define WORTH_A_TRIAL 0.05
-/* A trial counts as faster below FASTER of the time before, as no slower below AS_FAST. */
+/* A trial is faster below FASTER of the previous time, and as fast below AS_FAST. */
 #define FASTER 0.97
 #define AS_FAST 1.02
 #define LESS_WAITING 0.8
-#define FIRST_PATIENCE 2
+#define FIRST_PAUSE 2
 #define LAST_PATIENCE 1024
 
 static void begin_window(struct ls_tuner *t)
@@ -19,13 +19,14 @@ static void begin_window(struct ls_tuner *t)
     t->seconds = t->waited = t->longest = 0;
 }
 
-void ls_tuner_begin(struct ls_tuner *t, int threads, int most, int ring, int round)
+void ls_tuner_begin(struct ls_tuner *t, int threads, int max_threads, int ring, int round)
 {
-    *t = (struct ls_tuner){.threads = threads, .most = most > threads ? most : threads, .ring = ring};
+    *t = (struct ls_tuner){
+        .threads = threads, .max_threads = max_threads > threads ? max_threads : threads, .ring = ring};
     t->skip = ring;
     t->window = (WINDOW_SLOTS + round - 1) / round * round;
-    t->patience = FIRST_PATIENCE;
-    t->settled = t->most == t->threads;
+    t->pause = FIRST_PAUSE;
+    t->settled = t->max_threads == t->threads;
 }
 
 static void change_to(struct ls_tuner *t, int threads)
@@ -34,25 +35,25 @@ static void change_to(struct ls_tuner *t, int threads)
     t->skip = t->ring;
 }
 
-/* Threads that would keep up with the caller, were they all as fast as those at work now. */
+/* Estimates the number of threads that keep up with the caller, if all are as fast as the current ones. */
 static int threads_needed(const struct ls_tuner *t)
 {
     double computing = t->seconds - t->waited, needed = t->threads * t->seconds;
-    if (t->patience > FIRST_PATIENCE || computing * t->most <= needed)
-        return t->patience > FIRST_PATIENCE ? t->threads + 1 : t->most;
+    if (t->pause > FIRST_PAUSE || computing * t->max_threads <= needed)
+        return t->pause > FIRST_PAUSE ? t->threads + 1 : t->max_threads;
     int whole = (int)ceil(needed / computing);
     return whole > t->threads ? whole : t->threads + 1;
 }
 
-/* The trial's window is over. */
+/* Decides at the end of a trial's window. */
 static bool trial_helped(struct ls_tuner *t, double seconds, double waited)
 {
     bool faster = seconds <= FASTER * t->old_seconds;
     bool helped = faster || (seconds <= AS_FAST * t->old_seconds && waited <= LESS_WAITING * t->old_waited);
     if (!helped) {
         change_to(t, t->before);
-        t->rest = t->patience;
-        t->patience = t->patience < LAST_PATIENCE ? 2 * t->patience : LAST_PATIENCE;
+        t->rest = t->pause;
+        t->pause = t->pause < LAST_PATIENCE ? 2 * t->pause : LAST_PATIENCE;
         t->settled = true;
     }
     t->before = 0;
@@ -70,7 +71,7 @@ static bool end_window(struct ls_tuner *t)
         t->rest--;
         return false;
     }
-    if (t->threads == t->most || waited <= WORTH_A_TRIAL * seconds) {
+    if (t->threads == t->max_threads || waited <= WORTH_A_TRIAL * seconds) {
         t->settled = true;
         return false;
     }
@@ -83,13 +84,13 @@ static bool end_window(struct ls_tuner *t)
 
 bool ls_tuner_slot(struct ls_tuner *t, double seconds, double waited)
 {
-    if (t->threads > t->most) {
+    if (t->threads > t->max_threads) {
         t->before = 0;
         begin_window(t);
-        change_to(t, t->most);
+        change_to(t, t->max_threads);
         return true;
     }
-    if (t->threads == t->most && t->before == 0)
+    if (t->threads == t->max_threads && t->before == 0)
         return false;
     if (t->skip > 0) {
         t->skip--;

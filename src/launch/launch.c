@@ -1,12 +1,12 @@
-/* Several launchers can stand around a process at once: Slurm gives the machines, mpirun the processes, and a script
- * exports RANK for good measure. The innermost one counts:
+/* A process can run under several launchers at once: Slurm allocates the machines, mpirun starts the processes, and a script
+ * exports RANK. The innermost one counts:
  *
- *   1. the parent that `--workers` made             LOCKSTEP_WORKER_*
+ *   1. the parent of `--workers`                    LOCKSTEP_WORKER_*
  *   2. mpirun, mpiexec                              OMPI_COMM_WORLD_*, PMI_RANK and PMI_SIZE
- *   3. torchrun, or a script in its manner          RANK, WORLD_SIZE, MASTER_ADDR
+ *   3. torchrun, or a script with its variables     RANK, WORLD_SIZE, MASTER_ADDR
  *   4. srun                                         PMIX_RANK, SLURM_PROCID
  *
- * Options complete what a launcher says (where to meet, say) but may not contradict it. */
+ * Options add what the launcher leaves open, such as the address of rank 0, but may not contradict it. */
 #include "launch/launch.h"
 
 #include "base/log.h"
@@ -29,7 +29,7 @@ static const char *variable(const char *name)
     return text && *text ? text : NULL;
 }
 
-/* A number of 0 or more; *value stays when there is no such variable. */
+/* Reads a number of 0 or more. Leaves *value unchanged if the variable is not set. */
 static enum ls_status number(const char *name, int *value)
 {
     const char *text = variable(name);
@@ -84,7 +84,7 @@ static enum ls_status by_openmpi(struct ls_launch *l)
     return check_place(l->how, l->rank, l->size);
 }
 
-/* PMI: MPICH's mpiexec and its kin, or srun with PMI2. */
+/* PMI: mpiexec of MPICH and its derivatives, or srun with PMI2. */
 static enum ls_status by_pmi(struct ls_launch *l)
 {
     bool slurm = variable("SLURM_PROCID") && !variable("MPI_LOCALNRANKS");
@@ -98,7 +98,7 @@ static enum ls_status by_pmi(struct ls_launch *l)
     return check_place(l->how, l->rank, l->size);
 }
 
-/* RANK and its kin are names that anything could use: all or nothing. */
+/* Other programs may use names such as RANK: the variables count only if all are set. */
 static enum ls_status by_variables(struct ls_launch *l)
 {
     const char *address = variable("MASTER_ADDR");
@@ -115,20 +115,20 @@ static enum ls_status by_variables(struct ls_launch *l)
     LS_TRY(number("LOCAL_WORLD_SIZE", &l->local_size));
     LS_TRY(number("MASTER_PORT", &l->port));
     if (agent && l->port > 0)
-        l->port = l->port < 65535 ? l->port + 1 : 1024; /* torchrun's agent listens on MASTER_PORT itself */
+        l->port = l->port < 65535 ? l->port + 1 : 1024; /* the agent of torchrun listens on MASTER_PORT */
     l->address = address ? ls_strdup(address) : NULL;
     if (address && !l->address)
         return LS_FAILED;
     return check_place(l->how, l->rank, l->size);
 }
 
-/* A batch script has SLURM_PROCID too; only srun's processes belong to a step. */
+/* A batch script has SLURM_PROCID too; only processes of srun belong to a job step. */
 static bool in_slurm_step(void)
 {
     return variable("SLURM_PROCID") && (variable("SLURM_STEP_NUM_TASKS") || variable("SLURM_STEP_ID"));
 }
 
-/* The node of rank 0 is the first of the step; srun itself may run elsewhere. */
+/* Rank 0 runs on the first node of the job step; srun may run elsewhere. */
 static enum ls_status slurm_address(struct ls_launch *l)
 {
     static const char *const lists[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"};
@@ -146,7 +146,8 @@ static enum ls_status slurm_address(struct ls_launch *l)
     if (!name)
         return ls_fail(LS_USAGE, "srun does not say which nodes it runs on; give --master-ip HOST");
     l->address = ls_strdup(name);
-    l->port = 20000 + (int)(((unsigned)job * 31 + (unsigned)step) % 10000); /* two jobs on a node must not meet */
+    l->port =
+        20000 + (int)(((unsigned)job * 31 + (unsigned)step) % 10000); /* different jobs on a node use different ports */
     return l->address ? LS_OK : LS_FAILED;
 }
 
@@ -169,7 +170,7 @@ static enum ls_status by_slurm(struct ls_launch *l)
     return pmix || l->size == 1 ? LS_OK : slurm_address(l);
 }
 
-/* A launcher of its own that speaks PMIx (prun): how many there are, only the library knows. */
+/* Another PMIx launcher (prun): only the PMIx library has the number of processes. */
 static enum ls_status by_pmix(struct ls_launch *l)
 {
     l->kind = LS_LAUNCH_MPI;
@@ -178,7 +179,7 @@ static enum ls_status by_pmix(struct ls_launch *l)
     return number("PMIX_RANK", &l->rank);
 }
 
-/* RANK and WORLD_SIZE beside mpirun: scripts export them from mpirun's own. */
+/* RANK and WORLD_SIZE under mpirun must agree with it: scripts export them from its variables. */
 static enum ls_status check_variables(const struct ls_launch *l)
 {
     int rank = l->rank, size = l->size;
@@ -214,7 +215,7 @@ static enum ls_status innermost(struct ls_launch *l)
 
 /* --- with the options ------------------------------------------------------------------------------------ */
 
-/* --rank and --num-nodes where no launcher says it, or says the same. */
+/* Applies --rank and --num-nodes. They must agree with the launcher. */
 static enum ls_status place(const struct ls_options *o, struct ls_launch *l)
 {
     bool known = l->size > 1;
@@ -260,7 +261,7 @@ static enum ls_status meet_in_file(const struct ls_options *o, struct ls_launch 
     return copy(&l->path, o->rendezvous + n);
 }
 
-/* Where rank 0 listens, once it is clear that this is how they meet. */
+/* Sets address and port of rank 0. */
 static enum ls_status meet_at_address(const struct ls_options *o, struct ls_launch *l)
 {
     const char *address = o->master_ip ? o->master_ip : l->address ? l->address : variable("MASTER_ADDR");
@@ -302,7 +303,7 @@ static enum ls_status resolve(const struct ls_options *o, struct ls_launch *l)
     if (l->kind == LS_LAUNCH_ALONE && o->num_nodes == 0 && (o->master_ip || o->rendezvous))
         return ls_fail(LS_USAGE, "%s: for how many processes? Give --num-nodes and --rank",
                        o->rendezvous ? "--rendezvous" : "--master-ip");
-    if (l->size == 1) { /* a launcher of one is as good as none */
+    if (l->size == 1) { /* a launcher of one process needs no connection */
         l->kind = LS_LAUNCH_ALONE;
         l->mpi = NULL;
     }

@@ -33,25 +33,27 @@ static uint64_t hash_of(const char *text, int length)
     return h;
 }
 
+/* Returns the text after the first `mark`, or text if there is none. */
 static const char *after(const char *text, const char *end, const char *mark)
 {
     const char *found = memmem(text, (size_t)(end - text), mark, strlen(mark));
     return found ? found + strlen(mark) : text;
 }
 
-static void say(struct ls_stderr_dedup *c, int rank, const char *line, int length)
+static void print_once(struct ls_stderr_dedup *c, int rank, const char *line, int length)
 {
     static const char error[] = "lockstep: error: ";
-    const char *end = line + length, *said = after(line, end, "error: "), *words = after(said, end, ") has failed: ");
-    bool passed_on = words != said; /* another's words, after who said them */
-    uint64_t hash = hash_of(words, (int)(end - words));
+    const char *end = line + length, *message = after(line, end, "error: ");
+    const char *cause = after(message, end, ") has failed: ");
+    bool forwarded = cause != message; /* "rank 1 (host) has failed: " and the message of that rank */
+    uint64_t hash = hash_of(cause, (int)(end - cause));
     if (length >= (int)sizeof error && strncmp(line, error, sizeof error - 1) == 0)
         c->streams[rank].complained = true;
-    for (int i = 0; i < LS_CHORUS_LINES; i++)
-        if (c->said[i].hash == hash && (c->said[i].rank != rank || passed_on))
+    for (int i = 0; i < LS_DEDUP_LINES; i++)
+        if (c->printed[i].hash == hash && (c->printed[i].rank != rank || forwarded))
             return;
-    c->said[c->at % LS_CHORUS_LINES].hash = hash;
-    c->said[c->at++ % LS_CHORUS_LINES].rank = rank;
+    c->printed[c->at % LS_DEDUP_LINES].hash = hash;
+    c->printed[c->at++ % LS_DEDUP_LINES].rank = rank;
     fprintf(stderr, "%.*s\n", length, line);
     fflush(stderr);
 }
@@ -59,7 +61,7 @@ static void say(struct ls_stderr_dedup *c, int rank, const char *line, int lengt
 void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank)
 {
     struct ls_stderr_dedup_stream *v = &c->streams[rank];
-    ssize_t n = read(v->fd, v->line + v->used, (size_t)(LS_CHORUS_LINE - v->used));
+    ssize_t n = read(v->fd, v->line + v->used, (size_t)(LS_DEDUP_LINE - v->used));
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     bool over = n <= 0;
@@ -67,13 +69,13 @@ void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank)
     int from = 0;
     for (char *end; (end = memchr(v->line + from, '\n', (size_t)(v->used - from)));) {
         int length = (int)(end - v->line) - from;
-        say(c, rank, v->line + from, length);
+        print_once(c, rank, v->line + from, length);
         from += length + 1;
     }
     memmove(v->line, v->line + from, (size_t)(v->used - from));
     v->used -= from;
-    if (v->used > 0 && (over || v->used == LS_CHORUS_LINE)) {
-        say(c, rank, v->line, v->used);
+    if (v->used > 0 && (over || v->used == LS_DEDUP_LINE)) {
+        print_once(c, rank, v->line, v->used);
         v->used = 0;
     }
     if (over) {

@@ -1,5 +1,5 @@
-/* What several workers say on standard error, said once: they run the same program on the same input, so a mistake in
- * the input is met by each of them. */
+/* Merges the standard error of several workers and prints equal lines once. All workers run the same program on the same
+ * input, so each of them reports the same error. */
 #ifndef LS_LAUNCH_STDERR_DEDUP_H
 #define LS_LAUNCH_STDERR_DEDUP_H
 
@@ -7,13 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LS_CHORUS_LINE = 4096, LS_CHORUS_LINES = 64 };
+enum { LS_DEDUP_LINE = 4096, LS_DEDUP_LINES = 64 };
 
 struct ls_stderr_dedup_stream {
-    int fd; /* owned; where its words come from, -1: it is silent */
+    int fd; /* owned; read end of the pipe; -1: closed */
     int used;
-    bool complained; /* has said an error, itself or in unison with another */
-    char line[LS_CHORUS_LINE];
+    bool complained; /* has reported an error, printed or suppressed */
+    char line[LS_DEDUP_LINE];
 };
 
 struct ls_stderr_dedup {
@@ -21,14 +21,15 @@ struct ls_stderr_dedup {
     int n;
     struct {
         uint64_t hash;
-        int rank;            /* who said it first; others are not heard with it any more */
-    } said[LS_CHORUS_LINES]; /* the last ones */
+        int rank;              /* the worker that printed it; equal lines of others are suppressed */
+    } printed[LS_DEDUP_LINES]; /* the last lines */
     unsigned at;
 };
 
 enum ls_status ls_stderr_dedup_init(struct ls_stderr_dedup *c, int n);
 void ls_stderr_dedup_release(struct ls_stderr_dedup *c);
-/* Take what a stream has ready, and pass on whole lines that no other has said lately; at its end what is left too. */
+/* Reads available data and prints complete lines that no other worker printed lately. At the end of the stream prints the
+ * rest as well. */
 void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank);
 
 #endif

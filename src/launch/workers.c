@@ -23,32 +23,32 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE 5.0 /* seconds beyond the deadline */
-#define SOON 2.0  /* seconds for one whom the others have waited a deadline for */
+#define GRACE 5.0 /* seconds after the deadline */
+#define SOON 2.0  /* seconds for a worker that missed the deadline of the others */
 
-struct party {
+struct group {
     const struct ls_options *o;
     char **argv;
     pid_t *pids; /* owned; 0: not running */
     struct ls_stderr_dedup dedup;
-    struct pollfd *polled; /* owned; signals, then each worker's standard error */
+    struct pollfd *polled; /* owned; the signalfd, then the standard error of each worker */
     int n, running;
-    char session[48]; /* also the name of their shared memory */
+    char session[48]; /* also the name of the shared memory */
     char self[4096];
     sigset_t watched, before;
-    enum ls_status status; /* LS_OK until one fails */
-    bool hearsay;          /* status is only what a worker says of another */
+    enum ls_status status; /* LS_OK until a worker fails */
+    bool indirect;         /* status is LS_PEER_LOST of a worker that reports the loss of another one */
     struct {
         int rank, code;
         pid_t pid; /* 0: none */
-    } silent;      /* the worker whose status it is, where it did not say why */
-    double until;  /* when the others must have ended; 0: no hurry */
-    int asked;     /* signal they were ended with last */
-    int passed;    /* signal from outside that was passed on last */
+    } silent;      /* the worker that `status` is from, if it reported no error */
+    double until;  /* when all workers must have ended; 0: no limit */
+    int sent;      /* last signal that was sent to end them */
+    int forwarded; /* last signal from outside that was forwarded */
 };
 
-/* Is this the process that --workers makes a parent? */
-static enum ls_status wanted_here(const struct ls_options *o, bool *wanted)
+/* Tests whether --workers makes this process a parent. */
+static enum ls_status is_parent(const struct ls_options *o, bool *wanted)
 {
     struct ls_launch launch;
     *wanted = false;
@@ -62,20 +62,20 @@ static enum ls_status wanted_here(const struct ls_options *o, bool *wanted)
 
 /* --- starting -------------------------------------------------------------------------------------------- */
 
-static enum ls_status make_session(struct party *p)
+static enum ls_status make_session(struct group *p)
 {
     uint64_t r[2];
     if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
-        return ls_fail(LS_FAILED, "the system gives no random numbers: %s", strerror(errno));
+        return ls_fail(LS_FAILED, "getrandom failed: %s", strerror(errno));
     snprintf(p->session, sizeof p->session, "/lockstep-%016" PRIx64 "%016" PRIx64, r[0], r[1]);
     ssize_t n = readlink("/proc/self/exe", p->self, sizeof p->self - 1);
     if (n <= 0)
-        return ls_fail(LS_FAILED, "/proc/self/exe: the program does not find itself: %s", strerror(errno));
+        return ls_fail(LS_FAILED, "/proc/self/exe: the path of the program cannot be read: %s", strerror(errno));
     p->self[n] = 0;
     return LS_OK;
 }
 
-/* Only rank 0 talks on standard output, and nobody but the parent hears the terminal (W2). */
+/* Only rank 0 writes to standard output. No worker reads the terminal (W2). */
 static void set_streams(int rank, int errors)
 {
     dup2(errors, STDERR_FILENO);
@@ -87,7 +87,7 @@ static void set_streams(int rank, int errors)
         dup2(nothing, STDOUT_FILENO);
 }
 
-static void set_variables(const struct party *p, int rank)
+static void set_variables(const struct group *p, int rank)
 {
     char text[16];
     snprintf(text, sizeof text, "%d", rank);
@@ -97,11 +97,11 @@ static void set_variables(const struct party *p, int rank)
     setenv("LOCKSTEP_WORKER_SESSION", p->session, 1);
 }
 
-/* In the child; does not return. */
-static void become_worker(const struct party *p, int rank, const cpu_set_t *cores, int errors, pid_t parent)
+/* Runs in the child and does not return. */
+static void become_worker(const struct group *p, int rank, const cpu_set_t *cores, int errors, pid_t parent)
 {
     setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM); /* so that the state is saved */
+    prctl(PR_SET_PDEATHSIG, SIGTERM); /* a signal that saves the state */
     if (getppid() != parent)
         _exit(LS_PEER_LOST);
     if (cores)
@@ -114,7 +114,7 @@ static void become_worker(const struct party *p, int rank, const cpu_set_t *core
     _exit(LS_FAILED);
 }
 
-static enum ls_status start_one(struct party *p, int rank, const cpu_set_t *cores)
+static enum ls_status start_one(struct group *p, int rank, const cpu_set_t *cores)
 {
     int ends[2];
     pid_t parent = getpid();
@@ -132,7 +132,7 @@ static enum ls_status start_one(struct party *p, int rank, const cpu_set_t *core
     return LS_OK;
 }
 
-static enum ls_status start_all(struct party *p)
+static enum ls_status start_all(struct group *p)
 {
     cpu_set_t *shares = ls_alloc((size_t)p->n, sizeof *shares);
     if (!shares)
@@ -146,56 +146,56 @@ static enum ls_status start_all(struct party *p)
     return st;
 }
 
-/* --- seeing to them -------------------------------------------------------------------------------------- */
+/* --- supervision ----------------------------------------------------------------------------------------- */
 
-static void signal_all(const struct party *p, int number)
+static void signal_all(const struct group *p, int number)
 {
     for (int i = 0; i < p->n; i++)
         if (p->pids[i] > 0)
             kill(p->pids[i], number);
 }
 
-/* What it said before it ended is there to be read by now. */
-static void hear_last_words(struct party *p, int rank)
+/* Reads what an ended worker left in its pipe. */
+static void read_rest(struct group *p, int rank)
 {
-    struct pollfd voice = {.fd = p->dedup.streams[rank].fd, .events = POLLIN};
-    while (voice.fd >= 0 && poll(&voice, 1, 0) > 0) {
+    struct pollfd output = {.fd = p->dedup.streams[rank].fd, .events = POLLIN};
+    while (output.fd >= 0 && poll(&output, 1, 0) > 0) {
         ls_stderr_dedup_read(&p->dedup, rank);
-        voice.fd = p->dedup.streams[rank].fd;
+        output.fd = p->dedup.streams[rank].fd;
     }
 }
 
-/* The first that fails is the one to name: what the others say then is a consequence. Those who say that another was
- * lost may end before that one does. */
-static void note_end(struct party *p, int rank, int how)
+/* Records the end of a worker. The first worker that fails determines the status; later failures are consequences. Workers
+ * that report the loss of another one may end before that one: its status replaces theirs. */
+static void note_end(struct group *p, int rank, int how)
 {
     pid_t pid = p->pids[rank];
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : 0, number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
-    bool consequence = code == LS_PEER_LOST || code == LS_INTERRUPTED || (number && number == p->asked);
-    hear_last_words(p, rank);
+    bool consequence = code == LS_PEER_LOST || code == LS_INTERRUPTED || (number && number == p->sent);
+    read_rest(p, rank);
     p->pids[rank] = 0;
     p->running--;
-    if ((code == 0 && number == 0) || (p->status != LS_OK && (!p->hearsay || consequence)))
+    if ((code == 0 && number == 0) || (p->status != LS_OK && (!p->indirect || consequence)))
         return;
-    p->hearsay = code == LS_PEER_LOST;
+    p->indirect = code == LS_PEER_LOST;
     p->silent.pid = 0;
-    if (number && number == p->passed)
-        p->status = LS_FAILED; /* as the user wished */
+    if (number && number == p->forwarded)
+        p->status = LS_FAILED; /* the user sent that signal */
     else if (number)
         p->status = ls_fail(LS_PEER_LOST, "worker %d (pid %ld) was killed by signal %d (%s)", rank, (long)pid, number,
                             strsignal(number));
     else {
-        p->status = (enum ls_status)code; /* it, or rank 0, says all there is to say */
+        p->status = (enum ls_status)code; /* the worker or rank 0 reports the error */
         bool said = code == LS_INTERRUPTED || code == LS_DIVERGED || p->dedup.streams[rank].complained;
         p->silent.rank = rank;
         p->silent.code = code;
         p->silent.pid = said ? 0 : pid;
     }
-    if (p->running > 0) /* time anew where it turns out who it was that the others speak of */
-        p->until = ls_now() + (p->hearsay ? SOON : p->o->deadline + GRACE);
+    if (p->running > 0) /* starts again when the worker that others reported lost ends */
+        p->until = ls_now() + (p->indirect ? SOON : p->o->deadline + GRACE);
 }
 
-static void reap(struct party *p)
+static void reap(struct group *p)
 {
     int how;
     for (int i = 0; i < p->n; i++)
@@ -203,32 +203,32 @@ static void reap(struct party *p)
             note_end(p, i, how);
 }
 
-/* Those who do not end by themselves are asked, then made to. */
-static void hurry(struct party *p)
+/* Sends SIGTERM, then SIGKILL, to workers that do not end. */
+static void enforce_deadline(struct group *p)
 {
     if (p->until == 0 || ls_now() < p->until)
         return;
-    const double more = p->o->deadline + GRACE; /* one that saves ends when that is done */
-    if (p->asked == 0)
+    const double more = p->o->deadline + GRACE; /* a worker that saves its state ends after that */
+    if (p->sent == 0)
         ls_warn("%d worker%s did not end by the deadline; sending SIGTERM, and SIGKILL in %.3g s", p->running,
                 p->running == 1 ? "" : "s", more);
-    else if (p->asked == SIGTERM)
+    else if (p->sent == SIGTERM)
         ls_warn("%d worker%s did not end by SIGTERM; sending SIGKILL", p->running, p->running == 1 ? "" : "s");
-    p->asked = p->asked ? SIGKILL : SIGTERM;
-    signal_all(p, p->asked);
-    signal_all(p, SIGCONT); /* one that was stopped hears nothing else */
+    p->sent = p->sent ? SIGKILL : SIGTERM;
+    signal_all(p, p->sent);
+    signal_all(p, SIGCONT); /* a stopped process handles no other signal */
     p->until = ls_now() + more;
 }
 
-/* Ctrl-Z stops all of them, and the parent; `fg` lets all go on. */
-static void stop_all(struct party *p)
+/* Ctrl-Z stops all workers and the parent; `fg` continues them. */
+static void stop_all(struct group *p)
 {
     signal_all(p, SIGSTOP);
     raise(SIGSTOP);
     signal_all(p, SIGCONT);
 }
 
-static void take_signal(struct party *p)
+static void take_signal(struct group *p)
 {
     struct signalfd_siginfo info;
     if (read(p->polled[0].fd, &info, sizeof info) != (ssize_t)sizeof info)
@@ -236,15 +236,15 @@ static void take_signal(struct party *p)
     if (info.ssi_signo == SIGTSTP)
         stop_all(p);
     else if (info.ssi_signo != SIGCHLD) {
-        p->passed = (int)info.ssi_signo;
-        signal_all(p, p->passed);
+        p->forwarded = (int)info.ssi_signo;
+        signal_all(p, p->forwarded);
     }
 }
 
-/* Waits for words or signals; true when there were words. */
-static bool hear_all(struct party *p, int milliseconds)
+/* Waits for output or signals; true if there was output. */
+static bool read_all(struct group *p, int milliseconds)
 {
-    bool heard = false;
+    bool any = false;
     for (int i = 0; i < p->n; i++)
         p->polled[i + 1] = (struct pollfd){.fd = p->dedup.streams[i].fd, .events = POLLIN};
     if (poll(p->polled, (nfds_t)p->n + 1, milliseconds) <= 0)
@@ -252,22 +252,22 @@ static bool hear_all(struct party *p, int milliseconds)
     for (int i = 0; i < p->n; i++)
         if (p->polled[i + 1].revents) {
             ls_stderr_dedup_read(&p->dedup, i);
-            heard = true;
+            any = true;
         }
-    return heard;
+    return any;
 }
 
-static void see_to_all(struct party *p)
+static void supervise(struct group *p)
 {
     while (p->running > 0) {
-        if (hear_all(p, 1000))
+        if (read_all(p, 1000))
             continue;
         if (p->polled[0].revents)
             take_signal(p);
         reap(p);
-        hurry(p);
+        enforce_deadline(p);
     }
-    while (p->polled && hear_all(p, 0))
+    while (p->polled && read_all(p, 0))
         ;
     for (int i = 0; i < p->n; i++)
         if (p->silent.pid && p->dedup.streams[i].complained)
@@ -277,7 +277,7 @@ static void see_to_all(struct party *p)
                 p->silent.code);
 }
 
-static void watch_signals(struct party *p)
+static void watch_signals(struct group *p)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGQUIT, SIGTSTP, SIGCHLD};
     sigemptyset(&p->watched);
@@ -286,16 +286,16 @@ static void watch_signals(struct party *p)
     sigprocmask(SIG_BLOCK, &p->watched, &p->before);
 }
 
-static enum ls_status open_signals(struct party *p)
+static enum ls_status open_signals(struct group *p)
 {
     int fd = signalfd(-1, &p->watched, SFD_CLOEXEC | SFD_NONBLOCK);
     p->polled[0] = (struct pollfd){.fd = fd, .events = POLLIN};
-    return fd >= 0 ? LS_OK : ls_fail(LS_FAILED, "signals cannot be watched: %s", strerror(errno));
+    return fd >= 0 ? LS_OK : ls_fail(LS_FAILED, "signalfd failed: %s", strerror(errno));
 }
 
 static enum ls_status run_workers(const struct ls_options *o)
 {
-    struct party p = {.o = o, .argv = o->command_line, .n = (int)o->workers};
+    struct group p = {.o = o, .argv = o->command_line, .n = (int)o->workers};
     LS_TRY(make_session(&p));
     LS_TRY(ls_stderr_dedup_init(&p.dedup, p.n));
     p.pids = ls_alloc((size_t)p.n, sizeof *p.pids);
@@ -307,8 +307,8 @@ static enum ls_status run_workers(const struct ls_options *o)
     if (st != LS_OK && p.running > 0)
         signal_all(&p, SIGKILL);
     p.status = st;
-    see_to_all(&p);
-    shm_unlink(p.session); /* they unlink it themselves once all have it; not so when one died before */
+    supervise(&p);
+    shm_unlink(p.session); /* workers unlink it once all have mapped it; one may have ended before */
     sigprocmask(SIG_SETMASK, &p.before, NULL);
     if (p.polled && p.polled[0].fd > 0)
         close(p.polled[0].fd);
@@ -321,7 +321,7 @@ static enum ls_status run_workers(const struct ls_options *o)
 bool ls_workers_took_over(const struct ls_options *o, enum ls_status *status)
 {
     bool wanted;
-    *status = wanted_here(o, &wanted);
+    *status = is_parent(o, &wanted);
     if (*status == LS_OK && wanted)
         *status = run_workers(o);
     return wanted || *status != LS_OK;

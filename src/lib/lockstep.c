@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OPTIONS 16 /* more than struct lockstep_options has */
+#define OPTIONS 16 /* at least the number of settings of struct lockstep_options */
 
-/* --- failing together ------------------------------------------------------------------------------------------ */
+/* --- failures and checks ----------------------------------------------------------------------------------------- */
 
-enum ls_status lib_note(struct lockstep *l, enum ls_status status)
+enum ls_status lib_record(struct lockstep *l, enum ls_status status)
 {
     if (l->status == LS_OK && status != LS_OK) {
         l->status = status;
@@ -54,7 +54,7 @@ struct ls_call lib_call(struct lockstep *l, enum lib_what what, int id, enum loc
     return (struct ls_call){.number = ++l->calls, .amount = amount, .id = id, .what = (uint8_t)what, .op = (uint8_t)op};
 }
 
-/* All make this call, and nothing more. */
+/* Makes a collective call that transfers nothing else. */
 static enum ls_status make_call(struct lockstep *l, enum lib_what what, uint64_t amount)
 {
     struct ls_work w = {.kind = LS_WORK_BARRIER, .call = lib_call(l, what, 0, LOCKSTEP_SUM, amount), .bucket = -1};
@@ -65,7 +65,7 @@ enum ls_status lib_check_op(enum lockstep_op op)
 {
     if (op == LOCKSTEP_SUM || op == LOCKSTEP_MEAN)
         return LS_OK;
-    return ls_fail(LS_USAGE, "%d is no operation; there are LOCKSTEP_SUM and LOCKSTEP_MEAN", (int)op);
+    return ls_fail(LS_USAGE, "operation %d is unknown; expected LOCKSTEP_SUM or LOCKSTEP_MEAN", (int)op);
 }
 
 enum ls_status lib_check_data(const char *call, const void *data, size_t amount)
@@ -84,9 +84,9 @@ void lib_divide(const struct lockstep *l, float *data, size_t count)
         data[i] /= size;
 }
 
-/* --- beginning and end ----------------------------------------------------------------------------------------- */
+/* --- init and finish ------------------------------------------------------------------------------------------- */
 
-/* As words of a command line: they are checked like those, and count more than the environment. */
+/* Converts the settings to command-line words, which are checked and take precedence over the environment. */
 static enum ls_status to_words(const struct lockstep_options *o, struct ls_arena *arena, char **words, int *n)
 {
     int k = 0;
@@ -126,7 +126,7 @@ static enum ls_status read_options(const struct lockstep_options *given, struct 
     return st;
 }
 
-/* The caller's may be of an earlier version, and shorter. */
+/* The struct of the caller may be of an earlier version, and shorter. */
 static enum ls_status copy_options(const struct lockstep_options *given, struct lockstep_options *o)
 {
     *o = (struct lockstep_options){0};
@@ -186,10 +186,10 @@ static enum ls_status open_handle(struct lockstep *l, const struct lockstep_opti
 
 struct lockstep *lockstep_init(const struct lockstep_options *options)
 {
-    ls_log_set_filter(lib_reword);
+    ls_log_set_filter(lib_rename_options);
     struct lockstep *l = ls_alloc(1, sizeof *l);
     if (l)
-        lib_note(l, open_handle(l, options));
+        lib_record(l, open_handle(l, options));
     return l;
 }
 
@@ -198,11 +198,11 @@ int lockstep_status(const struct lockstep *l)
     return (int)lib_status(l);
 }
 
-/* The last thing that all do together. */
+/* The last collective call. */
 static enum ls_status leave(struct lockstep *l)
 {
     LS_TRY((enum ls_status)lockstep_wait_all(l));
-    return lib_note(l, make_call(l, LIB_FINISH, 0));
+    return lib_record(l, make_call(l, LIB_FINISH, 0));
 }
 
 int lockstep_finish(struct lockstep *l, int status)
@@ -220,7 +220,7 @@ int lockstep_finish(struct lockstep *l, int status)
     return status != 0 ? status : (int)st;
 }
 
-/* The first one counts. */
+/* Only the first call counts. */
 void lockstep_abort(struct lockstep *l, const char *why)
 {
     int none = 0;
@@ -243,7 +243,7 @@ const char *lockstep_version(void)
     return LS_VERSION;
 }
 
-/* --- who is there ---------------------------------------------------------------------------------------------- */
+/* --- rank and size --------------------------------------------------------------------------------------------- */
 
 int lockstep_rank(const struct lockstep *l)
 {
@@ -279,7 +279,7 @@ void lockstep_allow(struct lockstep *l, double seconds)
         ls_comm_allow(l->comm, seconds);
 }
 
-/* --- all at once ----------------------------------------------------------------------------------------------- */
+/* --- blocking calls ---------------------------------------------------------------------------------------------- */
 
 void *lockstep_alloc(struct lockstep *l, size_t bytes)
 {
@@ -290,7 +290,7 @@ void *lockstep_alloc(struct lockstep *l, size_t bytes)
     st = make_call(l, LIB_ALLOC, bytes);
     if (st == LS_OK)
         st = ls_comm_region(l->comm, bytes, &memory);
-    return lib_note(l, st) == LS_OK ? memory : NULL;
+    return lib_record(l, st) == LS_OK ? memory : NULL;
 }
 
 static enum ls_status broadcast(struct lockstep *l, int root, void *data, size_t bytes)
@@ -316,10 +316,10 @@ int lockstep_broadcast(struct lockstep *l, int root, void *data, size_t bytes)
         st = lib_check_data("lockstep_broadcast", data, bytes);
     if (st == LS_OK)
         st = broadcast(l, root, data, bytes);
-    return (int)lib_note(l, st);
+    return (int)lib_record(l, st);
 }
 
-/* One of nothing is one, too: all must come to it. */
+/* A sum of 0 floats is a collective call too. */
 static enum ls_status sum_in_pieces(struct lockstep *l, float *data, size_t count, enum lockstep_op op)
 {
     const size_t most = LIB_PIECE / sizeof(float);
@@ -350,7 +350,7 @@ int lockstep_allreduce(struct lockstep *l, float *data, size_t count, enum locks
     if (op == LOCKSTEP_MEAN)
         lib_divide(l, data, count);
 out:
-    return (int)lib_note(l, st);
+    return (int)lib_record(l, st);
 }
 
 int lockstep_barrier(struct lockstep *l)
@@ -358,5 +358,5 @@ int lockstep_barrier(struct lockstep *l)
     enum ls_status st = lib_status(l);
     if (st != LS_OK)
         return (int)st;
-    return (int)lib_note(l, make_call(l, LIB_BARRIER, 0));
+    return (int)lib_record(l, make_call(l, LIB_BARRIER, 0));
 }

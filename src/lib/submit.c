@@ -1,4 +1,4 @@
-/* Tensors that travel while the program computes. */
+/* Sums that run in the background while the program computes. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "lib/handle.h"
@@ -7,7 +7,7 @@
 
 enum { PIECE_COUNT = LIB_PIECE / sizeof(float) };
 
-/* Ids are small numbers, so a table by id will do. */
+/* Ids are small, so tensors are in a table indexed by id. */
 static enum ls_status grow(struct lockstep *l, int id)
 {
     int n = l->n_tensors > 0 ? l->n_tensors : 16;
@@ -23,7 +23,7 @@ static enum ls_status grow(struct lockstep *l, int id)
     return LS_OK;
 }
 
-/* Memory for all submissions to come. */
+/* Allocates the memory for all submissions of a tensor. */
 static enum ls_status meet(struct lockstep *l, struct lib_tensor *t, size_t count)
 {
     bool feedback = l->codec && l->codec->feedback && ls_comm_size(l->comm) > 1;
@@ -47,15 +47,15 @@ static enum ls_status check(struct lockstep *l, int id, const float *data, size_
     const struct lib_tensor *t = &l->tensors[id];
     if (t->under_way)
         return ls_fail(LS_USAGE,
-                       "lockstep_submit: tensor %d is under way already; wait for it before it is submitted again", id);
+                       "lockstep_submit: tensor %d is already submitted; wait for it before submitting it again", id);
     if (t->known && t->count != count)
         return ls_fail(LS_USAGE,
-                       "lockstep_submit: tensor %d had %zu floats and has %zu now; give another one an id of its own",
+                       "lockstep_submit: tensor %d had %zu floats and has %zu now; use another id for another tensor",
                        id, t->count, count);
     return LS_OK;
 }
 
-/* Values may be too large for a codec's type once they are summed, so they are divided first there. */
+/* A sum may exceed the range of the codec's type, so with a codec the mean divides first. */
 static void post(struct lockstep *l, int id, float *data, enum lockstep_op op)
 {
     struct lib_tensor *t = &l->tensors[id];
@@ -94,10 +94,10 @@ int lockstep_submit(struct lockstep *l, int id, float *data, size_t count, enum 
         LS_TRY_GOTO(out, meet(l, &l->tensors[id], count));
     post(l, id, data, op);
 out:
-    return (int)lib_note(l, st);
+    return (int)lib_record(l, st);
 }
 
-/* All pieces are waited for, whatever happens: afterwards the memory is the program's again. */
+/* Waits for all pieces, even after a failure: afterwards the memory belongs to the program again. */
 static enum ls_status settle(struct lockstep *l, struct lib_tensor *t)
 {
     enum ls_status st = LS_OK;
@@ -108,7 +108,7 @@ static enum ls_status settle(struct lockstep *l, struct lib_tensor *t)
     t->under_way = false;
     if (st == LS_OK && t->op == LOCKSTEP_MEAN && !l->codec)
         lib_divide(l, t->data, t->count);
-    return lib_note(l, st);
+    return lib_record(l, st);
 }
 
 int lockstep_wait(struct lockstep *l, int id)

@@ -12,21 +12,21 @@
 #include <unistd.h>
 
 #define REDRAW_SECONDS 0.1
-#define SPEED_SECONDS 3.0 /* the speed on the live line is that of about so long */
-#define LINE_LEAST 1.0    /* seconds between lines where --log-every leaves the choice */
-#define LINE_MOST 10.0
+#define SPEED_SECONDS 3.0    /* time constant of the speed in the progress bar */
+#define LINE_MIN_SECONDS 1.0 /* between lines without --log-every */
+#define LINE_MAX_SECONDS 10.0
 
 void ls_console_begin(struct ls_console *c, const struct ls_options *o, int64_t total_steps)
 {
     *c = (struct ls_console){.total_steps = total_steps, .log_every = o->log_every};
     c->format = ls_line_format_of(o->log_format);
     c->quiet = o->quiet || o->json;
-    c->live = o->progress && !c->quiet && isatty(STDOUT_FILENO);
-    c->look.colour = o->color;
-    c->look.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+    c->bar = o->progress && !c->quiet && isatty(STDOUT_FILENO);
+    c->style.colour = o->color;
+    c->style.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
 }
 
-static void say(const struct ls_console *c, const char *line)
+static void print_line(const struct ls_console *c, const char *line)
 {
     if (!*line)
         return;
@@ -36,22 +36,21 @@ static void say(const struct ls_console *c, const char *line)
         ls_print("%s", line);
 }
 
-/* --- the live line
- * ------------------------------------------------------------------------------------------ */
+/* --- the progress bar ------------------------------------------------------------------------------------ */
 
-/* Time to draw again? Asked a thousand times a second, answered yes ten times. */
+/* Limits drawing to once every REDRAW_SECONDS. */
 static bool redraw(struct ls_console *c)
 {
     struct winsize size;
     double now = ls_now();
-    if (!c->live || now - c->drawn < REDRAW_SECONDS)
+    if (!c->bar || now - c->drawn < REDRAW_SECONDS)
         return false;
     c->drawn = now;
-    c->look.width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+    c->style.width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
     return true;
 }
 
-/* "1:07 left" of the whole run, evaluations included; "" when there is nothing to go by. */
+/* Formats the time left for the whole run, evaluations included: "1:07 left"; "" if it cannot be estimated. */
 static void time_left(const struct ls_console *c, int64_t step, char text[48])
 {
     char duration[32];
@@ -59,13 +58,13 @@ static void time_left(const struct ls_console *c, int64_t step, char text[48])
     if (c->total_steps <= 0 || step <= c->first_step)
         return;
     double each = (c->drawn - c->first_time) / (double)(step - c->first_step);
-    ls_live_duration(each * (double)(c->total_steps - step), duration);
+    ls_format_duration(each * (double)(c->total_steps - step), duration);
     snprintf(text, 48, "%s left", duration);
 }
 
 static void draw_step(struct ls_console *c, const struct ls_report *step)
 {
-    char label[64], loss[32], top1[32], speed[48], left[48], line[LS_LIVE_ROOM];
+    char label[64], loss[32], top1[32], speed[48], left[48], line[LS_BAR_ROOM];
     if (step->epochs > 0)
         snprintf(label, sizeof label, "epoch %" PRId64 "/%" PRId64, step->epoch + 1, step->epochs);
     else
@@ -75,31 +74,30 @@ static void draw_step(struct ls_console *c, const struct ls_report *step)
     snprintf(speed, sizeof speed, "%.0f samples/s", c->seconds > 0 ? c->samples / c->seconds : 0);
     time_left(c, step->step, left);
     const char *fields[] = {loss, top1, left, speed};
-    ls_live_line(&c->look, label, step->step_in_epoch, step->steps_per_epoch, fields, 4, line);
+    ls_progress_bar(&c->style, label, step->step_in_epoch, step->steps_per_epoch, fields, 4, line);
     ls_log_status_line(line);
 }
 
 void ls_console_progress(struct ls_console *c, const char *what, int64_t done, int64_t total)
 {
-    char line[LS_LIVE_ROOM];
+    char line[LS_BAR_ROOM];
     if (!redraw(c))
         return;
-    ls_live_line(&c->look, what, done, total, NULL, 0, line);
+    ls_progress_bar(&c->style, what, done, total, NULL, 0, line);
     ls_log_status_line(line);
 }
 
 void ls_console_end(struct ls_console *c)
 {
-    if (c->live)
+    if (c->bar)
         ls_log_status_line(NULL);
-    c->live = false;
+    c->bar = false;
 }
 
-/* --- steps, epochs, evaluations
- * ----------------------------------------------------------------------------- */
+/* --- steps, epochs, evaluations --------------------------------------------------------------------------- */
 
-/* Is a line about steps due? CNTK is silent within an epoch unless told otherwise, the thesis speaks every
- * ten steps and at the end, plain lines come at tenths of an epoch, not too often and not too seldom. */
+/* Tests whether a line about steps is due. Without --log-every, cntk prints none within an epoch, thesis prints every ten
+ * steps and at the end, plain prints at tenths of an epoch within the limits above. */
 static bool line_due(const struct ls_console *c, const struct ls_report *step)
 {
     if (c->log_every > 0)
@@ -113,7 +111,8 @@ static bool line_due(const struct ls_console *c, const struct ls_report *step)
         break;
     }
     int64_t tenth = step->steps_per_epoch / 10 > 0 ? step->steps_per_epoch / 10 : 1;
-    return c->line.seconds >= LINE_MOST || (step->step_in_epoch % tenth == 0 && c->line.seconds >= LINE_LEAST);
+    return c->line.seconds >= LINE_MAX_SECONDS ||
+           (step->step_in_epoch % tenth == 0 && c->line.seconds >= LINE_MIN_SECONDS);
 }
 
 static void print_step(struct ls_console *c, const struct ls_report *step)
@@ -121,7 +120,7 @@ static void print_step(struct ls_console *c, const struct ls_report *step)
     struct ls_line_steps s = {step, &c->line, &c->epoch, c->epoch_steps, c->line_first};
     char line[LS_LINE_ROOM];
     ls_line_step(c->format, &s, line);
-    if (c->live || c->quiet)
+    if (c->bar || c->quiet)
         ls_note("%s", line);
     else
         ls_print("%s", line);
@@ -152,7 +151,7 @@ void ls_console_epoch(struct ls_console *c, const struct ls_report *epoch)
 {
     char line[LS_LINE_ROOM];
     ls_line_epoch(c->format, epoch, line);
-    say(c, line);
+    print_line(c, line);
     c->epoch = c->line = (struct ls_report){0};
     c->epoch_steps = 0;
 }
@@ -161,5 +160,5 @@ void ls_console_eval(struct ls_console *c, const struct ls_report *eval)
 {
     char line[LS_LINE_ROOM];
     ls_line_eval(c->format, eval, ++c->evaluations, line);
-    say(c, line);
+    print_line(c, line);
 }

@@ -11,7 +11,7 @@
 
 #define PERIOD_NS 500000000
 
-/* --- the library, as far as it is needed here ------------------------------------------------------------------- */
+/* --- the functions of NVML in use ------------------------------------------------------------------------------- */
 
 enum { NVML_SUCCESS = 0, NVML_CLOCK_SM = 1, NVML_TEMPERATURE_GPU = 0 };
 
@@ -41,7 +41,7 @@ static bool find(void *library, const char *name, void *function)
     return found != NULL;
 }
 
-/* *library is closed by close_nvml. */
+/* Close *library with close_nvml. */
 static bool open_nvml(void **library, struct ls_nvml *n)
 {
     *library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -78,7 +78,7 @@ bool ls_gpu_driver(char *version, size_t room)
 
 /* --- samples ------------------------------------------------------------------------------------------------------ */
 
-static struct ls_gpu_state ask(const struct ls_nvml *n, void *card)
+static struct ls_gpu_state read_state(const struct ls_nvml *n, void *card)
 {
     struct ls_gpu_state s = {NAN, NAN, NAN, NAN, NAN};
     struct nvml_utilization u;
@@ -97,7 +97,7 @@ static struct ls_gpu_state ask(const struct ls_nvml *n, void *card)
     return s;
 }
 
-static void keep(struct ls_gpu *g, const struct ls_gpu_state *state)
+static void add_sample(struct ls_gpu *g, const struct ls_gpu_state *state)
 {
     double figures[LS_GPU_FIGURES];
     memcpy(figures, state, sizeof figures);
@@ -128,9 +128,9 @@ static void *sample(void *gpu)
         if (g->end)
             break;
         pthread_mutex_unlock(&g->lock);
-        struct ls_gpu_state state = ask(g->nvml, g->card); /* may take its time */
+        struct ls_gpu_state state = read_state(g->nvml, g->card); /* may be slow: without the lock */
         pthread_mutex_lock(&g->lock);
-        keep(g, &state);
+        add_sample(g, &state);
     }
     pthread_mutex_unlock(&g->lock);
     return NULL;
@@ -164,7 +164,7 @@ bool ls_gpu_watch(struct ls_gpu *g, const char *bus)
     }
     g->nvml = n;
     if (n->find(bus, &g->card) == NVML_SUCCESS) {
-        g->last = ask(n, g->card); /* before anything is computed: no part of a mean */
+        g->last = read_state(n, g->card); /* not part of a mean: nothing has been computed yet */
         if (start(g))
             return true;
     }
@@ -190,7 +190,7 @@ void ls_gpu_stop(struct ls_gpu *g)
     *g = (struct ls_gpu){0};
 }
 
-/* --- asking ------------------------------------------------------------------------------------------------------- */
+/* --- access ------------------------------------------------------------------------------------------------------- */
 
 bool ls_gpu_last(struct ls_gpu *g, struct ls_gpu_state *state)
 {
@@ -232,7 +232,7 @@ bool ls_gpu_mean(struct ls_gpu *g, const struct ls_gpu_sums *since, struct ls_gp
     return any;
 }
 
-/* Numbers here have few digits. */
+/* Appends a value and its unit. */
 static int put(char *text, int used, double value, int digits, const char *unit)
 {
     if (!isfinite(value) || used >= LS_GPU_TEXT)

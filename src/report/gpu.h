@@ -1,5 +1,6 @@
-/* How busy a card of NVIDIA's is, as its driver's library (libnvidia-ml.so.1) has it: a thread asks twice a second, so
- * that nobody else ever waits for an answer. Where the library or the card is missing nothing is known, silently. */
+/* Utilisation, memory, power, clock and temperature of an NVIDIA GPU from NVML (libnvidia-ml.so.1). A thread samples twice a
+ * second, so that callers never wait for the driver. Without the library or the GPU no values are available; that is no
+ * error. */
 #ifndef LS_REPORT_GPU_H
 #define LS_REPORT_GPU_H
 
@@ -8,28 +9,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the driver cannot tell is not a number. */
+/* A value that the driver does not provide is NaN. */
 struct ls_gpu_state {
     double utilisation; /* % of the time in which a kernel ran */
-    double memory;      /* bytes in use, by anybody */
+    double memory;      /* bytes in use by all processes */
     double power;       /* W */
     double clock;       /* MHz, of the multiprocessors */
     double temperature; /* degrees Celsius */
 };
 #define LS_GPU_FIGURES ((int)(sizeof(struct ls_gpu_state) / sizeof(double)))
 
-/* Sums over samples, for a mean over any stretch of time. */
+/* Sums over samples; the difference of two gives the mean over the time between. */
 struct ls_gpu_sums {
     int64_t n[LS_GPU_FIGURES];
     double sum[LS_GPU_FIGURES];
 };
 
 struct ls_gpu {
-    void *library;              /* owned; NULL: nothing is known */
-    const struct ls_nvml *nvml; /* owned: the library's functions */
+    void *library;              /* owned; NULL: no values are available */
+    const struct ls_nvml *nvml; /* owned; functions of the library */
     void *card;
     pthread_t thread;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t ended;
     bool end;
     struct ls_gpu_state last;
@@ -37,23 +38,25 @@ struct ls_gpu {
     double most_memory;
 };
 
-/* bus: the PCI bus id of the card; "": there is none. False: nothing will be known. g must stay where it is. */
+/* Starts the sampling thread. bus: the PCI bus id of the GPU; "": none. Returns false if no values will be available. *g
+ * must not move. */
 bool ls_gpu_watch(struct ls_gpu *g, const char *bus);
-/* Safe on a zeroed struct and twice. */
+/* May be called on a zeroed struct, and twice. */
 void ls_gpu_stop(struct ls_gpu *g);
 
-/* The last sample; false: nothing is known. */
+/* Returns the last sample; false if no values are available. */
 bool ls_gpu_last(struct ls_gpu *g, struct ls_gpu_state *state);
-/* The sums so far; means are over the samples since `since` (zero: since the beginning), of memory the largest use so far.
- * False: there was none. */
+/* Returns the sums so far. */
 void ls_gpu_sums(struct ls_gpu *g, struct ls_gpu_sums *sums);
+/* Computes the means since `since` (NULL or zero: since the start); mean->memory is the largest use so far. False if there is
+ * no sample. */
 bool ls_gpu_mean(struct ls_gpu *g, const struct ls_gpu_sums *since, struct ls_gpu_state *mean);
 
-/* "97% busy on average, 412 W, 1755 MHz, 10.3 GiB" of what is known. */
+/* Formats the available values: "97% busy on average, 412 W, 1755 MHz, 10.3 GiB". */
 #define LS_GPU_TEXT 128
 void ls_gpu_text(const struct ls_gpu_state *mean, char text[LS_GPU_TEXT]);
 
-/* The driver's version ("580.65.06"); false: no driver. */
+/* Returns the version of the driver, such as "580.65.06"; false if there is none. */
 bool ls_gpu_driver(char *version, size_t room);
 
 #endif

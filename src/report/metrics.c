@@ -20,38 +20,38 @@ const struct ls_help_row ls_metrics_keys[] = {
     {"kind", "step, epoch or eval"},
     {"step", "steps since the run began, this one included"},
     {"epoch", "from 1, as in log.txt"},
-    {"samples", "that loss, top1 and top5 are means over"},
+    {"samples", "number of samples behind loss, top1 and top5"},
     {"loss", "mean over the samples"},
     {"lr", "learning rate; not of eval"},
     {"top1", "share of samples whose class was the likeliest, 0 to 1"},
     {"top5", "share of samples whose class was among the five likeliest"},
     {"samples_per_s", "samples / seconds"},
-    {"seconds", "how long it took"},
-    {"time", "when it was over: date and time in UTC, to the millisecond"},
+    {"seconds", "duration"},
+    {"time", "date and time of the end in UTC, to the millisecond"},
     {"input_share", "share of the seconds spent waiting for input"},
     {"loader_threads", "of rank 0, on step and epoch lines"},
     {"compute_share", "share spent on forward and backward"},
     {"wait_share", "share spent waiting for other workers; not of eval"},
-    {"update_share", "share spent on updates and the rest; not of eval"},
+    {"update_share", "share spent on updates and everything else; not of eval"},
     {"staleness", "with --sync async or cutoff: updates between pull and push of a gradient, mean"},
     {"gpu_utilisation",
-     "percent; this and the next are there where a card computes: on step lines as last seen, on epoch "
-     "lines the mean of the epoch"},
-    {"gpu_memory_bytes", "on epoch lines the most so far"},
+     "percent; only if a GPU computes, like the next four: the last sample on step lines, the mean of the "
+     "epoch on epoch lines"},
+    {"gpu_memory_bytes", "on epoch lines the largest use so far"},
     {"gpu_power_w", "watts"},
     {"gpu_clock_mhz", "MHz"},
     {"gpu_temperature_c", "degrees Celsius"},
     {NULL, NULL},
 };
 
-/* The step of one line, or -1 when it is not a line of ours. */
+/* Returns the step of a line, or -1 if it is not a line of metrics. */
 static int64_t step_of(const json_t *line)
 {
     const json_t *step = json_object_get(line, "step");
     return json_is_integer(step) ? json_integer_value(step) : -1;
 }
 
-/* Lines without a time are of a version that counted epochs from 0. */
+/* Lines without a time are from a version that counted epochs from 0. */
 static enum ls_status put_old_line(struct ls_file_writer *out, json_t *line)
 {
     json_int_t epoch = json_integer_value(json_object_get(line, "epoch"));
@@ -64,7 +64,7 @@ static enum ls_status put_old_line(struct ls_file_writer *out, json_t *line)
     return st == LS_OK ? ls_file_writer_put(out, "\n", 1) : st;
 }
 
-/* Copy the lines that belong to the story so far. The last one has no newline when a crash tore it. */
+/* Copies the lines up to step `after`. A line without a newline is incomplete and dropped. */
 static enum ls_status keep_lines(const char *path, const char *text, size_t size, int64_t after,
                                  struct ls_file_writer *out)
 {
@@ -135,7 +135,7 @@ static void put_time(FILE *out)
     fprintf(out, ", \"time\": \"%s.%03ldZ\"", text, now.tv_nsec / 1000000);
 }
 
-/* Nine digits bring a float back exactly; JSON has no word for what is not finite. */
+/* Nine digits restore a float exactly. JSON has no NaN or infinity: they become null. */
 static void put_real(FILE *out, const char *name, double value)
 {
     if (isfinite(value))

@@ -1,5 +1,5 @@
-/* metrics.jsonl of a run directory: one JSON object a line, in the order things happened. ls_metrics_keys has the fields.
- * Values that are not finite are null; an eval line has no lr and no update_share. */
+/* metrics.jsonl of a run directory: one JSON object per line, in chronological order, with the fields of ls_metrics_keys.
+ * Values that are not finite are null. An eval line has no lr and no update_share. */
 #ifndef LS_REPORT_METRICS_H
 #define LS_REPORT_METRICS_H
 
@@ -10,25 +10,23 @@
 
 enum ls_metrics_kind { LS_METRICS_STEP, LS_METRICS_EPOCH, LS_METRICS_EVAL };
 
-/* Every key of a line, and what it means. */
+/* The keys of a line, for help. */
 extern const struct ls_help_row ls_metrics_keys[];
 
 struct ls_metrics {
     FILE *file;     /* owned; NULL: closed */
     char *path;     /* owned */
-    double flushed; /* when, ls_now */
+    double flushed; /* ls_now() of the last flush */
 };
 
-/* Keeps the lines up to and including step `after` and drops later ones and a line torn by a crash, so that
- * the file tells one story; -1 starts anew. Then appends. */
+/* Opens the file for appending. Keeps the lines up to and including step `after`; removes later lines and an incomplete last
+ * line. -1 removes all lines. */
 enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t after);
-/* Nothing is allocated. Lines reach the file within about a second, epochs and evaluations at once. A failed
- * write (full disk) is an error that names the file. */
+/* Writes a line. Step lines reach the file within about a second, epoch and eval lines at once. Allocates nothing. */
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r);
-/* Every line so far is durable afterwards: before a checkpoint that they belong to. Safe on a zeroed
- * struct. */
+/* Makes all lines durable; call it before the checkpoint that they belong to. May be called on a zeroed struct. */
 enum ls_status ls_metrics_sync(struct ls_metrics *m);
-/* Safe on a zeroed struct and twice. */
+/* May be called on a zeroed struct, and twice. */
 enum ls_status ls_metrics_close(struct ls_metrics *m);
 
 #endif

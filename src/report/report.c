@@ -2,7 +2,7 @@
 
 static double mean(double a, int64_t of_a, double b, int64_t of_b)
 {
-    if (of_a == 0 || of_b == 0) /* what no sample stands behind may be anything */
+    if (of_a == 0 || of_b == 0) /* a mean over no samples may have any value */
         return of_b == 0 ? a : b;
     return (a * (double)of_a + b * (double)of_b) / (double)(of_a + of_b);
 }

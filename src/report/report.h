@@ -1,5 +1,5 @@
-/* What happened in a stretch of work: one step, one epoch, or one evaluation. The trainer fills it once; the
- * console shows it, metrics.jsonl keeps it. An epoch's report is the sum of its steps' (ls_report_add). */
+/* The results of one step, one epoch or one evaluation. The trainer fills a report; the console prints it and metrics.jsonl
+ * stores it. The report of an epoch is the sum of those of its steps (ls_report_add). */
 #ifndef LS_REPORT_REPORT_H
 #define LS_REPORT_REPORT_H
 
@@ -7,30 +7,30 @@
 #include <stdint.h>
 
 struct ls_report {
-    int64_t step;          /* steps done since the run began, this one included */
-    int64_t epoch, epochs; /* epoch counts from 0; epochs 0: not known (--steps decides) */
-    int64_t step_in_epoch; /* steps done in this epoch, this one included; evaluation: batches */
+    int64_t step;          /* steps since the start of the run, including this one */
+    int64_t epoch, epochs; /* epoch counts from 0; epochs is 0 if unknown (--steps) */
+    int64_t step_in_epoch; /* steps of this epoch, including this one; evaluation: batches */
     int64_t steps_per_epoch;
-    int64_t samples;   /* that the means below are over */
+    int64_t samples;   /* number of samples behind the means below */
     double loss;       /* mean over samples */
-    double top1, top5; /* share of samples that were right, 0 to 1 */
+    double top1, top5; /* share of correct samples, 0 to 1 */
     double lr;
-    double seconds;         /* wall clock of the stretch, made up of: */
+    double seconds;         /* wall-clock time, the sum of: */
     double input_seconds;   /* waiting for the loader */
     double compute_seconds; /* forward and backward */
     double wait_seconds;    /* waiting for other workers and the network */
-    double update_seconds;  /* updating weights, and what is left */
-    int64_t gradients;      /* whose staleness was measured; 0: nobody measures it */
-    double staleness;       /* their mean: updates made between pull and push */
-    int loader_threads;     /* that fill batches; 0: not known */
-    bool on_gpu;            /* a card computes, and was: */
+    double update_seconds;  /* updating weights, and everything else */
+    int64_t gradients;      /* number of gradients with a measured staleness; 0: not measured */
+    double staleness;       /* mean number of updates between pull and push */
+    int loader_threads;     /* threads that fill batches; 0: unknown */
+    bool on_gpu;            /* a GPU computes; gpu is its state */
     struct ls_gpu_state gpu;
 };
 
-/* Grow `sum` (zero before the first) by one step: samples and seconds add up, loss, top1 and top5 become
- * means over all samples, the rest is taken from `step`. */
+/* Adds a step to `sum`, which starts as zero. Samples and seconds are added; loss, top1 and top5 become means over all
+ * samples; the other members are copied from `step`. */
 void ls_report_add(struct ls_report *sum, const struct ls_report *step);
-/* samples / seconds; 0 when no time has passed. */
+/* Returns samples / seconds, or 0 if seconds is 0. */
 double ls_report_speed(const struct ls_report *r);
 
 #endif

@@ -16,7 +16,7 @@ static int ascending(const void *a, const void *b)
 enum ls_status ls_stats_of(const double *values, int n, struct ls_stats *stats)
 {
     if (n < 1)
-        return ls_fail(LS_FAILED, "statistics of no values were asked for");
+        return ls_fail(LS_FAILED, "statistics need at least one value");
     double *sorted = ls_alloc((size_t)n, sizeof *sorted);
     if (!sorted)
         return LS_FAILED;

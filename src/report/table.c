@@ -57,7 +57,7 @@ static int width_of(const char *text)
 
 static void print_row(const struct ls_table *t, const char *const *cells, const int *width, FILE *out)
 {
-    int last = t->columns - 1, owed = 0; /* spaces, written only when something follows */
+    int last = t->columns - 1, owed = 0; /* spaces to write before the next cell that is not empty */
     while (last > 0 && !(cells[last] && *cells[last]))
         last--;
     for (int c = 0; c <= last; c++) {
@@ -75,8 +75,7 @@ enum ls_status ls_table_print(const struct ls_table *t, FILE *out)
         return t->status;
     int width[LS_TABLE_COLUMNS] = {0};
     if (t->columns > LS_TABLE_COLUMNS)
-        return ls_fail(LS_FAILED, "a table of %d columns is wider than the %d there may be", t->columns,
-                       LS_TABLE_COLUMNS);
+        return ls_fail(LS_FAILED, "a table of %d columns; at most %d are supported", t->columns, LS_TABLE_COLUMNS);
     for (int i = 0; i < t->rows * t->columns; i++) {
         int w = width_of(t->cells[i]);
         if (w > width[i % t->columns])

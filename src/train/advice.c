@@ -15,7 +15,7 @@ int ls_trainer_watch_loader(struct ls_trainer *t)
     if (!t->root || !t->loader)
         return 0;
     struct ls_loader_pace pace = ls_loader_pace(t->loader);
-    bool chosen = t->o->loader_threads == 0 && pace.most > 1 && pace.settled && pace.uses > 0;
+    bool chosen = t->o->loader_threads == 0 && pace.max_threads > 1 && pace.settled && pace.uses > 0;
     if (chosen && pace.threads != t->said_threads) {
         ls_trainer_say(
             t, "Loader threads: %d, chosen by measuring: one prepares %.0f samples/s, and the compute can take %.0f.",

@@ -4,7 +4,7 @@
 #include "optim/optim.h"
 #include "report/gpu.h"
 #include "exec/identity.h"
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -187,7 +187,7 @@ static void say_workers(const struct ls_trainer *t)
 void ls_trainer_announce(const struct ls_trainer *t)
 {
     if (t->root)
-        ls_kept_model_warn(t->o);
+        ls_model_snapshot_warn(t->o);
     say_model(t);
     say_data(t);
     say_batch(t);

@@ -166,7 +166,7 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
         .form = form,
         .seed = o->seed,
         .threads = t->loader_threads > 0 ? t->loader_threads : threads,
-        .most = most,
+        .max_threads = most,
         .ring = 3 + e->backend->queue->delay,
         .held = e->backend->queue->delay,
         .batch = t->size.batch,

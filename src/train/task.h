@@ -34,7 +34,7 @@ void ls_task_close(struct ls_task *t);
 /* The cores for this process: its share of those it sees, where several processes of a host see them all, and no fewer than
  * it computes with. */
 int ls_task_cores(const struct ls_engine *e);
-/* Threads that a loader begins with, and ls_loader_options.most: --loader-threads and 0, or half of the process's cores, nearly
+/* Threads that a loader begins with, and ls_loader_options.max_threads: --loader-threads and 0, or half of the process's cores, nearly
  * all where a device computes, and all of them. */
 int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e, int *most);
 /* A loader over the test set from its first sample to its last, each once, or where the engine has a comm this process's

@@ -4,7 +4,7 @@
 #include "exec/rank_reduce.h"
 #include "train/fingerprint.h"
 #include "exec/identity.h"
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "train/logbook.h"
 #include "checkpoint/rundir.h"
 #include "train/trainer.h"
@@ -86,8 +86,8 @@ static enum ls_status claim(struct ls_trainer *t)
     t->made = !ls_file_exists(t->run);
     LS_TRY(ls_dir_make(t->run));
     LS_TRY(ls_run_lock_take(t->run, t->o->command_line, LS_RUN_LOCK_TIMES, &t->lock));
-    ls_rundir_sweep(t->run);
-    ls_checkpoint_clean(t->run);
+    ls_rundir_remove_stale(t->run);
+    ls_checkpoint_remove_stale(t->run);
     return LS_OK;
 }
 
@@ -217,7 +217,7 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
     char identity[LS_IDENTITY_ROOM];
     if (t->root)
-        LS_TRY(ls_kept_model_check(t->checkpoint, t->run, t->o));
+        LS_TRY(ls_model_snapshot_check(t->checkpoint, t->run, t->o));
     ls_identity_make(t->o, &t->engine, identity);
     if (t->root)
         t->caution = describe_changes(t, config, identity);
@@ -347,7 +347,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .seed = t->o->seed,
         .shuffle = t->o->shuffle,
         .threads = threads,
-        .most = most,
+        .max_threads = most,
         .ring = ring_of(t),
         .held = t->stepper.report_delay,
         .batch = t->task.size.batch,

@@ -133,7 +133,7 @@ expect_same elsewhere/branch/model.yaml net-as-it-was.yaml
 expect_same "elsewhere/$(weights branch 9)" "elsewhere/$(weights branch-2 9)"
 in_folder elsewhere train --resume alone --steps 9
 expect_code 2
-expect_error '--resume alone: a checkpoint that lies in no run directory; give --run DIR'
+expect_error '--resume alone: this checkpoint is not in a run directory; give --run DIR'
 expect_no_file config.yaml
 
 it "obeys another --model for an evaluation, and says that it is another"

@@ -83,7 +83,7 @@ let_go
 expect_file killed/lock
 train --steps 3000 --run killed --resume
 expect_code 0
-expect_err "killed: its lock is taken over .*pid $child"
+expect_err "killed: the lock of an ended run on .*pid $child.* is taken over"
 expect_no_file killed/lock
 expect "$(weights killed 3000)" = "$(weights alone 3000)"
 
@@ -118,7 +118,7 @@ mv other lost/lock
 kill -CONT "$child"
 let_go
 expect_code 1
-expect_error 'error: lost: .*lock was removed, or .*took .* over, on host elsewhere \(pid 7, user somebody\)'
+expect_error 'error: lost: .*another run took over the directory, on host elsewhere \(pid 7, user somebody\)'
 expect "$(ls lost/checkpoints | grep -v tmp | tail -n 1)" = "$last"
 expect "$(sed -n 1p lost/lock)" = 'host: elsewhere'
 

@@ -59,7 +59,7 @@ expect_file "$(weights straight 20)"
 it "starts nothing where the name of a run is misspelt"
 lockstep train --run hlaves --resume
 expect_code 3
-expect_error 'hlaves: no such run to go on with; .*--model'
+expect_error 'hlaves: no such run to resume; .*--model'
 expect_no_file hlaves
 
 it "starts a run that is not there yet, so that the first job of a chain is like the others"
@@ -83,8 +83,8 @@ early() {
 it "starts again by the same command when the run ended before it saved"
 printf 'host: %s\npid: 999999999\nboot: %s\npids: %s\nid: 1\n' "$(hostname)" "$(cat /proc/sys/kernel/random/boot_id)" \
     "$(readlink /proc/self/ns/pid)" >straight/lock
-: >straight/config.yaml.tmp-123
-for files in "" lock "lock model.yaml" "lock model.yaml config.yaml.tmp-123" "lock model.yaml config.yaml" \
+: >straight/config.yaml.tmp-4194305
+for files in "" lock "lock model.yaml" "lock model.yaml config.yaml.tmp-4194305" "lock model.yaml config.yaml" \
     "lock config.yaml plan.txt" "lock config.yaml plan.txt log.txt metrics.jsonl"; do
     # $files is a list of words.
     # shellcheck disable=SC2086
@@ -93,9 +93,9 @@ for files in "" lock "lock model.yaml" "lock model.yaml config.yaml.tmp-123" "lo
     expect_code 0
     expect_same "$(weights straight 20)" "$(weights early 20)"
     expect "$(grep -c '"kind": *"step"' early/metrics.jsonl)" = 20
-    expect_no_file early/config.yaml.tmp-123
+    expect_no_file early/config.yaml.tmp-4194305
 done
-rm straight/lock straight/config.yaml.tmp-123
+rm straight/lock straight/config.yaml.tmp-4194305
 
 it "leaves no line out of metrics.jsonl when it is killed right after a checkpoint"
 long="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:100000 --batch 32 --threads 1 --no-evaluate"
@@ -111,10 +111,10 @@ kill -9 "$child"
 let_go
 saved=$(ls told/checkpoints | grep -v tmp | tail -n 1 | sed 's/step-0*//')
 expect "$(grep -c '"kind": *"step".*}$' told/metrics.jsonl)" -ge "$saved"
-: >told/metrics.jsonl.tmp-7
+: >told/metrics.jsonl.tmp-4194305
 lockstep train --run told --resume --steps $((saved + 10))
 expect_code 0
-expect_no_file told/metrics.jsonl.tmp-7
+expect_no_file told/metrics.jsonl.tmp-4194305
 expect "$(grep -c '"kind": *"step"' told/metrics.jsonl)" = $((saved + 10))
 
 it "starts again from its configuration alone"

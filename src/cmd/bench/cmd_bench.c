@@ -1,5 +1,4 @@
-/* lockstep bench: how long a training step takes, fed from memory so that nothing but the step is measured.
- */
+/* lockstep bench: measures the time of a training step. Batches come from memory, so that only the step is measured. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -33,7 +32,7 @@ struct bench {
     struct ls_stepper stepper;
     struct ls_slot *slots; /* owned */
     int n_slots, at;
-    void *region; /* owned; their images and labels */
+    void *region; /* owned; images and labels of the slots */
     size_t region_bytes;
     uint64_t step;
     int64_t steps;        /* of one repetition */
@@ -62,7 +61,7 @@ static size_t pages(size_t bytes)
     return (bytes + 4095) / 4096 * 4096;
 }
 
-/* Bytes of a slot's images and crops, in the form that the program takes. */
+/* Returns the bytes of the images of a slot, in the form that the program takes. */
 static size_t image_bytes(const struct bench *b)
 {
     size_t values = (size_t)(b->task.size.batch * image_values(&b->task.size));
@@ -106,7 +105,7 @@ static enum ls_status make_slots(struct bench *b)
     return LS_OK;
 }
 
-/* Any bytes, spread over about -2 to 2. */
+/* A table that maps bytes to about -2 to 2. */
 static enum ls_status open_synthetic(struct bench *b)
 {
     const struct ls_model_size *size = &b->task.size;
@@ -184,7 +183,7 @@ static enum ls_status fill_from_data(struct bench *b)
         st = ls_loader_next(loader, &slot);
         if (st == LS_OK && (!slot || count < size->batch))
             st = ls_fail(LS_USAGE, "--batch %lld: %s has only %lld samples", (long long)b->o->batch, b->o->data, count);
-        if (st == LS_OK && slot->valid == size->batch) /* the last of an epoch may be smaller */
+        if (st == LS_OK && slot->valid == size->batch) /* the last batch of an epoch may be smaller */
             copy_slot(b, slot, &b->slots[i++]);
     }
     ls_loader_free(loader);
@@ -206,7 +205,7 @@ static double process_age(void)
     size = fread(line, 1, sizeof line - 1, file);
     fclose(file);
     line[size] = 0;
-    /* field 22, counted from the one after the name in brackets, which is field 3 */
+    /* field 22; the first field after the name in brackets is field 3 */
     text = strrchr(line, ')');
     for (int i = 0; text && i < 20; i++)
         text = strchr(text + 1, ' ');
@@ -224,7 +223,7 @@ static enum ls_status come_together(struct bench *b)
 
 static enum ls_status one_step(struct bench *b, struct ls_report *r)
 {
-    /* Random labels teach nothing: a small rate keeps all values as ordinary numbers. */
+    /* A small rate keeps all values normal numbers; random labels cannot be learned. */
     double lr = ls_options_given(b->o, "lr") ? b->o->lr : 0.001;
     *r = (struct ls_report){0};
     LS_TRY(ls_step(&b->stepper, b->step, b->o->batch, lr, r));
@@ -232,8 +231,7 @@ static enum ls_status one_step(struct bench *b, struct ls_report *r)
     return LS_OK;
 }
 
-/* The first step counts for nothing: pages are touched and threads started in it. Unless --steps says how
- * many, a repetition lasts about a second. */
+/* The first step is not counted: it touches pages and starts threads. Without --steps a repetition lasts about a second. */
 static enum ls_status warm_up(struct bench *b)
 {
     struct ls_report r = {0};
@@ -253,7 +251,7 @@ static enum ls_status warm_up(struct bench *b)
     return b->step_ms && b->speed ? LS_OK : LS_FAILED;
 }
 
-/* Steps that are only enqueued are over when the last of them is: what is known is the time of all. */
+/* With a queue only the time of all steps is known: they are complete when the last one is. */
 static enum ls_status end_repetition(struct bench *b, double start, double *step_ms, int64_t *samples)
 {
     struct ls_report r = {0};
@@ -285,7 +283,7 @@ static enum ls_status measure(struct bench *b)
     return come_together(b);
 }
 
-/* At most so far: of the backend's own memory where it has some, else of the process's. */
+/* Returns the peak memory use: of the device if the backend has one, else of the process. */
 static size_t peak_bytes(const struct bench *b)
 {
     size_t now, most;
@@ -293,7 +291,7 @@ static size_t peak_bytes(const struct bench *b)
     return most;
 }
 
-/* --- saying ------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------- */
 
 static void add_row(struct ls_table *t, const char *what, int digits, const struct ls_stats *s)
 {
@@ -367,7 +365,7 @@ static enum ls_status report(const struct bench *b)
 
 static void release(struct bench *b)
 {
-    ls_step_drop(&b->stepper); /* after a failure the last step may still read its input */
+    ls_step_drop(&b->stepper); /* after a failure the last step may still be reading its input */
     if (b->region)
         b->engine.backend->queue->unpin(b->region);
     ls_region_unmap(b->region, b->region_bytes);

@@ -1,4 +1,4 @@
-/* Sums over all processes, timed and checked; the table is that of nccl-tests. */
+/* Times and checks sums over all processes; prints the table of nccl-tests. */
 #include "base/clock.h"
 #include "cmd/json.h"
 #include "base/log.h"
@@ -13,22 +13,22 @@
 #include <string.h>
 
 #define LEAST ((size_t)1 << 10)
-#define SECONDS 0.1 /* that a size is measured for */
+#define SECONDS 0.1 /* measuring time per size */
 enum { GROWTH = 4, MOST_SIZES = 16, WARM = 3, LEAST_TIMES = 5, MOST_TIMES = 10000, BLOCK = 4096 };
 
 struct size {
     size_t bytes;
     int times;
-    double seconds; /* of one sum; the mean over ranks, as nccl-tests has it */
+    double seconds; /* of one sum; the mean over ranks, as in nccl-tests */
     double algbw, busbw;
-    int64_t wrong; /* values, over all ranks */
+    int64_t wrong; /* wrong values, over all ranks */
     enum ls_collective way;
 };
 
 struct sums {
     const struct ls_options *o;
     struct ls_comm *comm;
-    float *data; /* of the group's region */
+    float *data; /* in the region of the group */
     size_t largest;
     struct size sizes[MOST_SIZES];
     int n;
@@ -48,7 +48,7 @@ bool ls_bench_collective_wanted(const struct ls_options *o)
 
 /* --- checking ----------------------------------------------------------------------------------------- */
 
-/* A value in [-1, 1) that is as good as random, the same wherever it is made. */
+/* A pseudo-random value in [-1, 1), equal on every rank. */
 static float value_of(uint32_t rank, size_t at)
 {
     uint32_t x = (uint32_t)at * 2654435761u + rank * 2246822519u + 374761393u;
@@ -64,7 +64,8 @@ static void fill(const struct sums *s, size_t count)
         s->data[i] = value_of(rank, i);
 }
 
-/* The tree's sum of count values from `at` on, made by one process; the first block of `room`. */
+/* Computes the sum of count values from `at` on in one process, in the order of the tree; the result is in the first block
+ * of `room`. */
 static void sum_serially(const struct ls_tree *tree, size_t at, size_t count, float *room)
 {
     for (int p = 0; p < tree->n_parts; p++)
@@ -77,7 +78,7 @@ static void sum_serially(const struct ls_tree *tree, size_t at, size_t count, fl
     }
 }
 
-/* Bit by bit where the order of additions is promised, else as far apart as another order may come. */
+/* Compares bits if the order of additions is fixed, else with the error bound of another order. */
 static enum ls_status count_wrong(const struct sums *s, size_t count, bool exact, int64_t *wrong)
 {
     const struct ls_tree *tree = ls_comm_tree(s->comm);
@@ -91,7 +92,7 @@ static enum ls_status count_wrong(const struct sums *s, size_t count, bool exact
         sum_serially(tree, at, n, room);
         if (exact && memcmp(room, s->data + at, n * sizeof *room) == 0)
             continue;
-        for (size_t i = 0; i < n; i++) /* not a number is wrong too */
+        for (size_t i = 0; i < n; i++) /* counts NaN as wrong */
             *wrong += exact ? memcmp(&room[i], &s->data[at + i], sizeof *room) != 0
                             : !(fabsf(room[i] - s->data[at + i]) <= slack);
     }
@@ -122,7 +123,7 @@ static enum ls_status sum_up(const struct sums *s, size_t bytes, int times)
     return LS_OK;
 }
 
-/* How often makes SECONDS; rank 0 decides. */
+/* Returns the number of repetitions for SECONDS; rank 0 decides. */
 static enum ls_status choose_times(struct sums *s, struct size *z)
 {
     double start = ls_now();
@@ -134,7 +135,7 @@ static enum ls_status choose_times(struct sums *s, struct size *z)
     return ls_comm_broadcast(s->comm, 0, &z->times, sizeof z->times);
 }
 
-/* Sums of zeros are timed, so that nothing grows beyond all bounds; then one of real values is checked. */
+/* Times sums of zeros, so that values do not overflow; then checks one sum of random values. */
 static enum ls_status measure(struct sums *s, struct size *z)
 {
     int n = ls_comm_size(s->comm);
@@ -159,7 +160,7 @@ static enum ls_status measure(struct sums *s, struct size *z)
     return LS_OK;
 }
 
-/* --- saying ------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------- */
 
 static int count_hosts(const struct ls_comm *comm)
 {

@@ -1,6 +1,6 @@
-/* lockstep bench --profile: where a step's time goes, node by node. The bytes are the fewest that a node must move (each
- * input read once, each output written once), the operations those of its products, so that the last columns say how
- * close a kernel comes to what the machine can do. */
+/* lockstep bench --profile: the time of a step by node. Bytes are the minimum that a node moves (each input read once, each
+ * output written once); operations are those of its products. The last columns compare kernels with the limits of the
+ * machine. */
 #include "base/clock.h"
 #include "cmd/json.h"
 #include "base/log.h"
@@ -19,7 +19,7 @@ struct cost {
     double seconds, bytes, operations;
 };
 
-/* Parameters are written as well as read by updates; inputs of the same tensor count once. */
+/* Updates both read and write parameters. A tensor that is several inputs counts once. */
 static double bytes_of(const struct ls_graph *g, const struct ls_node *n)
 {
     double bytes = 0;
@@ -34,7 +34,7 @@ static double bytes_of(const struct ls_graph *g, const struct ls_node *n)
     return bytes;
 }
 
-/* Of a product in any of its directions: output positions times the weights of one, twice for multiply and add. */
+/* Operations of a product in any direction: output positions times weights, times two for multiply and add. */
 static double operations_of(const struct ls_graph *g, const struct ls_node *n)
 {
     bool conv = strncmp(n->op->name, "conv", 4) == 0, dense = strncmp(n->op->name, "dense", 5) == 0;
@@ -47,7 +47,7 @@ static double operations_of(const struct ls_graph *g, const struct ls_node *n)
     return 2 * positions * (double)ls_shape_count(&g->tensors[w].shape);
 }
 
-/* The kernels of CPUs can be timed from outside; the fastest of a few rounds. */
+/* CPU kernels are timed one by one; the fastest of a few rounds counts. */
 static enum ls_status time_nodes(struct ls_engine *e, const struct ls_run *run, double *seconds)
 {
     enum { ROUNDS = 5 };
@@ -70,7 +70,7 @@ static int slower_first(const void *a, const void *b)
     return x->seconds < y->seconds ? 1 : x->seconds > y->seconds ? -1 : x->node - y->node;
 }
 
-/* One entry an op, out of one a node. */
+/* Adds up the entries of nodes by op. */
 static int by_op(const struct cost *nodes, int n, struct cost *ops)
 {
     int n_ops = 0;

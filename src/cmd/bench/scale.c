@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
 #include "launch/launch.h"
-#include "report/live.h"
+#include "report/progress_bar.h"
 #include "report/stats.h"
 #include "report/table.h"
 #include "exec/engine.h"
@@ -31,7 +31,7 @@ enum { MOST = 64, SHOWN = 8 /* repetitions that fit in a table */, EXTRA = 12 /*
 struct entry {
     int workers;
     int64_t batch;
-    json_t *bench; /* owned; what its bench said */
+    json_t *bench; /* owned; the JSON output of its bench */
     double *speed; /* owned; samples/s of each repetition */
     int n;
     struct ls_stats stats;
@@ -42,7 +42,7 @@ struct scale {
     const struct ls_options *o;
     struct entry entries[MOST];
     int n;
-    int64_t threads; /* of a worker */
+    int64_t threads; /* per worker */
     double start;
     bool live;
 };
@@ -92,9 +92,9 @@ static enum ls_status prepare(struct scale *s)
     return LS_OK;
 }
 
-/* --- one bench, in processes of its own ----------------------------------------------------------------- */
+/* --- one bench in a child process ----------------------------------------------------------------------- */
 
-/* The command line as it was given, with what makes it this entry's behind the other options. */
+/* Builds the command line of a child: the given one, followed by the options of this entry. */
 static char **make_words(const struct scale *s, const struct entry *e, struct ls_arena *strings)
 {
     int given = s->o->n_command_line, n = 0, options = 0;
@@ -120,7 +120,7 @@ static char **make_words(const struct scale *s, const struct entry *e, struct ls
     return words;
 }
 
-/* In the child; does not return. */
+/* Runs in the child and does not return. */
 static void become_bench(char **words, int out, pid_t parent)
 {
     char self[4096];
@@ -137,19 +137,19 @@ static void become_bench(char **words, int out, pid_t parent)
 
 static void draw(const struct scale *s, int at)
 {
-    char label[48], time[32], line[LS_LIVE_ROOM];
+    char label[48], time[32], line[LS_BAR_ROOM];
     struct winsize size;
     if (!s->live)
         return;
-    struct ls_live look = {.colour = s->o->color, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
+    struct ls_bar_style look = {.colour = s->o->color, .utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0};
     look.width = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
     snprintf(label, sizeof label, "%d worker%s", s->entries[at].workers, s->entries[at].workers == 1 ? "" : "s");
-    ls_live_duration(ls_now() - s->start, time);
-    ls_live_line(&look, label, at, s->n, (const char *const[]){time}, 1, line);
+    ls_format_duration(ls_now() - s->start, time);
+    ls_progress_bar(&look, label, at, s->n, (const char *const[]){time}, 1, line);
     ls_log_status_line(line);
 }
 
-/* What the child says on standard output, whole; the line on the terminal goes on meanwhile. */
+/* Reads the whole standard output of the child and updates the progress bar meanwhile. */
 static enum ls_status listen(const struct scale *s, int at, int fd, char **text, size_t *used)
 {
     size_t room = 0;
@@ -178,13 +178,13 @@ static enum ls_status listen(const struct scale *s, int at, int fd, char **text,
     }
 }
 
-/* It has said itself what went wrong. */
+/* The child has reported its error. */
 static enum ls_status reap(const struct entry *e, pid_t pid)
 {
     int how;
     while (waitpid(pid, &how, 0) < 0)
         if (errno != EINTR)
-            return ls_fail(LS_FAILED, "the bench on %d workers is gone: %s", e->workers, strerror(errno));
+            return ls_fail(LS_FAILED, "the bench on %d workers cannot be waited for: %s", e->workers, strerror(errno));
     if (WIFSIGNALED(how))
         return ls_fail(LS_FAILED, "the bench on %d worker%s was killed by signal %d (%s)", e->workers,
                        e->workers == 1 ? "" : "s", WTERMSIG(how), strsignal(WTERMSIG(how)));
@@ -199,7 +199,7 @@ static enum ls_status take_figures(struct entry *e, int repeat, const char *text
     e->n = (int)json_array_size(speeds);
     if (!e->bench || e->n != repeat)
         return ls_fail(LS_FAILED, "the bench on %d workers gave %d figures instead of %d: %s", e->workers, e->n, repeat,
-                       e->bench ? "another program has answered" : error.text);
+                       e->bench ? "the output is not that of lockstep bench" : error.text);
     e->speed = ls_alloc((size_t)e->n, sizeof *e->speed);
     if (!e->speed)
         return LS_FAILED;
@@ -246,7 +246,7 @@ free_words:
     return st;
 }
 
-/* --- saying ------------------------------------------------------------------------------------------- */
+/* --- output ------------------------------------------------------------------------------------------- */
 
 static void compare(struct scale *s)
 {

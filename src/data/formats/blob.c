@@ -12,7 +12,7 @@
 
 #define GZIP_HEAD 10
 #define GZIP_TAIL 8
-/* Deflate cannot expand further than this. */
+/* The largest expansion factor of deflate. */
 #define GZIP_GAIN 1032
 
 static bool is_gzip(const uint8_t *bytes, size_t size)
@@ -20,7 +20,7 @@ static bool is_gzip(const uint8_t *bytes, size_t size)
     return size >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b;
 }
 
-/* The length that the member promises in its last four bytes, once it is believable. */
+/* Reads the uncompressed length from the last four bytes of the member and checks that it is plausible. */
 static enum ls_status promised_size(const uint8_t *bytes, size_t size, const char *name, size_t *promised)
 {
     if (size < GZIP_HEAD + GZIP_TAIL || !is_gzip(bytes, size))

@@ -1,4 +1,4 @@
-/* A file's whole content in memory, decompressed. */
+/* The whole contents of a file in memory, decompressed. */
 #ifndef LS_DATA_FORMATS_BLOB_H
 #define LS_DATA_FORMATS_BLOB_H
 
@@ -11,10 +11,9 @@ struct ls_blob {
     size_t size;
 };
 
-/* Read a file; gzip is recognised by its first bytes and decompressed. */
+/* Reads a file. Recognises gzip by its first bytes and decompresses it. */
 enum ls_status ls_blob_load(const char *path, struct ls_blob *blob);
-/* One gzip member, checked against its own length and CRC; anything after it is an error. name: for messages.
- */
+/* Decompresses one gzip member and checks its length and CRC. Data after it is an error. name: for messages. */
 enum ls_status ls_blob_gunzip(const uint8_t *bytes, size_t size, const char *name, struct ls_blob *blob);
 void ls_blob_release(struct ls_blob *blob);
 

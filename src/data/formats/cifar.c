@@ -21,7 +21,7 @@ struct cifar {
     struct {
         char *path; /* owned */
         struct ls_blob blob;
-        int64_t end; /* number of the first sample after this file */
+        int64_t end; /* index of the first sample after this file */
     } file[MAX_FILES];
     struct ls_lines names;
 };

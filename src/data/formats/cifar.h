@@ -1,4 +1,4 @@
-/* CIFAR's binary records: one label byte (CIFAR-10) or two (CIFAR-100: coarse, fine), then 32 x 32 bytes each
+/* Binary records of CIFAR: one label byte (CIFAR-10) or two (CIFAR-100: coarse, fine), then 32 x 32 bytes each
  * of red, green and blue. */
 #ifndef LS_DATA_FORMATS_CIFAR_H
 #define LS_DATA_FORMATS_CIFAR_H
@@ -19,7 +19,7 @@ extern const struct ls_cifar_kind ls_cifar10, ls_cifar100;
 #define LS_CIFAR_SIDE 32
 #define LS_CIFAR_PIXELS (3 * LS_CIFAR_SIDE * LS_CIFAR_SIDE)
 
-/* Check one file: whole records, each label in range. *records: how many there are. */
+/* Checks one file: complete records, each label in range. *records gets their number. */
 enum ls_status ls_cifar_parse(const uint8_t *bytes, size_t size, const char *name, const struct ls_cifar_kind *kind,
                               int64_t *records);
 

@@ -87,7 +87,7 @@ static bool has_extension(const char *name, const char *const *extensions)
     return false;
 }
 
-/* Folders that archivers, file systems and network drives leave behind. */
+/* Folders that archivers, file systems and network drives create. */
 static bool is_litter(const char *name)
 {
     static const char *const litter[] = {"__MACOSX", "__pycache__", "@eaDir", "lost+found", "$RECYCLE.BIN", NULL};
@@ -105,7 +105,7 @@ static bool is_folder(const char *path, const struct dirent *e)
     return snprintf(full, sizeof full, "%s/%s", path, e->d_name) < (int)sizeof full && ls_file_is_dir(full);
 }
 
-/* Sort what lies in path into folders and image files; either list may be NULL. */
+/* Lists the folders and image files in path; either list may be NULL. */
 static enum ls_status list_folder(struct ls_files *f, const char *path, struct list *folders, struct list *images)
 {
     static const char *const read_here[] = {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", NULL};
@@ -188,7 +188,7 @@ enum ls_status ls_files_folders(struct ls_files *f, const char *path, const char
     return LS_OK;
 }
 
-/* Normalised as ImageNet is, which most recipes and pretrained weights expect. */
+/* Normalised like ImageNet, which most recipes and pretrained weights expect. */
 void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
 {
     f->base.info = (struct ls_dataset_info){

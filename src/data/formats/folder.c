@@ -1,6 +1,6 @@
 /* Folders of images: DIR/train/CLASS/... with DIR/val/CLASS/... (layout.h has the other names), or DIR/CLASS/... alone.
- * Classes are the sorted names of the folders, as everywhere; those of train hold for both parts. A class without images stays
- * a class, so that numbers do not depend on what is in the folders. */
+ * Classes are the sorted names of the folders; both parts use those of train. A class without images stays a class, so that
+ * class numbers do not depend on the contents of the folders. */
 #include "data/formats/layout.h"
 #include "data/formats/formats.h"
 #include "base/file.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many empty classes are named. */
+/* Number of empty classes listed in a message. */
 #define NAMED 5
 
 static bool recognise(const char *spec)
@@ -25,13 +25,13 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* What is odd about the folders of a part, without being an error. */
+/* Unusual properties of the folders of a part that are no errors. */
 struct oddities {
-    int64_t empty;    /* classes */
-    char names[400];  /* of the first ones */
-    bool nested;      /* every class has images in several folders, and none of its own */
-    const char *deep; /* one of those folders */
-    const char *set;  /* a class folder that holds a folder named like a part; NULL: none does */
+    int64_t empty;    /* number of classes without images */
+    char names[400];  /* of the first of them */
+    bool nested;      /* every class has images in several subfolders, and none directly */
+    const char *deep; /* one of those subfolders */
+    const char *set;  /* a class folder that contains a folder named like a part; NULL: none */
 };
 
 static void note_empty(struct oddities *odd, const char *name)
@@ -41,7 +41,7 @@ static void note_empty(struct oddities *odd, const char *name)
         snprintf(odd->names + used, sizeof odd->names - used, "%s%.60s", used ? ", " : "", name);
 }
 
-/* Does the path go through a part's folder right below `folder`? */
+/* Tests whether the path contains the folder of a part directly below `folder`. */
 static bool through_part(const char *path, const char *folder)
 {
     char name[NAME_MAX + 1];
@@ -52,7 +52,7 @@ static bool through_part(const char *path, const char *folder)
     return ls_layout_is_part(name);
 }
 
-/* The images of one class: entries first .. count-1. */
+/* Inspects the images of one class: entries first .. count-1. */
 static void note_class(struct oddities *odd, const struct ls_files *f, int64_t first, const char *folder,
                        const char *name)
 {
@@ -69,7 +69,7 @@ static void note_class(struct oddities *odd, const struct ls_files *f, int64_t f
         odd->set = folder;
 }
 
-/* Where there are no folders. */
+/* The error for a path without folders. */
 static enum ls_status refuse_bare(struct ls_files *f, const char *images)
 {
     struct ls_folder_content content;
@@ -107,7 +107,7 @@ static enum ls_status add_classes(struct ls_files *f, const char *classes_in, in
     return st;
 }
 
-/* Said once for images that are both parts. */
+/* Reported once if both parts have the same images. */
 static enum ls_status tell_oddities(struct ls_files *f, const struct ls_layout *l, int64_t classes, bool train,
                                     const struct oddities *odd)
 {

@@ -1,4 +1,4 @@
-/* The ops table at the end of each format's file. */
+/* The ops tables of the formats, each at the end of its file. */
 #ifndef LS_DATA_FORMATS_FORMATS_H
 #define LS_DATA_FORMATS_FORMATS_H
 

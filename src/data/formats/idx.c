@@ -68,7 +68,7 @@ enum ls_status ls_idx_count_classes(const struct ls_idx *labels, const char *nam
     return LS_OK;
 }
 
-/* The normalisation is MNIST's for every IDX set: what matters is that both parts of a set get the same. */
+/* Every IDX set is normalised like MNIST. Both parts of a set must be normalised alike. */
 void ls_idx_describe(struct ls_idx_set *set, int64_t count, int64_t height, int64_t width, int64_t classes)
 {
     set->base.info = (struct ls_dataset_info){
@@ -153,8 +153,7 @@ static enum ls_status load(const char *folder, const char *part, const char *wha
     return ls_idx_parse(blob->bytes, blob->size, path, rank, idx);
 }
 
-/* The test part may lack the highest class; the training labels, where they are, decide how many there are.
- */
+/* The number of classes comes from the training labels if they exist: the test part may lack the highest class. */
 static enum ls_status count_classes(const char *folder, const struct ls_idx *labels, const char *path, bool test,
                                     int64_t *classes)
 {

@@ -9,20 +9,18 @@
 
 struct ls_idx {
     int64_t dims[LS_IDX_MAX_RANK];
-    const uint8_t *values; /* borrowed from the bytes parsed */
+    const uint8_t *values; /* borrowed from the parsed bytes */
 };
 
-/* Check the whole file: magic number, `rank` dimensions, and the length they ask for, neither more nor less.
- */
+/* Checks the whole file: magic number, `rank` dimensions, and exactly the length that they require. */
 enum ls_status ls_idx_parse(const uint8_t *bytes, size_t size, const char *name, int rank, struct ls_idx *idx);
-/* The largest label + 1. A label that no sample has makes the file suspect and is an error, except 0: some
- * sets count from 1. */
+/* Returns the largest label + 1. A label without samples is an error, except 0: some sets count from 1. */
 enum ls_status ls_idx_count_classes(const struct ls_idx *labels, const char *name, int64_t *classes);
 
-/* A data set of two parsed files; the readers below serve whoever fills it. */
+/* A data set of two parsed files, with its readers. */
 struct ls_idx_set {
     struct ls_dataset base;
-    char *name; /* owned; the images' file, for messages */
+    char *name; /* owned; the file of the images, for messages */
     struct ls_blob images, labels;
     const uint8_t *pixels, *label; /* borrowed from the blobs */
 };

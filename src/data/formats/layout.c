@@ -6,10 +6,10 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* So many folders are named. */
+/* Number of folders listed in a message. */
 #define NAMED 5
 
-/* The first is preferred. */
+/* In order of preference. */
 static const char *const train_names[] = {"train", "training", NULL};
 static const char *const test_names[] = {"val", "valid", "validation", "eval", "evaluation", "test", "testing", NULL};
 
@@ -34,11 +34,12 @@ static enum ls_status set_path(char path[PATH_MAX], const char *folder, const ch
 
 struct listing {
     const char *spec;
-    const char **name; /* owned; the folders in it */
+    const char **name; /* owned; its subfolders */
     int64_t count;
 };
 
-/* The folder of one of these names that holds folders. "": there is none; *flat is then one that holds none, or "". */
+/* Finds the folder of one of these names that contains folders; "" if there is none. *flat is then such a folder without
+ * subfolders, or "". */
 static enum ls_status find(struct ls_files *f, const struct listing *in, const char *const *names, char path[PATH_MAX],
                            char flat[PATH_MAX])
 {
@@ -72,7 +73,7 @@ static enum ls_status refuse_flat(const char *folder)
     return ls_fail(LS_BAD_INPUT, "%s: no folders in it: expected one for each class, with its images in it", folder);
 }
 
-/* No folder for training: only one to evaluate on, or no parts at all. */
+/* The layout without a training folder: only a test folder, or no parts at all. */
 static enum ls_status without_train(struct ls_files *f, const struct listing *in, bool test, const char *flat_train,
                                     struct ls_layout *l)
 {
@@ -111,7 +112,7 @@ static enum ls_status find_test(struct ls_files *f, const struct listing *in, st
         in->spec);
 }
 
-/* Folders of images beside the parts: classes, perhaps, one of which is named like a part. */
+/* Folders of images beside the parts may be classes, one of which is named like a part. */
 static enum ls_status warn_left_out(struct ls_files *f, const struct listing *in, const char *train)
 {
     char names[256] = "";
@@ -123,7 +124,7 @@ static enum ls_status warn_left_out(struct ls_files *f, const struct listing *in
             continue;
         LS_TRY(set_path(path, in->spec, in->name[i]));
         if (access(path, R_OK | X_OK) != 0)
-            continue; /* nobody needs it */
+            continue; /* unused */
         LS_TRY(ls_files_look(f, path, &content));
         size_t used = strlen(names);
         if (content.images > 0 && left_out++ < NAMED)
@@ -158,7 +159,7 @@ free_listing:
     return st;
 }
 
-/* The only folder in spec; false: there is none, or more, or images beside it. */
+/* Finds the only folder in spec; false if there are none, several, or images beside it. */
 static bool only_folder(struct ls_files *f, const char *spec, char inner[PATH_MAX])
 {
     const char **name = NULL;
@@ -175,7 +176,7 @@ bool ls_layout_inner(const char *spec, char inner[PATH_MAX])
 {
     struct ls_files *f;
     struct ls_folder_content content;
-    if (access(spec, R_OK | X_OK) != 0 || ls_files_new(&f) != LS_OK) /* whoever opens it says what is wrong */
+    if (access(spec, R_OK | X_OK) != 0 || ls_files_new(&f) != LS_OK) /* opening it reports the error */
         return false;
     bool higher = only_folder(f, spec, inner) && access(inner, R_OK | X_OK) == 0 &&
                   ls_files_look(f, inner, &content) == LS_OK && content.images == 0;

@@ -7,7 +7,7 @@
 
 #define MAX_BYTES ((size_t)256 << 20)
 
-/* Counts the lines; with `line` given, also cuts them apart. */
+/* Counts the lines; if `line` is given, also splits them. */
 static int cut(char *text, size_t size, char **line)
 {
     int n = 0;

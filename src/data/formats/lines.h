@@ -7,14 +7,14 @@
 
 struct ls_lines {
     char *text;  /* owned */
-    char **line; /* owned array; the lines lie in text, without their ends */
+    char **line; /* owned array; points into text, without line ends */
     int count;
 };
 
-/* Empty lines are left out. */
+/* Reads a file and splits it into lines. Skips empty lines. */
 enum ls_status ls_lines_load(const char *path, struct ls_lines *lines);
 void ls_lines_release(struct ls_lines *lines);
-/* Cut off what stands before the next tab: gives that field back, NULL at the end of the line. */
+/* Returns the next tab-separated field and moves behind it; NULL at the end of the line. */
 char *ls_lines_field(char **rest);
 
 #endif

@@ -1,6 +1,5 @@
-/* MNIST, embedded in the program as the four gzip files of data/mnist. The images take longer to decompress
- * than everything else at the start of a run, so a thread does it while the caller goes on; the first read
- * waits. */
+/* MNIST, embedded in the program as the four gzip files of data/mnist. Decompressing the images is the slowest part of a
+ * start, so a thread does it in the background; the first read waits for it. */
 #include "data/formats/formats.h"
 #include "data/formats/idx.h"
 #include "base/log.h"
@@ -30,11 +29,11 @@ EMBED(ls_mnist_test_labels, "t10k-labels-idx1-ubyte.gz");
 #define CLASSES 10
 
 struct mnist {
-    struct ls_idx_set idx; /* first: its readers are ours */
+    struct ls_idx_set idx; /* first member: the readers of idx.h are used */
     const uint8_t *packed, *packed_end;
     pthread_mutex_t lock;
     pthread_t unpacker;
-    bool joined; /* under lock */
+    bool joined; /* protected by the lock */
     enum ls_status unpacked;
     atomic_bool ready;
 };

@@ -1,6 +1,5 @@
-/* synthetic:CxHxW:CLASSES[:COUNT] — images made on the spot, for benchmarks and tests without files. A class
- * is a coarse pattern, a sample is that pattern under noise: a linear model learns it, an untrained one
- * cannot know it. */
+/* synthetic:CxHxW:CLASSES[:COUNT] — generated images, for benchmarks and tests without files. A class is a coarse pattern; a sample
+ * is that pattern with noise. A linear model can learn it. */
 #include "data/dataset.h"
 #include "data/formats/formats.h"
 #include "base/log.h"
@@ -15,9 +14,9 @@
 
 #define PREFIX "synthetic:"
 #define DEFAULT_COUNT 10000
-#define GRID 4 /* the pattern has GRID x GRID fields a channel */
+#define GRID 4 /* the pattern has GRID x GRID cells per channel */
 #define MAX_CLASSES 1000000
-/* The pattern's share of a pixel in eighths; the rest is noise. */
+/* The weight of the pattern in eighths; the rest is noise. */
 #define PATTERN_SHARE 3
 
 struct synthetic {
@@ -31,7 +30,7 @@ static bool recognise(const char *spec)
     return strncmp(spec, PREFIX, strlen(PREFIX)) == 0;
 }
 
-/* A number in low .. high and what stands after it. */
+/* Parses a number in low .. high; *text moves behind it. */
 static bool take_number(const char **text, int64_t low, int64_t high, int64_t *value)
 {
     char *end;

@@ -1,6 +1,5 @@
-/* Tiny ImageNet as it is distributed: wnids.txt names the classes, words.txt says them in English, training
- * images lie in train/WNID/images, validation images in val/images with their classes in
- * val/val_annotations.txt. */
+/* Tiny ImageNet as it is distributed: wnids.txt lists the classes, words.txt their English names. Training
+ * images are in train/WNID/images, validation images in val/images, their classes in val/val_annotations.txt. */
 #include "data/formats/files.h"
 #include "data/formats/formats.h"
 #include "data/formats/lines.h"
@@ -31,7 +30,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* The class of a wnid, -1: none. */
+/* Returns the class of a wnid, or -1. */
 static int32_t find(const struct ls_lines *wnids, const char *wnid)
 {
     char **known = bsearch(&wnid, wnids->line, (size_t)wnids->count, sizeof *known, by_text);
@@ -61,7 +60,7 @@ static enum ls_status keep_wnids(struct ls_files *f, const struct ls_lines *wnid
     return f->class_ids ? LS_OK : LS_FAILED;
 }
 
-/* "n01443537<tab>goldfish, Carassius auratus"; a class without words keeps its wnid. */
+/* "n01443537<tab>goldfish, Carassius auratus"; a class without a name keeps its wnid. */
 static enum ls_status name_classes(struct ls_files *f, const char *spec, const struct ls_lines *wnids)
 {
     char path[PATH_MAX];

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The numbers of one sample's stream: 0 for flip and crop, 1 .. for the tries of RandomResizedCrop. */
+/* Indexes of the random stream of a sample: 0 for flip and crop, 1 .. for the attempts of RandomResizedCrop. */
 static void draw(uint64_t seed, uint64_t epoch, uint64_t sample, uint64_t index, uint32_t out[4])
 {
     ls_philox(seed, ls_random_stream(LS_RANDOM_AUGMENT, epoch, sample, 0), index, out);
@@ -15,8 +15,8 @@ static int below(uint32_t bits, int limit)
     return (int)(((uint64_t)bits * (uint64_t)limit) >> 32);
 }
 
-/* RandomResizedCrop as torchvision draws it: 8 to 100 % of the area, sides 3:4 to 4:3; after ten tries that
- * do not fit, the largest centred part of an allowed shape. */
+/* RandomResizedCrop like torchvision: 8 to 100 % of the area, aspect ratio 3:4 to 4:3. After ten attempts that do not fit,
+ * the largest centred region of an allowed ratio. */
 static struct ls_box random_box(uint64_t seed, uint64_t epoch, uint64_t sample, int height, int width)
 {
     const double narrowest = 3.0 / 4, widest = 4.0 / 3;
@@ -63,8 +63,8 @@ struct ls_box ls_view_box(const struct ls_view *view, int height, int width)
 
 /* --- to planes ---------------------------------------------------------------------------------------- */
 
-/* One row of one plane: outputs x0 .. x1-1 come from the image, the rest is padding. `pixel` is the source of
- * x0, `step` bytes lead to that of x0+1. */
+/* Fills one row of one plane: outputs x0 .. x1-1 come from the image, the others are padding. `pixel` is the source of x0;
+ * the source of x0+1 is `step` bytes further. */
 static void fill_plane_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float *table,
                            float *out)
 {
@@ -87,7 +87,7 @@ static void fill_luma_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, 
         out[x] = table[0];
 }
 
-/* Cut the output size at (top, left), which may lie outside, and turn the bytes into normalised planes. */
+/* Crops the output size at (top, left), which may lie outside, and converts bytes to normalised planes. */
 static void to_planes(const struct ls_augment *a, const struct ls_image *image, int top, int left, bool flip,
                       float *planes)
 {
@@ -133,7 +133,7 @@ static void copy_pixels(const uint8_t *from, int channels, int64_t count, const 
             memset(to + a->channels * i, from[i], (size_t)a->channels);
 }
 
-/* The same part, as it is. */
+/* Copies the same crop as bytes. */
 static void to_pixels(const struct ls_augment *a, const struct ls_image *image, int top, int left, uint8_t *pixels)
 {
     int height = (int)a->height, width = (int)a->width, channels = (int)a->channels;
@@ -153,22 +153,22 @@ static void to_pixels(const struct ls_augment *a, const struct ls_image *image, 
     }
 }
 
-/* --- the whole way ------------------------------------------------------------------------------------ */
+/* --- all steps ---------------------------------------------------------------------------------------- */
 
-/* Half, to the even of two neighbours: how torchvision places a centre crop. */
+/* Half, rounded to even, as torchvision places a centre crop. */
 static int half(int difference)
 {
     int h = difference / 2;
     return difference % 2 ? h + (h & 1) : h;
 }
 
-/* Scaled so that `crop` pixels become `output`; a whole number, rounded. */
+/* Scales a side so that `crop` pixels become `output`, rounded. */
 static int64_t scaled_by(int64_t side, int64_t output, int64_t crop)
 {
     return (2 * side * output + crop) / (2 * crop);
 }
 
-/* The size to which the image is scaled before it is cut. */
+/* Computes the size to which the image is scaled before the crop. */
 static void scaled_size(const struct ls_augment *a, int *height, int *width)
 {
     int64_t h = *height, w = *width, shorter = h < w ? h : w;
@@ -182,7 +182,7 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
     }
     bool differs = (h != a->height || w != a->width) && a->crop_pad < 0 && !a->center;
     if (differs || h < a->height || w < a->width) {
-        /* Cover: the direction that is relatively shorter fits exactly. */
+        /* Cover the output: the relatively shorter side fits exactly. */
         int64_t full_h = *height, full_w = *width;
         if (a->height * full_w >= a->width * full_h) {
             h = a->height;
@@ -196,7 +196,7 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
     *width = (int)(w < a->width ? a->width : w);
 }
 
-/* Where the output is cut out of an image of that size, once it is scaled, and which way round. */
+/* Chooses position and flip of the crop in a scaled image of that size. */
 static struct ls_crop choose(const struct ls_augment *a, int height, int width, uint64_t seed, uint64_t epoch,
                              uint64_t sample)
 {
@@ -222,7 +222,7 @@ static enum ls_status scale_random(const struct ls_augment *a, const struct ls_i
     return ls_image_resize(image, &box, all.height, all.width, &all, scratch);
 }
 
-/* Scale, where that is needed, into scratch. *shown is then what is to be cut by *crop. */
+/* Scales the image into scratch if needed. *shown is then the image that *crop refers to. */
 static enum ls_status scale(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                             uint64_t sample, struct ls_image *scratch, const struct ls_image **shown,
                             struct ls_crop *crop)
@@ -240,7 +240,7 @@ static enum ls_status scale(const struct ls_augment *a, const struct ls_image *i
         *shown = image;
         return LS_OK;
     }
-    /* Scale only what the cut will show. */
+    /* Scale only the region of the crop. */
     int top = crop->top, left = crop->left, y0 = top > 0 ? top : 0, x0 = left > 0 ? left : 0;
     int y1 = top + (int)a->height < height ? top + (int)a->height : height;
     int x1 = left + (int)a->width < width ? left + (int)a->width : width;

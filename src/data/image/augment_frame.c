@@ -1,4 +1,4 @@
-/* What evaluation sees of an image: one transform for train, eval and predict. */
+/* The preprocessing of images for evaluation: one transform for train, eval and predict. */
 #include "data/data.h"
 #include "base/log.h"
 
@@ -9,7 +9,7 @@
 
 #define MAX_SIZE 16384
 
-/* A number of pixels and what stands after it; 0: none. */
+/* Parses a number of pixels and moves behind it; 0 if there is none. */
 static int take_size(const char **text)
 {
     char *end;

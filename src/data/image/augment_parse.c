@@ -10,10 +10,10 @@
 #define DEFAULT_SIZE 224
 #define MAX_SIZE 16384
 
-/* What the list said, beside the switches in the struct. */
+/* Parser state that is not in struct ls_augment. */
 struct list {
     const char *text;
-    int size; /* of rrc:SIZE or center:SIZE, 0: none given */
+    int size; /* of rrc:SIZE or center:SIZE; 0: not given */
 };
 
 static enum ls_status bad(const struct list *list, const char *word, const char *what)
@@ -21,7 +21,7 @@ static enum ls_status bad(const struct list *list, const char *word, const char 
     return ls_fail(LS_USAGE, "--augment %s: '%s': %s", list->text, word, what);
 }
 
-/* The number after the colon of word; without one `missing`, or an error where that is -1. */
+/* Parses the number after the colon of word. Without a number, *value is `missing`; -1 makes that an error. */
 static enum ls_status number(const struct list *list, const char *word, int least, int missing, int *value)
 {
     const char *colon = strchr(word, ':');
@@ -163,7 +163,7 @@ static void choose(bool training, const struct ls_dataset_info *info, struct ls_
         a->crop_pad = (int)((a->height < a->width ? a->height : a->width) / 8);
 }
 
-/* Nothing random, and the part that training sees most. */
+/* No random operations; the region that training uses most often. */
 static void calm(const struct ls_dataset_info *info, bool automatic, struct ls_augment *a)
 {
     bool same_size = info->height == a->height && info->width == a->width;

@@ -1,4 +1,4 @@
-/* The two simple image files: binary PPM/PGM, and uncompressed BMP. */
+/* Binary PPM/PGM and uncompressed BMP. */
 #include "data/dataset.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ static bool is_space(uint8_t c)
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-/* A number after white space and # comments; -1 when there is none or it is absurd. */
+/* Parses a number after white space and # comments; -1 if there is none or it is too large. */
 static int64_t next_number(struct cursor *c)
 {
     while (c->at < c->end && (is_space(*c->at) || *c->at == '#')) {
@@ -75,7 +75,7 @@ static int64_t little_endian(const uint8_t *b, int bytes)
     return v;
 }
 
-/* The header's facts. */
+/* The contents of the header. */
 struct bmp {
     int64_t pixels_at, header_bytes, width, height, bits, compression, colours;
     bool top_down;
@@ -98,7 +98,7 @@ static enum ls_status read_header(const uint8_t *b, size_t size, struct bmp *bmp
     if (bmp->top_down)
         bmp->height = -bmp->height;
     bool plain = bmp->compression == 0 && (bmp->bits == 8 || bmp->bits == 24 || bmp->bits == 32);
-    /* Bit fields in the order that uncompressed pixels have anyway. */
+    /* Bit fields are accepted in the order of uncompressed pixels. */
     bool fields = bmp->compression == BMP_BITFIELDS && bmp->bits == 32 && size >= BMP_HEAD + 12 &&
                   little_endian(b + 54, 4) == 0xff0000 && little_endian(b + 58, 4) == 0xff00 &&
                   little_endian(b + 62, 4) == 0xff;

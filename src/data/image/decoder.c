@@ -1,4 +1,4 @@
-/* Who decodes a data set's JPEGs. */
+/* Selects the JPEG decoder of a data set. */
 #include "base/decoder.h"
 #include "base/log.h"
 #include "base/module.h"

@@ -25,7 +25,7 @@ enum ls_status ls_image_refuse(struct ls_image *image, const char *format, ...)
     return LS_BAD_INPUT;
 }
 
-/* Rooms grow by powers of two, so that a stream of images soon asks for no more. */
+/* Buffers grow by powers of two, so that a stream of images soon needs no more allocations. */
 static enum ls_status grow(struct ls_image *image, uint8_t **buffer, size_t *room, size_t bytes)
 {
     if (bytes <= *room)
@@ -156,7 +156,7 @@ static enum ls_status slurp(const char *path, struct ls_image *image, size_t *si
     return st;
 }
 
-/* How often this thread has waited of its own accord, as it does for storage, and not because others had its core. */
+/* Returns the number of voluntary context switches of this thread: waits for storage, not preemption. */
 static int64_t times_slept(void)
 {
     struct rusage usage;

@@ -1,4 +1,4 @@
-/* JPEG through libjpeg-turbo: decoded at a fraction of its size and only where it is seen. */
+/* JPEG with libjpeg-turbo: decodes at a reduced size and only the region in use. */
 #include "data/dataset.h"
 #include "base/decoder.h"
 
@@ -8,7 +8,7 @@
 #include <jpeglib.h>
 #include <jerror.h>
 
-/* A progressive file may repeat its scans without end. */
+/* Limits the scans of a progressive file, which could repeat endlessly. */
 #define MAX_SCANS 500
 
 struct reader {
@@ -28,7 +28,7 @@ static void on_error(j_common_ptr common)
     longjmp(r->jump, 1);
 }
 
-/* libjpeg warns where it has to invent pixels and goes on; a training set should not be made of those. */
+/* libjpeg warns and continues when it has to make up pixels. Such a file counts as damaged. */
 static void on_warning(j_common_ptr common, int level)
 {
     int code = common->err->msg_code;
@@ -46,8 +46,8 @@ static void on_progress(j_common_ptr common)
     longjmp(r->jump, 1);
 }
 
-/* The smallest of 1/8, 1/4, 1/2 and 1 that leaves the part's shorter side at least min_side pixels. The steps
- * between have no vector code in libjpeg-turbo and are slower than the next larger one. */
+/* Chooses the smallest of 1/8, 1/4, 1/2 and 1 that leaves the shorter side of the region at least min_side pixels. The
+ * factors between have no SIMD code in libjpeg-turbo and are slower than the next larger one. */
 static unsigned eighths(int shorter, int min_side)
 {
     unsigned n = 1;
@@ -58,7 +58,7 @@ static unsigned eighths(int shorter, int min_side)
     return n;
 }
 
-/* Adobe writes CMYK inverted; others do not. */
+/* Adobe writes inverted CMYK; other programs do not. */
 static void cmyk_to_rgb(const uint8_t *cmyk, int width, bool inverted, uint8_t *rgb)
 {
     for (int x = 0; x < width; x++, cmyk += 4, rgb += 3)
@@ -68,7 +68,7 @@ static void cmyk_to_rgb(const uint8_t *cmyk, int width, bool inverted, uint8_t *
         }
 }
 
-/* The part of the scaled image that covers `box` of the full one. */
+/* Returns the region of the scaled image that covers `box` of the full one. */
 static struct ls_box scaled_box(const struct ls_box *box, const struct jpeg_decompress_struct *jpeg)
 {
     int64_t full_h = jpeg->image_height, full_w = jpeg->image_width;
@@ -79,7 +79,7 @@ static struct ls_box scaled_box(const struct ls_box *box, const struct jpeg_deco
     return (struct ls_box){.top = top, .left = left, .height = bottom - top, .width = right - left};
 }
 
-/* Rows go through a row buffer when only a part of them, or another colour model, is wanted. */
+/* Rows go through a row buffer if they are cropped or their colour model is converted. */
 static void read_rows(struct reader *r, const struct ls_box *part)
 {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
@@ -118,8 +118,8 @@ static void set_colours(struct jpeg_decompress_struct *jpeg)
         jpeg->out_color_space = JCS_RGB;
 }
 
-/* What another decoder may have: baseline files in the usual colours. Progressive ones are mostly Huffman codes, the host's
- * work in any case, and what does not end as it should is libjpeg's to judge. */
+/* Tests whether an alternative decoder may decode the file: baseline, usual colours, complete. Huffman decoding dominates
+ * progressive files and runs on the host anyway. Truncated files are left to libjpeg, which reports them. */
 static bool suits_others(const struct jpeg_decompress_struct *jpeg, const uint8_t *bytes, size_t size)
 {
     bool usual = jpeg->jpeg_color_space == JCS_GRAYSCALE || jpeg->jpeg_color_space == JCS_YCbCr;

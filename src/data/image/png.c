@@ -1,4 +1,4 @@
-/* PNG through libpng. Alpha is dropped as Pillow's convert("RGB") does, 16 bits are scaled to 8. */
+/* PNG with libpng. Drops alpha like convert("RGB") of Pillow and scales 16 bits to 8. */
 #include "data/dataset.h"
 
 #include <png.h>

@@ -1,6 +1,6 @@
-/* Scaling by a separable triangle filter in fixed point, rows first, 8 bits between the two passes: the
- * arithmetic of Pillow's BILINEAR, so that what was trained elsewhere sees the same pixels here. (Pillow
- * takes the columns of some tall images first; those differ by one level at most.) */
+/* Scaling with a separable triangle filter in fixed point, rows first, with 8 bits between the passes. The arithmetic is that
+ * of BILINEAR in Pillow, so that models trained elsewhere get the same pixels. (Pillow filters the columns of some tall
+ * images first; those differ by at most one level.) */
 #include "data/dataset.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@
 
 /* The weights of one direction: output i is the sum over `length[i]` inputs from `start[i]`. */
 struct weights {
-    int taps;                     /* room for each output */
+    int taps;                     /* maximum number of weights per output */
     int *start, *length, *weight; /* borrowed from the side buffer */
 };
 
@@ -36,7 +36,7 @@ static void weights_place(struct weights *w, int taps, int count, uint8_t *place
     w->weight = w->length + count;
 }
 
-/* For outputs first .. first+count-1 of `out`, from `in` inputs. */
+/* Computes the weights of outputs first .. first+count-1 of `out`, from `in` inputs. */
 static void weights_fill(struct weights *w, int in, int out, int first, int count)
 {
     double scale = (double)in / out, reach = scale > 1 ? scale : 1;
@@ -83,7 +83,8 @@ static void scale_row3(const uint8_t *row, const struct weights *w, int count, u
 }
 
 #ifdef __x86_64__
-/* The same sums, a pixel at once; `width` is the row's. A pixel is read with the byte behind it, but for the row's last. */
+/* The same sums, one pixel at a time; `width` is that of the row. Reads one byte behind each pixel except the last of the
+ * row. */
 __attribute__((target("sse4.1"))) static void scale_row3_sse4(const uint8_t *row, int width, const struct weights *w,
                                                               int count, uint8_t *out)
 {
@@ -121,7 +122,7 @@ static void scale_row1(const uint8_t *row, const struct weights *w, int count, u
     }
 }
 
-/* One output row from `length` rows that lie `stride` bytes apart. */
+/* Computes one output row from `length` rows, `stride` bytes apart. */
 static inline __attribute__((always_inline)) void blend(const uint8_t *rows, size_t stride, const int *weight,
                                                         int length, size_t bytes, uint8_t *out)
 {
@@ -201,7 +202,7 @@ enum ls_status ls_image_resize(const struct ls_image *from, const struct ls_box 
     weights_fill(&across, box->width, width, window->left, window->width);
     weights_fill(&down, box->height, height, window->top, window->height);
 
-    /* Only the rows that the window needs. */
+    /* Scale only the rows that the window needs. */
     uint8_t *middle = to->side + across_bytes + down_bytes;
     int first = down.start[0], last = down.start[window->height - 1] + down.length[window->height - 1];
     for (int y = first; y < last; y++) {

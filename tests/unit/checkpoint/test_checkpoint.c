@@ -128,10 +128,12 @@ static void test_keeps_newest_and_best(void **state)
 static void test_damaged_is_passed_over(void **state)
 {
     (void)state;
-    static const char *const parts[] = {"model.safetensors", "state.safetensors", "state.json"};
+    static const char *const parts[] = {"model.safetensors", "state.safetensors", "state.json", "config.yaml",
+                                        "data.json"};
     struct ls_state s;
     assert_int_equal(save("damaged", 10, 0, 9), LS_OK);
-    for (int i = 0; i < 3; i++) {
+    assert_int_equal(ls_file_write(tiny_path("damaged/config.yaml"), "model: tiny\n", 12), LS_OK);
+    for (int i = 0; i < 5; i++) {
         char file[64];
         assert_int_equal(save("damaged", 20, 0, 9), LS_OK);
         snprintf(file, sizeof file, "step-00000020/%s", parts[i]);
@@ -171,10 +173,10 @@ static void test_flipped_state(void **state)
     ls_free(text);
 }
 
-/* The text as older versions wrote it: without its own checksum, and with another value of `key` where one is given. */
+/* The text as older versions wrote it: with checksums of two files only. If key is given, with another value of it. */
 static void make_older(char *text, const char *key, const char *value, char *older, size_t room)
 {
-    char *own = strstr(text, ",\n    \"state.json\""), *end = strchr(own + 2, '\n');
+    char *own = strstr(text, ",\n    \"state.json\""), *end = strstr(own, "\n  }");
     memmove(own, end, strlen(end) + 1);
     char *at = key ? strstr(text, key) : NULL;
     assert_true(!key || at);
@@ -246,7 +248,7 @@ static void test_verified_is_preferred(void **state)
     save_as("verified", 50, false);
     save_as("verified", 60, false);
     assert_string_equal(newest("verified", &s), "step-00000040");
-    assert_non_null(strstr(ls_log_last(), "step-00000060: its weights were not compared"));
+    assert_non_null(strstr(ls_log_last(), "step-00000060: the processes did not compare its weights"));
     damage("verified", "step-00000040/model.safetensors");
     assert_string_equal(newest("verified", &s), "step-00000030");
     damage("verified", "step-00000030/model.safetensors");

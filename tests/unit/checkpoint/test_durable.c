@@ -44,6 +44,23 @@ static void test_made_folders(void **state)
     assert_int_equal(n_synced, 0);
 }
 
+/* A new folder is never one that exists, nor the target of a symbolic link. */
+static void test_new_folder(void **state)
+{
+    (void)state;
+    char target[PATH_MAX], folder[PATH_MAX];
+    snprintf(target, sizeof target, "%s", tiny_path("target"));
+    snprintf(folder, sizeof folder, "%s", tiny_path("new"));
+    n_synced = 0;
+    assert_int_equal(ls_dir_make_new(folder), LS_OK);
+    assert_true(was_synced(tiny_folder));
+    assert_int_equal(ls_dir_make_new(folder), LS_FAILED);
+    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(ls_dir_make_new(target), LS_OK);
+    assert_int_equal(symlink(target, folder), 0);
+    assert_int_equal(ls_dir_make_new(folder), LS_FAILED);
+}
+
 /* runs/MODEL-DATA-001, which is made when no --run is given. */
 static void test_numbered_run(void **state)
 {
@@ -64,6 +81,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_made_folders),
+        cmocka_unit_test(test_new_folder),
         cmocka_unit_test(test_numbered_run),
     };
     return cmocka_run_group_tests_name("durable", tests, tiny_begin, tiny_end);

@@ -22,7 +22,7 @@
 
 static char run[] = "/tmp/lockstep-lock-XXXXXX";
 static char path[sizeof run + 8];
-static const struct ls_run_lock_times quick = {.beat = 0.05, .stale = 1};
+static const struct ls_run_lock_times quick = {.touch = 0.05, .stale = 1};
 static char *command[] = {"lockstep", "train", "--token", "hush-hush", "--batch", "7", NULL};
 
 static int begin(void **state)

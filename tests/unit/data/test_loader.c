@@ -99,7 +99,7 @@ static void measuring_changes_nothing(void **state)
     o.threads = 1;
     o.epochs = 10;
     run(&o, &one);
-    o.most = 4;
+    o.max_threads = 4;
     struct ls_loader *loader = started(&o);
     assert_int_equal(ls_loader_pace(loader).threads, 1);
     uint64_t before = ls_memory_calls();

@@ -31,7 +31,7 @@ static int take(struct ls_tuner *t, const struct machine *m, int slots)
         if (seconds < m->pace)
             seconds = m->pace;
         changes += ls_tuner_slot(t, seconds, waited);
-        assert_in_range(t->threads, 1, t->most);
+        assert_in_range(t->threads, 1, t->max_threads);
     }
     return changes;
 }
@@ -118,10 +118,10 @@ static void the_most_may_change(void **state)
     struct machine m = {.compute = 0.1, .prepare = 9, .helpful = 100, .free = 100};
     struct ls_tuner t = begun(1, 1);
     assert_int_equal(take(&t, &m, 100), 0);
-    t.most = 8;
+    t.max_threads = 8;
     take(&t, &m, 40);
     assert_int_equal(t.threads, 8);
-    t.most = 2;
+    t.max_threads = 2;
     assert_int_equal(ls_tuner_slot(&t, 1, 1), 1);
     assert_int_equal(t.threads, 2);
     assert_int_equal(take(&t, &m, 1000), 0);

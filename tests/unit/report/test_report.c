@@ -410,7 +410,7 @@ static void durations(void **state)
                  {2 * 86400, "2d 00h"}, {273600, "3d 04h"}, {NAN, "?"},     {-1, "?"}};
     char text[32];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ls_live_duration(cases[i].seconds, text);
+        ls_format_duration(cases[i].seconds, text);
         assert_string_equal(text, cases[i].text);
     }
 }
@@ -419,18 +419,18 @@ static void live_lines(void **state)
 {
     (void)state;
     const char *const fields[] = {"loss 0.123", "top1 96.1%", "", "1:07 left", "14252 samples/s"};
-    char text[LS_LIVE_ROOM];
-    struct ls_live look = {.width = 90};
-    ls_live_line(&look, "epoch 2/5", 5, 10, fields, 5, text);
+    char text[LS_BAR_ROOM];
+    struct ls_bar_style look = {.width = 90};
+    ls_progress_bar(&look, "epoch 2/5", 5, 10, fields, 5, text);
     assert_string_equal(text,
                         "epoch 2/5 [##########----------] 5/10  loss 0.123  top1 96.1%  1:07 left  14252 samples/s");
     look.utf8 = true;
     look.width = 76;
-    ls_live_line(&look, "epoch 2/5", 7, 16, fields, 5, text);
+    ls_progress_bar(&look, "epoch 2/5", 7, 16, fields, 5, text);
     assert_string_equal(text, "epoch 2/5 ━━━╸──── 7/16  loss 0.123  top1 96.1%  1:07 left  14252 samples/s");
     look.colour = true;
     look.width = 30;
-    ls_live_line(&look, "evaluating", 5, 8, NULL, 0, text);
+    ls_progress_bar(&look, "evaluating", 5, 8, NULL, 0, text);
     assert_string_equal(text, "evaluating \033[36m━━━━━━━━╸\033[0;2m─────\033[0m 5/8");
 }
 
@@ -451,12 +451,12 @@ static void live_lines_fit_any_width(void **state)
 {
     (void)state;
     const char *const fields[] = {"loss 0.1234", "top1 96.12%", "1:07 left", "14252 samples/s"};
-    char text[LS_LIVE_ROOM];
+    char text[LS_BAR_ROOM];
     for (int width = 0; width < 300; width++)
         for (int kind = 0; kind < 4; kind++)
             for (int64_t done = 0; done <= 940; done += 47) {
-                struct ls_live look = {.width = width, .utf8 = kind & 1, .colour = kind & 2};
-                ls_live_line(&look, "epoch 2/5", done, 938, fields, 4, text);
+                struct ls_bar_style look = {.width = width, .utf8 = kind & 1, .colour = kind & 2};
+                ls_progress_bar(&look, "epoch 2/5", done, 938, fields, 4, text);
                 assert_true(columns_of(text) <= (width > 0 ? width - 1 : 0));
             }
 }

@@ -263,7 +263,7 @@ static bool take_config(const struct linear *l, struct dnn_graph *g, bool after,
         c->config = config;
         config_name(config, number, algorithm->name, sizeof algorithm->name - 1);
         if (after)
-            strcat(algorithm->name, "+");
+            snprintf(algorithm->name + strlen(algorithm->name), 2, "+");
         algorithm->state = c;
         algorithm->shared = g;
         algorithm->after = after;

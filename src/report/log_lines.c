@@ -1,4 +1,4 @@
-#include "report/lines.h"
+#include "report/log_lines.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@ enum ls_line_format ls_line_format_of(const char *name)
     return strcmp(name, "cntk") == 0 ? LS_LINE_CNTK : strcmp(name, "thesis") == 0 ? LS_LINE_THESIS : LS_LINE_PLAIN;
 }
 
-/* "1/5", or "1" where the number of epochs is not known. */
+/* "1/5", or "1" if the number of epochs is unknown. */
 static const char *epoch_of(const struct ls_report *r, const char *joint, char text[48])
 {
     if (r->epochs > 0)

@@ -1,4 +1,4 @@
-#include "checkpoint/kept_model.h"
+#include "checkpoint/model_snapshot.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -17,14 +17,14 @@ static enum ls_status replace(char **text, char *with)
     return LS_OK;
 }
 
-enum ls_status ls_kept_model_read(struct ls_options *o, const char *run)
+enum ls_status ls_model_snapshot_read(struct ls_options *o, const char *run)
 {
     enum ls_status st = LS_OK;
     char *text = NULL;
     if (!ls_model_is_file(o->model))
         return LS_OK;
     char *path = ls_path_absolute(o->model);
-    if (path && ls_utf8_valid(path)) /* what is written down must be UTF-8 */
+    if (path && ls_utf8_valid(path)) /* config.yaml must be UTF-8 */
         LS_TRY(replace(&o->model, path));
     else
         ls_free(path);
@@ -37,36 +37,35 @@ enum ls_status ls_kept_model_read(struct ls_options *o, const char *run)
     return st == LS_OK && text ? replace(&o->model_yaml, text) : st;
 }
 
-enum ls_status ls_kept_model_adopt(struct ls_options *o, const struct ls_model_card *card, bool given)
+enum ls_status ls_model_snapshot_adopt(struct ls_options *o, const struct ls_model_card *card, bool given)
 {
     if (!given && card->yaml) {
         LS_TRY(replace(&o->model, ls_strdup(card->model)));
         LS_TRY(replace(&o->model_yaml, ls_strdup(card->yaml)));
         return LS_OK;
     }
-    LS_TRY(ls_kept_model_read(o, NULL));
+    LS_TRY(ls_model_snapshot_read(o, NULL));
     if (given && card->yaml && (!o->model_yaml || strcmp(o->model_yaml, card->yaml) != 0))
         ls_warn(
-            "--model %s is not the network that was trained, which its file keeps; without --model that one is used",
+            "--model %s is not the network that was trained; without --model, the network saved with the weights is used",
             o->model);
     return LS_OK;
 }
 
-void ls_kept_model_warn(const struct ls_options *o)
+void ls_model_snapshot_warn(const struct ls_options *o)
 {
     char *text;
     if (!o->model_yaml || access(o->model, R_OK) != 0 || ls_file_is_dir(o->model) ||
         ls_model_read_text(o->model, &text) != LS_OK)
         return;
     if (strcmp(text, o->model_yaml) != 0)
-        ls_warn(
-            "%s has changed since training was started; the copy kept with the model is used (model.yaml in the run "
-            "directory); for the changed network start a new run",
-            o->model);
+        ls_warn("%s has changed since training was started; the copy saved with the run is used (model.yaml in the run "
+                "directory); to train the changed network, start a new run",
+                o->model);
     ls_free(text);
 }
 
-/* The text of the model file that a checkpoint's metadata keep; NULL: none. Freed by ls_free. */
+/* Reads the text of the model file from the metadata of a checkpoint; NULL if there is none. Free with ls_free. */
 static enum ls_status read_card(const char *checkpoint, char **yaml)
 {
     struct ls_safetensors file;
@@ -86,7 +85,7 @@ static enum ls_status read_card(const char *checkpoint, char **yaml)
     return st;
 }
 
-enum ls_status ls_kept_model_take(struct ls_options *o, const char *checkpoint)
+enum ls_status ls_model_snapshot_take(struct ls_options *o, const char *checkpoint)
 {
     char *yaml;
     LS_TRY(read_card(checkpoint, &yaml));
@@ -96,7 +95,7 @@ enum ls_status ls_kept_model_take(struct ls_options *o, const char *checkpoint)
     return LS_OK;
 }
 
-enum ls_status ls_kept_model_check(const char *checkpoint, const char *run, const struct ls_options *o)
+enum ls_status ls_model_snapshot_check(const char *checkpoint, const char *run, const struct ls_options *o)
 {
     char *yaml, *copy = ls_format("%s/model.yaml", run);
     bool copied = copy && ls_file_exists(copy);
@@ -104,8 +103,8 @@ enum ls_status ls_kept_model_check(const char *checkpoint, const char *run, cons
     if (st == LS_OK && yaml && o->model_yaml && strcmp(yaml, o->model_yaml) != 0)
         st = ls_fail(
             LS_BAD_INPUT,
-            "%s%s: not the network that %s was trained with, which its metadata keep. Put that back, or train this "
-            "one in a new run with --init %s/model.safetensors",
+            "%s%s: not the network that %s was trained with, whose text is in its metadata. Restore that text, or "
+            "train this network in a new run with --init %s/model.safetensors",
             copied ? run : o->model, copied ? "/model.yaml" : "", checkpoint, checkpoint);
     ls_free(copy);
     ls_free(yaml);

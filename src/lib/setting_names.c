@@ -1,11 +1,11 @@
-/* Messages of other folders speak of options as `lockstep` has them (--num-nodes). A program that uses the library sets
- * them as fields of struct lockstep_options (num_nodes) or as variables. */
+/* Messages of other folders name options of the command line (--num-nodes). A program that uses the library sets members of
+ * struct lockstep_options (num_nodes) or variables instead, so option names are replaced. */
 #include "config/table.h"
 #include "lib/handle.h"
 
 #include <string.h>
 
-/* The length of an option's name that begins here, 0: none does. */
+/* Returns the length of the option name at text, or 0. */
 static size_t option_at(const char *text)
 {
     char name[32];
@@ -17,8 +17,8 @@ static size_t option_at(const char *text)
     return ls_option_find(name) ? n : 0;
 }
 
-/* What stands in backquotes is a command of `lockstep` and stays. */
-void lib_reword(char *text)
+/* Text in backquotes is a command of `lockstep` and is not changed. */
+void lib_rename_options(char *text)
 {
     char *to = text;
     bool quoted = false;
