@@ -126,7 +126,7 @@ LOCKSTEP_API int lockstep_wait(struct lockstep *l, int id);
 /* Waits for all tensors: the end of a step. */
 LOCKSTEP_API int lockstep_wait_all(struct lockstep *l);
 
-/* Extends the deadline of all ranks by the time that this process spends on its own work, such as saving or evaluating. */
+/* Extends the deadline of all ranks by `seconds`, while this process saves or evaluates and the others wait for it. */
 LOCKSTEP_API void lockstep_allow(struct lockstep *l, double seconds);
 
 #ifdef __cplusplus

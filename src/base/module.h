@@ -10,7 +10,7 @@
 /* Searches the module folders for a file. Writes its path to path[room]; path may be NULL. */
 bool ls_module_find(const char *file, char *path, size_t room);
 /* Loads a module, which is never unloaded, and sets *found to its exported object. The error names what to install and
- * ends with `instead`, which says what works without the module. */
+ * ends with `instead`, a hint for work without the module. */
 enum ls_status ls_module_load(const char *file, const char *object, const char *instead, const void **found);
 
 /* Returns the library that a module needs, such as "Open MPI". */
