@@ -173,7 +173,7 @@ static enum ls_status unknown_classes(const struct match *m, const char *spec, i
         add(&t, " and %" PRId64 " more", unknown - n);
     list_classes(&known, model, NULL);
     if (model->named > 0)
-        return ls_fail(LS_BAD_INPUT, "%s: the model does not know the class%s %s; it knows %s", spec,
+        return ls_fail(LS_BAD_INPUT, "%s: the model has no class%s %s; its classes are %s", spec,
                        unknown == 1 ? "" : "es", list, all);
     return ls_fail(LS_BAD_INPUT, "%s: class%s %s, but the model has only %" PRId64 " classes, which have no names",
                    spec, unknown == 1 ? "" : "es", list, model->count);

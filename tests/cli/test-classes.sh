@@ -40,13 +40,13 @@ expect_out 'some: 4 of the model.s 7 classes have no sample there: ash, cedar, f
 it "names a class that the model does not know, and the one that is meant"
 lockstep eval run --eval-data renamed --json
 expect_code 3
-expect_err "renamed: the model does not know the class 'cedarr' \(did you mean 'cedar'\?\); it knows ash, birch, cedar, elm"
+expect_err "renamed: the model has no class 'cedarr' \(did you mean 'cedar'\?\); its classes are ash, birch, cedar, elm"
 expect_no_out top1
 
 it "does so once when several processes evaluate"
 lockstep eval run --eval-data renamed --workers 3
 expect_code 3
-expect "$(grep -c "does not know the class 'cedarr'" err)" = 1
+expect "$(grep -c "the model has no class 'cedarr'" err)" = 1
 lockstep eval run --eval-data some --workers 3 --json
 expect_code 0
 expect "$(json top1 <out)" = 1.0

@@ -57,7 +57,7 @@ enum ls_status ls_blob_gunzip(const uint8_t *bytes, size_t size, const char *nam
     enum ls_status st = LS_OK;
     if (code != Z_STREAM_END)
         st = ls_fail(LS_BAD_INPUT, "%s: corrupt or truncated gzip data near byte %zu (%s)", name, used,
-                     z.msg ? z.msg : "it goes on beyond the length it promises");
+                     z.msg ? z.msg : "it is longer than its trailer declares");
     else if (used != size || made != length)
         st = ls_fail(LS_BAD_INPUT, "%s: %zu bytes follow the end of the gzip data", name, size - used);
     inflateEnd(&z);

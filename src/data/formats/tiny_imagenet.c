@@ -47,7 +47,7 @@ static enum ls_status load_wnids(const char *spec, struct ls_lines *wnids)
     qsort(wnids->line, (size_t)wnids->count, sizeof *wnids->line, by_text);
     for (int c = 1; c < wnids->count; c++)
         if (strcmp(wnids->line[c - 1], wnids->line[c]) == 0)
-            return ls_fail(LS_BAD_INPUT, "%s: class %s stands there twice", path, wnids->line[c]);
+            return ls_fail(LS_BAD_INPUT, "%s: class %s is listed twice", path, wnids->line[c]);
     return LS_OK;
 }
 

@@ -41,7 +41,7 @@ static void classes_are_matched_by_name(void **state)
     GOOD(match(&model, trained, NULL, 4, labels, note));
     assert_true(labels[3] == 3 && !*note);
     BAD(match(&model, (const char *const[]){"dog", "beee", "zebu"}, NULL, 3, labels, note));
-    SAID("data: the model does not know the classes 'beee' (did you mean 'bee'?), 'zebu'; it knows ant, bee, cat, dog");
+    SAID("data: the model has no classes 'beee' (did you mean 'bee'?), 'zebu'; its classes are ant, bee, cat, dog");
     GOOD(match(&model, NULL, NULL, 6, labels, note)); /* no names: positions */
     assert_true(labels[5] == 5);
     BAD(match(&model, NULL, NULL, 7, labels, note));

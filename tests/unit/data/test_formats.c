@@ -503,7 +503,7 @@ static void tiny_imagenet_as_distributed(void **state)
     put(at("t/val/val_annotations.txt"), "a\0b", 3);
     refused(at("t"), "test", "not a text file: a zero byte at 1");
     put_text(at("t/wnids.txt"), "n02\nn01\nn02\n");
-    refused(at("t"), "train", "class n02 stands there twice");
+    refused(at("t"), "train", "class n02 is listed twice");
     put_text(at("t/wnids.txt"), "n02\nn01\nn03\n");
     refused(at("t"), "train", "train/n03: the folder cannot be read");
 }
