@@ -78,7 +78,7 @@ static enum ls_status read_place(const char *where, const json_t *entry, struct 
         return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets must be [begin, end]", where, t->name);
     int64_t from = json_integer_value(begin), to = json_integer_value(end);
     if (from < 0 || to < from)
-        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets [%lld, %lld]: the end lies before the begin", where,
+        return ls_fail(LS_BAD_INPUT, "%s: tensor %s: data_offsets [%lld, %lld]: expected 0 <= begin <= end", where,
                        t->name, (long long)from, (long long)to);
     uint64_t need;
     if (__builtin_mul_overflow(t->count, (uint64_t)types[t->type].size, &need) || need != (uint64_t)(to - from))
