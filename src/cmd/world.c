@@ -21,7 +21,7 @@ const char *ls_collective_name(enum ls_collective way)
     return ways[way];
 }
 
-/* nccl is the cards' affair: what else is summed goes as it likes best. */
+/* With nccl the devices sum gradients; everything else is summed by the best way. */
 static enum ls_collective collective_of(const char *name)
 {
     for (int i = 0; i < (int)(sizeof ways / sizeof *ways); i++)
@@ -30,7 +30,7 @@ static enum ls_collective collective_of(const char *name)
     return LS_COLLECTIVE_AUTO;
 }
 
-/* What each rank says of itself, so that all can agree on a number of threads. */
+/* What a rank contributes to the choice of a number of threads. */
 struct bid {
     cpu_set_t cpus;
     double quota; /* cores' worth of CPU time, 0: no limit */
@@ -103,8 +103,7 @@ static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *
     return st;
 }
 
-/* Open MPI's mpirun gives rank 0 a terminal of its own, wherever what is said goes in the end: perhaps a file, where a
- * live line would be noise. */
+/* Open MPI's mpirun gives rank 0 a terminal, though its output may end in a file, where a live line would be noise. */
 static void distrust_terminal(const struct ls_launch *launch, struct ls_options *o)
 {
     if (launch->kind != LS_LAUNCH_MPI)

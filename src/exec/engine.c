@@ -115,7 +115,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
                               struct ls_net *net, bool keep_grads)
 {
     bool tune = tunes(e, o);
-    char *cache = tune ? ls_engine_plan_cache(o) : NULL; /* what was measured is for those who measure */
+    char *cache = tune ? ls_engine_plan_cache(o) : NULL; /* without --tune nothing is read from it */
     struct ls_backend_options options = {
         .threads = e->threads,
         .reuse = o->reuse,

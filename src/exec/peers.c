@@ -63,7 +63,7 @@ static enum ls_status settle(void *context, int bucket)
     return p->settle(p->context, bucket);
 }
 
-/* --- who may -------------------------------------------------------------------------------------------------------- */
+/* --- when they may -------------------------------------------------------------------------------------------------------- */
 
 /* The strategies that devices can sum for, "a, b or c". */
 static void name_strategies(char *text, size_t room)

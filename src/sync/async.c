@@ -1,5 +1,5 @@
-/* Asynchronous SGD with a bound: a server updates by each push as it comes and answers at once, unless the worker is more
- * than --staleness steps ahead of the slowest; then it waits for that one.
+/* Asynchronous SGD with a bound. A server updates by each push as it comes and answers at once. A worker that is more than
+ * --staleness steps ahead of the slowest gets its answer when the slowest has caught up.
  *
  * A push is the mean gradient over its worker's samples, and counts by their share of the step: the pushes of one step
  * together move the weights (and decay them) as far as one synchronous step. */

@@ -1,7 +1,7 @@
-/* The first K gradients of a step count. They are summed by the tree of all replicas without the branches that are
- * missing, so that what comes out depends on who was there and not on who came first; with all there it is the bits of
- * the serial run, which makes K = N the strategy `server` with servers of its own. Who comes later is told the step that
- * is open now, and goes on with that. */
+/* The first K gradients of a step count. They are summed by the tree of all replicas without the branches that are missing:
+ * the sum depends on which workers came in time, not on their order. With all of them it has the bits of one process, so
+ * that K = N is the strategy `server` with dedicated servers. A worker that comes later goes on with the step that is open
+ * now. */
 #include "base/log.h"
 #include "comm/algorithms/sum.h"
 #include "sync/pushpull.h"
@@ -23,7 +23,7 @@ static bool came(const struct ls_pushpull *p, int worker)
     return p->pushers[worker].waits && p->pushers[worker].push.step == p->open;
 }
 
-/* T(v, s) over those who came: the worker whose gradients end as the sum, -1: nobody came. */
+/* T(v, s) over the workers that came in time: the one whose gradients become the sum, -1: none came. */
 static int sum(struct ls_pushpull *p, int v, int s)
 {
     if (v >= p->workers)
@@ -69,7 +69,7 @@ static enum ls_status arrived(struct ls_sync *s, int worker)
         return ls_pushpull_answer(s, worker, p->open, (struct ls_lag){0}, true);
     }
     from->clock = from->push.step;
-    for (;;) { /* with several servers somebody may be a step ahead of this one */
+    for (;;) { /* with several servers a worker may be a step ahead of this one */
         int n = 0;
         for (int w = 0; w < p->workers; w++)
             n += came(p, w);

@@ -1,6 +1,5 @@
-/* Local SGD: every worker updates by its own gradients; every H steps all parameters (and momenta) become their mean.
- * With block momentum the mean is not taken as it is but as a step from the last common parameters, with a momentum of
- * its own (CNTK's BMUF):
+/* Local SGD: every worker updates by the gradients that it computed; every H steps all parameters (and momenta) become their
+ * mean. With block momentum (BMUF) the mean is a step from the last common parameters, and that step has a momentum:
  *     change = momentum * change + (mean - common);    common = common + change */
 #include "sync/sync.h"
 #include "base/log.h"
@@ -15,7 +14,7 @@ struct local {
     bool begun;     /* common has what training began with */
 };
 
-/* Momenta and running statistics are means and no more: with a momentum of its own a variance could become negative. */
+/* Momenta and running statistics are plain means: with block momentum a variance could become negative. */
 static bool has_momentum(const struct ls_sync_values *values)
 {
     return !values->optimizer && !values->running;

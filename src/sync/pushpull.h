@@ -1,4 +1,4 @@
-/* Parameter servers, for strategies that do not wait for everyone.
+/* Parameter servers, for strategies that do not wait for all workers.
  *
  * Ranks 0 .. workers-1 compute a replica each; the servers follow, and bucket b belongs to server b mod servers. A worker
  * sends each bucket's gradients while its pass still runs, then a push that says which step they belong to, and waits
@@ -7,10 +7,10 @@
  *
  *   SYNC-4  A worker has one push under way at a time, and pushes to all servers alike.
  *   SYNC-5  A server never waits for one worker, which may have been stopped: it has a buffer for the answer to each, and a
- *       push is sent when its gradients are through, so that whoever has the push has them too.
- *   SYNC-6  Workers come together (collect) at the same step; nobody is then owed an answer. Each says so by a push of kind
+ *       push is sent when its gradients are through, so that a server that has the push has them too.
+ *   SYNC-6  Workers come together (collect) at the same step; no answer is owed then. Each worker says so by a push of kind
  *       LS_PUSH_LEAVE with empty gradients, which ends the receives that servers keep posted.
- *   SYNC-7  A signal reaches the first server with a push. It names a step that nobody has passed, and all stop there. */
+ *   SYNC-7  A signal reaches the first server with a push. That server names a step that no worker has passed, and all stop there. */
 #ifndef LS_SYNC_PUSHPULL_H
 #define LS_SYNC_PUSHPULL_H
 
@@ -75,7 +75,7 @@ enum ls_status ls_pushpull_ready(struct ls_sync *s, int bucket);
 enum ls_status ls_pushpull_finish(struct ls_sync *s);
 enum ls_status ls_pushpull_collect(struct ls_sync *s);
 
-/* arrived: this worker's push is complete, and it waits. late: the rank that others wait for, -1: nobody. */
+/* arrived: this worker's push is complete, and it waits. late: the rank that others wait for, -1: none. */
 struct ls_serving {
     enum ls_status (*arrived)(struct ls_sync *s, int worker);
     int (*late)(const struct ls_sync *s);

@@ -157,7 +157,7 @@ static void say_input(const struct ls_trainer *t)
         ls_trainer_say(t, "  input      bytes, normalised by the device");
 }
 
-/* Who else trains, and how gradients meet. */
+/* The other processes, and how gradients are combined. */
 static void say_workers(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;

@@ -216,7 +216,7 @@ static void list_odd(struct ls_comm *comm, const uint64_t *all, int stride, int 
                                      ls_comm_host(comm, rank));
 }
 
-/* One of the parts among all ranks: whose differ, where that can be told. */
+/* Compare one part among all ranks. The message names the ranks that differ from the majority, if there is one. */
 static enum ls_status compare_part(struct ls_comm *comm, const uint64_t *all, int stride, const char *name,
                                    uint64_t step)
 {

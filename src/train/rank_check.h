@@ -9,7 +9,7 @@ enum ls_status ls_rank_check_options(struct ls_comm *comm, const struct ls_optio
 enum ls_status ls_rank_check_data(struct ls_comm *comm, const char *fingerprint);
 enum ls_status ls_rank_check_schedule(const struct ls_engine *e);
 /* The first `parts` of the values that are kept from step to step. Where no value is held by more than half of the
- * processes, as with two of them, the message says that it cannot be told who is wrong. */
+ * processes, as with two of them, the message says that it is not known which one is wrong. */
 enum ls_rank_check_part {
     LS_RANK_CHECK_PARAMETERS,
     LS_RANK_CHECK_STATISTICS,

@@ -1,4 +1,4 @@
-/* What a run says at its end: accuracy, where the time went, and who was late. */
+/* What a run says at its end: accuracy, where the time went, and which ranks were late. */
 #include "base/clock.h"
 #include "train/trainer.h"
 

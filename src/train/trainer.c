@@ -64,7 +64,7 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 
 /* --- stepping ----------------------------------------------------------------------------------------- */
 
-/* All processes have the same loss. With servers it is this one's: the others are told. */
+/* All processes have the same loss. With servers the loss is this process's, and its failure is broadcast. */
 static enum ls_status diverged(struct ls_trainer *t, const struct ls_report *r)
 {
     bool servers = t->engine.strategy->servers;
@@ -343,7 +343,7 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
         ls_peers_close(&t->engine, true);
     else
         ls_trainer_keep_saving(t);
-    if (st != LS_INTERRUPTED) /* another process may have been told first: this one's signal is still to come */
+    if (st != LS_INTERRUPTED) /* the signal may reach this process later than the others */
         ls_interrupt_release();
     ls_console_end(&t->console);
     if (st == LS_OK)

@@ -46,8 +46,8 @@ struct ls_trainer {
     int64_t epoch_samples, steps_per_epoch, total_steps;
     bool resumed;  /* from a checkpoint */
     bool finished; /* nothing is left to do: no engine is open */
-    bool all_know; /* a failure that every process has come to by itself: nobody need be told */
-    /* Called after every step, for tests; NULL: nobody listens. */
+    bool all_know; /* every process has found the failure itself: it is not broadcast */
+    /* Called after every step, for tests; may be NULL. */
     void (*on_step)(void *context, uint64_t step);
     void *context;
 };
