@@ -31,8 +31,8 @@ static bool begins_group(const struct ls_kernel_selection *c, int candidate)
 
 /* Is the rival faster by the margin? The logarithms of the ratios of paired times have a mean and a standard error. A mean
  * that is three errors below the margin settles the question. So does one that is three errors above it, after several
- * pairs, if the best times say the same: on a busy machine a few measurements may all be of moments when somebody else
- * computed. */
+ * pairs, if the best times agree: on a busy machine, a few measurements may all fall into moments when another process
+ * computes. */
 static enum ls_status beats(const struct ls_kernel_selection *c, int holder, int rival, double *ms, bool *faster)
 {
     double mean = 0, squares = 0, a = ms[holder], b = ms[rival];

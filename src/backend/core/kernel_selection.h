@@ -16,7 +16,7 @@
 
 struct ls_kernel_selection {
     int n;                  /* candidates */
-    const uint64_t *groups; /* equal numbers: equal results; NULL: each candidate is a group of its own */
+    const uint64_t *groups; /* equal numbers: equal results; NULL: each candidate is one group */
     double margin;          /* 1.5: one and a half times as fast */
     double noise;           /* the expected error of a ratio of two times; 0.1: 10 % */
     /* One measurement, in milliseconds; HUGE_VAL: the candidate cannot run after all. */

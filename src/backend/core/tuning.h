@@ -25,7 +25,7 @@ struct ls_tuning_question {
     bool measure;      /* choose measures, and the cache gets the answer */
     void *context;
     const char *(*name)(void *context, int candidate); /* valid until the next call */
-    /* Make the remembered candidate ready to run; false: it cannot be had here. NULL: every candidate is ready. */
+    /* Make the remembered candidate ready to run; false: it cannot run here. NULL: every candidate is ready. */
     bool (*ready)(void *context, int candidate);
     enum ls_status (*choose)(void *context, struct ls_tuning_answer *answer);
 };

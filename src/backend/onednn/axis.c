@@ -1,4 +1,4 @@
-/* Window geometry, worked out once so that the kernels have no divisions and no edge cases. */
+/* Geometry of windows, computed once so that kernels have no divisions and no edge cases. */
 #include "backend/onednn/kernels/kernels.h"
 
 static enum ls_status axis_make(struct ls_axis *a, int64_t in, int64_t out, int64_t kernel)

@@ -24,7 +24,7 @@ static bool may_winograd(const struct dnn_spec *s)
            s->stride[1] == 1 && s->dilation[0] == 0 && s->dilation[1] == 0 && s->dtype == LS_F32;
 }
 
-/* Can the weights get from how they are stored to what the candidate reads (or back, for their gradient)? */
+/* Can oneDNN reorder the weights from the stored layout to that of the candidate (for a gradient: back)? */
 static bool reachable(const struct ls_program *p, const struct dnn_spec *s, const struct dnn_md *fixed,
                       const struct dnn_md *wei)
 {
@@ -52,7 +52,7 @@ static int add_candidates(struct ls_program *p, const struct dnn_spec *spec, con
     return count;
 }
 
-/* Reference implementations are hundreds of times slower: they stay only where nothing else is. */
+/* Reference implementations are hundreds of times slower: they stay only where there are no others. */
 static int drop_references(struct choice *list, int count)
 {
     int kept = 0;
@@ -70,7 +70,7 @@ static int drop_references(struct choice *list, int count)
     return kept;
 }
 
-/* Our own Winograd beside the library's. */
+/* The native Winograd. */
 static int add_own(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list,
                    int count)
 {
@@ -90,7 +90,7 @@ void choice_name(const struct choice *c, const struct dnn_md *fixed, char name[6
     snprintf(name, 64, "%.50s%s", c->pd.name, fixed && !dnn_md_equal(&c->wei, fixed) ? "+reorder" : "");
 }
 
-/* Only the first of a name stays, so that a name says which candidate it is. */
+/* Names are unique: of several candidates with one name the first stays. */
 static int drop_namesakes(const struct dnn_md *fixed, struct choice *list, int count)
 {
     int kept = 0;
@@ -120,7 +120,7 @@ static enum method method_of(const struct choice *c)
 }
 
 /* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
- * channels, and on maps smaller than a tile, except in sums over the whole batch. The library's Winograd beats ours on maps
+ * channels, and on maps smaller than a tile, except in sums over the whole batch. The Winograd of oneDNN beats the native one on maps
  * of many channels unless there are few tiles; in gradients of weights, where tiles are many and threads share them.
  * Measured with 16 to 512 channels, maps of 2x2 to 224x224, batches of 8 to 256, 2 and 16 threads, on two processors with
  * AVX-512: within some 5 % of the fastest, summed over the 3x3 convolutions of a network. */
@@ -156,7 +156,7 @@ static void order_by_rule(const struct ls_program *p, const struct dnn_spec *s, 
         put_first(likely, list, count);
 }
 
-/* Implementations that take the weights as they are, then those that want them otherwise. */
+/* First the implementations that read the weights as stored, then those that need another layout. */
 int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list)
 {
     int count = 0;

@@ -1,4 +1,4 @@
-/* oneDNN behind a small adapter: one source serves 2.6 (Debian 12) and 3.x. Only dnn.c knows the difference. */
+/* An adapter for oneDNN 2.6 (Debian 12) and 3.x. Only dnn.c knows the difference. */
 #ifndef LS_BACKEND_ONEDNN_DNN_H
 #define LS_BACKEND_ONEDNN_DNN_H
 
@@ -29,11 +29,11 @@ struct dnn {
 enum ls_status dnn_open(struct dnn *d);
 void dnn_close(struct dnn *d);
 const char *dnn_version(char text[32]);
-/* The kernels' instruction set that goes with what oneDNN uses here (its block size must be ours); NULL: any. */
+/* The instruction set of the native kernels that has the block size of oneDNN on this processor; NULL: any. */
 const char *dnn_isa(void);
-/* Some virtual machines advertise AMX and fault on it: try it in a child process and, when that dies, keep oneDNN
- * from using it. Call before anything else of this header: oneDNN settles its instruction set at the first call. Only
- * bf16 ever uses AMX. */
+/* Some virtual machines advertise AMX and fault on it. Try AMX in a child process; if that process dies, keep oneDNN from
+ * using AMX. Call this before anything else of this header, as oneDNN fixes its instruction set at the first call. Only bf16
+ * uses AMX. */
 enum dnn_amx {
     DNN_AMX_FINE,  /* or there is none */
     DNN_AMX_OFF,   /* it faults, and is not used */
@@ -66,7 +66,7 @@ struct dnn_pd {
 int dnn_list(const struct dnn *d, const struct dnn_spec *spec, struct dnn_pd *list, int room);
 enum ls_status dnn_reorder_pd(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to,
                               struct dnn_pd *pd);
-/* Is there one? The library lacks some. */
+/* Does oneDNN have this reorder? It lacks some. */
 bool dnn_can_reorder(const struct dnn *d, const struct dnn_md *from, const struct dnn_md *to);
 void dnn_pd_release(struct dnn_pd *pd);
 /* Layout of an argument (the DNNL_ARG_* number); unset when the primitive has none. */

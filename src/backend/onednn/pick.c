@@ -1,4 +1,4 @@
-/* The instruction sets the kernels were compiled for, best first. */
+/* The instruction sets that kernels are compiled for, best first. */
 #include "backend/onednn/kernels/kernels.h"
 
 #include <string.h>

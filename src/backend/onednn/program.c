@@ -23,7 +23,7 @@ enum ls_status kernel_find(struct ls_program *p, int node, const struct kernel *
 
 /* --- prepare ------------------------------------------------------------------------------------------------- */
 
-/* Vector kernels read blocked maps; the images come plain. oneDNN takes them as they are. */
+/* Vector kernels read blocked maps, and images are plain. oneDNN reads plain images. */
 static enum ls_status block_images(struct ls_program *p, int *n)
 {
     for (int i = 0; i < LS_MAX_IN; i++) {
@@ -42,7 +42,7 @@ static enum ls_status block_images(struct ls_program *p, int *n)
     return LS_OK;
 }
 
-/* A node that was prepared when it was inserted, or moved up by an insertion, has its kernel already. */
+/* A node that was inserted, or moved by an insertion, already has its kernel. */
 static enum ls_status prepare_node(struct ls_program *p, int n)
 {
     const struct ls_node *node = &p->core.g->nodes[n];
@@ -79,7 +79,7 @@ static void release(struct ls_program *p)
     ls_free(p);
 }
 
-/* Asked before anything else, so that the guard comes before oneDNN settles on AMX. */
+/* Called before anything else, so that the guard runs before oneDNN decides to use AMX. */
 static const char *refuses(enum ls_dtype dtype)
 {
     if (dtype == LS_F16)

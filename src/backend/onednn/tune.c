@@ -89,7 +89,7 @@ static const int operands[] = {DNNL_ARG_SRC,       DNNL_ARG_WEIGHTS,  DNNL_ARG_B
                                DNNL_ARG_DIFF_BIAS, DNNL_ARG_DIFF_DST, DNNL_ARG_SCRATCHPAD};
 enum { N_OPERANDS = sizeof operands / sizeof *operands };
 
-/* Room for all operands, filled with ordinary numbers: zeros and NaNs may run at other speeds. */
+/* Make room for all operands, filled with ordinary numbers: zeros and NaNs may run at other speeds. */
 static enum ls_status make_room(struct tuner *t, size_t bytes)
 {
     void *region;
@@ -106,7 +106,7 @@ static enum ls_status make_room(struct tuner *t, size_t bytes)
     return LS_OK;
 }
 
-/* The operand's place behind what is laid out already. */
+/* The offset of the next operand. */
 static size_t lay_out(size_t *used, size_t bytes)
 {
     size_t offset = *used;
@@ -114,7 +114,7 @@ static size_t lay_out(size_t *used, size_t bytes)
     return offset;
 }
 
-/* Either of the two kinds of implementation; the best of a few runs after a first one. */
+/* Either of the two kinds of implementation. */
 static enum ls_status run_once(struct ls_program *p, const struct dnn_prim *prim, const struct ls_winograd *own)
 {
     if (prim)

@@ -1,4 +1,4 @@
-/* Values of tensors as plain rows, and how tensors lie in memory. */
+/* Values of tensors as plain rows, and the layout of tensors as matrices. */
 #include "backend/onednn/program.h"
 #include "base/log.h"
 

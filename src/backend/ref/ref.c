@@ -12,7 +12,7 @@ static const void *const kernels[] = {
 #include "backend/ref/ops/list.def"
     NULL};
 
-/* Activations and inputs lie in the arena, each with room of its own, then the scratch. A place's offset is in the arena,
+/* Activations and inputs lie in the arena, none sharing memory, then the scratch. A place's offset is in the arena,
  * or, for a kept gradient, in the memory of gradients. */
 struct ls_program {
     struct ls_program_core core;
@@ -22,7 +22,7 @@ struct ls_program {
     char *arena; /* borrowed */
 };
 
-/* bf16 and f16 graphs are computed in f32: the values to come close to. */
+/* bf16 and f16 graphs are computed in f32, as the values that other backends are compared with. */
 static size_t tensor_bytes(const struct ls_tensor *t)
 {
     bool half = t->dtype == LS_BF16 || t->dtype == LS_F16;

@@ -1,5 +1,5 @@
-/* The reference backend: naive C on plain NCHW f32, sums in double. It is what the other backends are tested
- * against, so every kernel here is to be read and believed, not fast. */
+/* The reference backend: naive C on plain NCHW f32, with sums in double. Other backends are tested against it, so every kernel
+ * is made to be read and believed, not to be fast. */
 #ifndef LS_BACKEND_REF_REF_H
 #define LS_BACKEND_REF_REF_H
 

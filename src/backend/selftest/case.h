@@ -1,5 +1,5 @@
-/* The op cases: each is a small graph around one op, image -> pre -> the op -> flatten -> l2_loss, and backward. The tests
- * run them on every backend, `lockstep doctor --gpu` on the card it finds. */
+/* Test cases of ops. A case is a small graph around one op: image -> pre -> op -> flatten -> l2_loss, and backward. The unit
+ * tests run all cases on every backend, and `lockstep doctor --gpu` runs them on the GPU. */
 #ifndef LS_BACKEND_SELFTEST_CASE_H
 #define LS_BACKEND_SELFTEST_CASE_H
 
@@ -26,10 +26,10 @@ struct ls_case {
 const struct ls_case *ls_case_at(int i);
 /* NULL: none of that name. */
 const struct ls_case *ls_case_find(const char *name);
-/* Do its nodes change parameters? Then every run goes on from where the last one ended. */
+/* Do its nodes change parameters? Then a run starts from the results of the last run. */
 bool ls_case_updates(const struct ls_case *c);
 
-/* The case's graph in *g, which is made here and to be released also after a failure. */
+/* Builds the graph of the case in *g. Release it, after a failure as well. */
 enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struct ls_graph *g);
 
 /* The lists; each ends with a NULL name. */

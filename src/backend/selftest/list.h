@@ -1,4 +1,4 @@
-/* Short hands of the lists of cases. */
+/* Shorthands for lists of cases. */
 #ifndef LS_BACKEND_SELFTEST_LIST_H
 #define LS_BACKEND_SELFTEST_LIST_H
 

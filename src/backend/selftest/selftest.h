@@ -1,12 +1,12 @@
-/* A backend against `ref`, case by case: everything that a case's nodes write and that can be compared, forward and
- * backward. */
+/* Compares a backend with `ref`, case by case: every tensor that the nodes of a case write and that can be compared, forward
+ * and backward. */
 #ifndef LS_BACKEND_SELFTEST_SELFTEST_H
 #define LS_BACKEND_SELFTEST_SELFTEST_H
 
 #include "backend/selftest/case.h"
 #include "backend/selftest/session.h"
 
-/* A way to compute, with the relative error that it may have. */
+/* A precision, with the relative error that it may have. */
 struct ls_precision {
     const char *name; /* as --dtype spells it */
     enum ls_dtype dtype;
@@ -29,11 +29,11 @@ struct ls_selftest_result {
     char tensor[96];         /* where */
 };
 
-/* Runs the case on ref. To be closed also after a failure. */
+/* Runs the case on ref. Close it, after a failure as well. */
 enum ls_status ls_selftest_open(struct ls_selftest *t, const struct ls_case *c);
 void ls_selftest_close(struct ls_selftest *t);
-/* Runs it on a backend. Fails only where that cannot be done; what comes out wrong is for the caller to judge. options:
- * NULL for each tensor in its own memory, nothing measured. */
+/* Runs the case on a backend. Fails only if the backend cannot run it; the caller judges the errors in *result. options NULL:
+ * no memory is reused, and nothing is measured. */
 enum ls_status ls_selftest_compare(const struct ls_selftest *t, const struct ls_backend *backend,
                                    const struct ls_precision *precision, const struct ls_backend_options *options,
                                    struct ls_selftest_result *result);

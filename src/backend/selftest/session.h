@@ -1,5 +1,5 @@
-/* A graph on a backend, ready to run, with parameters and inputs that depend on names and places alone: two sessions with
- * the same layers start alike, on whatever backend. */
+/* A graph on a backend, ready to run. Parameters and inputs depend only on names and positions, so two sessions with the same
+ * layers start with the same values on any backend. */
 #ifndef LS_BACKEND_SELFTEST_SESSION_H
 #define LS_BACKEND_SELFTEST_SESSION_H
 

@@ -112,7 +112,7 @@ static void let_go(struct collective *s, int rank)
 {
     struct ipc_allreduce *r = s->ipc;
     if (rank >= LS_CUDA_PARTS)
-        return; /* nobody has shared anything */
+        return; /* nothing was shared */
     float **part = &r->parts.part[rank];
     if (rank != s->g.rank && *part)
         cudaIpcCloseMemHandle(*part);

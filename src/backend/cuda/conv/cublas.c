@@ -41,7 +41,7 @@ static void product_release(struct product *m)
     ls_free(m);
 }
 
-/* Everything but the algorithm; NULL: not to be had. */
+/* Everything but the algorithm; NULL: not available. */
 static struct product *product_new(const struct linear *l)
 {
     const struct ls_cuda_conv *c = &l->conv;

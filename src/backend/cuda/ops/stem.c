@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The one convolution that reads the tensor, besides its own gradient; LS_NONE: others do. */
+/* The only convolution that reads the tensor, besides its gradient; LS_NONE: other nodes read it. */
 static int sole_conv(const struct ls_graph *g, int tensor)
 {
     int conv = LS_NONE, others = 0;

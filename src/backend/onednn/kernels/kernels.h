@@ -1,13 +1,13 @@
-/* Lockstep's own compute loops for what oneDNN lacks or does in too many passes over memory. Every file of this
- * folder is compiled once for each instruction set and activation type; the table says which functions belong
- * together, and ls_kernels_pick fills it with the best this processor runs.
+/* Native compute loops for what oneDNN lacks or computes in too many passes over memory. Every file of this folder is compiled
+ * once for each instruction set and activation type. A table has the functions of one such build, and ls_kernels_pick fills it
+ * with the best build that this processor runs.
  *
- * Activations are blocked: [n][channel block][row][column][B channels], B = table->block (16 with AVX-512, else 8),
- * which is oneDNN's nChw16c / nChw8c. Channels beyond C in the last block hold zeros, and every kernel keeps them so.
- * Per-channel vectors (scale, mean ...) have room for whole blocks, zero beyond C.
+ * Activations are blocked: [n][channel block][row][column][B channels], B = table->block (16 with AVX-512, else 8). oneDNN calls
+ * this nChw16c and nChw8c. Channels beyond C in the last block hold zeros, and every kernel keeps them zero. Vectors with a
+ * value for each channel (scale, mean ...) have room for whole blocks, zero beyond C.
  *
- *   LOOP-1  Results do not depend on the number of threads: work is cut into parts by shape alone, and partial sums are
- *       added in the order of the parts.
+ *   LOOP-1  Results do not depend on the number of threads: work is cut into parts by shape alone, and partial sums are added in
+ *           the order of the parts.
  *   LOOP-2  Samples at or beyond `valid` neither enter a statistic nor receive a gradient. */
 #ifndef LS_BACKEND_ONEDNN_KERNELS_H
 #define LS_BACKEND_ONEDNN_KERNELS_H

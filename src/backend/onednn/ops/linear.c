@@ -1,7 +1,7 @@
-/* Convolutions and dense layers: oneDNN primitives in the layout tune.c finds best.
+/* Convolutions and dense layers: oneDNN primitives, or the native Winograd, as tune.c chooses.
  *
- * The weights' layout is decided once, by the forward node of the training program, and kept in the store: the one that
- * the chosen forward implementation likes, which the others share or reorder from. */
+ * The forward node of the training program decides the layout of the weights, once, and the store keeps it. It is the layout
+ * that the chosen forward implementation prefers; the other passes use it or reorder the weights. */
 #include "backend/onednn/program.h"
 #include "base/log.h"
 #include "graph/ops.h"
@@ -61,7 +61,7 @@ static void spec_of(const struct ls_program *p, const struct ls_node *n, const s
     s->stride[0] = a->stride_h, s->stride[1] = a->stride_w;
     s->dilation[0] = a->dilation_h - 1, s->dilation[1] = a->dilation_w - 1;
     s->pad_l[0] = a->pad_t, s->pad_l[1] = a->pad_l;
-    /* What oneDNN calls right padding must make the sizes come out exactly. */
+    /* The right padding of oneDNN makes the sizes match exactly. */
     s->pad_r[0] = (dst->dim[2] - 1) * a->stride_h + (wei->dim[2] - 1) * a->dilation_h + 1 - src->dim[2] - a->pad_t;
     s->pad_r[1] = (dst->dim[3] - 1) * a->stride_w + (wei->dim[3] - 1) * a->dilation_w + 1 - src->dim[3] - a->pad_l;
     if (a->groups > 1) {
@@ -107,7 +107,7 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
     return st;
 }
 
-/* bf16 primitives read bf16 images: one copy serves every node that reads them. */
+/* bf16 primitives read bf16 images. One copy is for all nodes that read them. */
 static enum ls_status match_input(struct ls_program *p, int *node, int *src)
 {
     struct dnn_md md = {0};
@@ -150,7 +150,7 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
 }
 
 /* Pick the implementation of a pass that reads the weights (input 1 of the node), with a reorder before it when it
- * wants them in another layout or type. */
+ * needs them in another layout or type. */
 static enum ls_status choose(struct ls_program *p, int node, int wei, const struct dnn_spec *spec)
 {
     struct choice c = {0};
