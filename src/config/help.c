@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define COLUMN 28
+enum { NOTE = 512 }; /* room for the choices and the default of an option */
 
 /* "--batch N", "--nesterov", "--no-shuffle", "--resume [CHECKPOINT]". */
 static void spell(const struct ls_option *option, char text[64])
@@ -18,19 +19,19 @@ static void spell(const struct ls_option *option, char text[64])
 }
 
 /* What stands behind the help: choices unless the help spells them, and a default worth saying. */
-static void note(const struct ls_option *option, char text[128])
+static void note(const struct ls_option *option, char text[NOTE])
 {
     size_t used = 0;
     text[0] = 0;
     if (option->choices && !option->head) {
-        used += (size_t)snprintf(text, 128, ": %s", option->choices);
+        used += (size_t)snprintf(text, NOTE, ": %s", option->choices);
         for (char *space = text + 2; (space = strchr(space, ' '));)
             *space = '|';
     }
     bool said = !option->missing || ls_option_is_switch(option) || strcmp(option->missing, "0") == 0 ||
                 strcmp(option->missing, "-1") == 0;
     if (!said)
-        snprintf(text + used, 128 - used, " (%s)", option->missing);
+        snprintf(text + used, NOTE - used, " (%s)", option->missing);
 }
 
 /* A switch that is on is listed by what turns it off. */
@@ -41,7 +42,7 @@ static const char *negation(const struct ls_option *option)
 
 static void help_option(const struct ls_option *option, FILE *out)
 {
-    char left[64], behind[128], text[512];
+    char left[64], behind[NOTE], text[1024];
     spell(option, left);
     note(option, behind);
     snprintf(text, sizeof text, "%s%s%s", negation(option), option->help, behind);
@@ -103,7 +104,7 @@ static void roff(const char *text, FILE *out)
 
 static void man_option(const struct ls_option *option, FILE *out)
 {
-    char left[64], right[128], commands[96];
+    char left[64], right[NOTE], commands[256];
     size_t used = 0;
     spell(option, left);
     note(option, right);

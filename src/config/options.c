@@ -70,7 +70,7 @@ static enum ls_status unknown_option(enum ls_command command, const char *word)
 
 static enum ls_status not_for_command(enum ls_command command, const struct ls_option *option)
 {
-    char list[96];
+    char list[256];
     size_t used = 0;
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         if (option->commands & info->command)
@@ -186,7 +186,7 @@ static bool is_internal(const char *name)
 static enum ls_status set_variable(struct ls_options *o, const char *variable)
 {
     const char *equals = strchr(variable, '=');
-    if (!equals || !equals[1]) /* empty is as good as not there */
+    if (!equals || !equals[1]) /* an empty variable means: not set */
         return LS_OK;
     int length = (int)(equals - variable);
     char name[64], where[sizeof PREFIX + sizeof name];
@@ -310,7 +310,7 @@ static enum ls_status load_files(struct ls_options *o, struct words *w)
     return LS_OK;
 }
 
-/* A model file that stands alone is as good as one behind --model. */
+/* A model file among the words means --model FILE. */
 static enum ls_status set_model(struct ls_options *o, const struct words *w)
 {
     const struct ls_option *option = ls_option_find("model");

@@ -23,17 +23,16 @@ struct ls_options {
 #define AUTO(field, ...)   enum ls_auto field;
 #define SHAPE(field, ...)  char *field; /* NULL: not set */
 #include "config/lists/options.def"
-    /* The text of the model's file, where it is read already: the kept copy's once it has changed. Owned; no option.
-     * NULL: a built-in, or the file is still to be read. */
+    /* The text of the model's file once it was read; that of the run's copy where the file has changed since. Owned.
+     * NULL: a built-in model, or a file that was not read yet. */
     char *model_yaml;
-    /* positional arguments after the options (files for predict, names for models) */
     char *config_run; /* the run directory that a loaded configuration was written in; NULL: none; owned */
-    char **args;      /* owned */
+    char **args;      /* words besides options: files for predict, names for models; owned */
     int n_args;
-    char **command_line; /* borrowed; as the program got it, for starting workers with; NULL: not from there */
+    char **command_line; /* the program's arguments, to start workers with; NULL: the library's caller has none; borrowed */
     int n_command_line;
-    const char *version; /* borrowed; of the program, with its revision; NULL: not from there */
-    uint64_t given[2];   /* a bit for each row of the table that a user set; see ls_options_given */
+    const char *version; /* of the program, with its revision; NULL: the library's caller has none; borrowed */
+    uint64_t given[2];   /* a bit for each option that the user set; see ls_options_given */
 };
 
 /* The commands: a number each, and a bit each for the commands that an option belongs to. */
@@ -60,16 +59,16 @@ struct ls_command_info {
 extern const struct ls_command_info ls_commands[];
 
 /* Defaults, then each source, the strongest last. argv starts after the command's name. For train, eval,
- * bench and plan, positional arguments ending in .yaml or .yml are a configuration and a model (known by its `layers`),
- * which is as good as behind --model. Others are kept for the command to judge. A file or variable may set options of other
+ * bench and plan, words that end in .yaml or .yml are a configuration and a model; a file with the key `layers` is a model,
+ * and means the same as behind --model. Other words are kept for the command. A file or variable may set options of other
  * commands, the command line may not. --help prints the command's help and returns LS_OK with *help = true.
  * Unknown options name the nearest known one. On failure *o is released. */
 enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help);
 void ls_options_release(struct ls_options *o);
 /* Every default, nothing given. */
 enum ls_status ls_options_default(struct ls_options *o);
-/* Set from a run's config.yaml what was not given yet; what it sets counts as given. How a command shows itself (--quiet)
- * is not the run's, and stays. */
+/* Sets the options that were not given yet from a run's config.yaml; they count as given then. Options with `view`, such as
+ * --quiet, belong to the command and keep their values. */
 enum ls_status ls_options_load(struct ls_options *o, const char *path);
 /* The effective configuration as YAML that `lockstep train FILE` runs again. Only options of `command`. */
 enum ls_status ls_options_write(const struct ls_options *o, enum ls_command command, FILE *out);
@@ -78,12 +77,12 @@ void ls_options_write_meaning(const struct ls_options *o, enum ls_command comman
 /* Those of them in which two runs differ, as "--lr 0.1 is now 0.2, ..."; "" when there is none. */
 void ls_options_differ(const struct ls_options *was, const struct ls_options *is, enum ls_command command, char *text,
                        size_t room);
-/* *plain is o with paths from the root, so that it means the same everywhere; what is new is in strings. */
+/* *plain is o with absolute paths, so that it means the same in every folder; new strings live in `strings`. */
 struct ls_arena;
 enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *strings, struct ls_options *plain);
-/* After a run's config.yaml is loaded: paths that are gone are taken from the same place beside the run directory, where both
- * have moved; a model's file from the copy in the run directory, which is config_run from then on. keep: rows that the file
- * did not set. */
+/* Call after a run's config.yaml was loaded. A path that does not exist any more is looked for at the same place relative to
+ * the run directory, in case both were moved; a model's file is replaced by the run's copy. Sets config_run. keep: options
+ * that the file did not set. */
 enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2]);
 /* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);

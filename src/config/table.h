@@ -1,4 +1,4 @@
-/* The option table, for the files of this folder (and their tests): one row an option. */
+/* The option table, made from lists/options.def: one row an option. */
 #ifndef LS_CONFIG_TABLE_H
 #define LS_CONFIG_TABLE_H
 
@@ -31,12 +31,12 @@ struct ls_option {
     const char *choices; /* "f32 bf16", NULL: anything */
     enum ls_option_names names;
     bool head;        /* choices are for the part before the first ':' */
-    bool alone;       /* may stand without a value, which then is the word "auto" */
+    bool alone;       /* may be given without a value; the value is "auto" then */
     bool below;       /* the range ends below `high` */
     bool path;        /* may be the path of a file or folder */
-    bool here;        /* says where this process runs, or is secret: stays out of a run's config.yaml */
-    bool view;        /* how this one command shows itself: stays out of it too, and is not taken from one */
-    bool free;        /* a run may change it at any time: the result stays the same, but for rounding */
+    bool here;        /* where this process runs, or a secret: not written into a run's config.yaml */
+    bool view;        /* what this command prints: neither written into a config.yaml nor read from one */
+    bool free;        /* may change between parts of a run: results agree, up to rounding */
     bool secret;      /* log.txt does not hold the value */
     double low, high; /* allowed range; the default is allowed even outside of it */
 };

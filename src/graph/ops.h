@@ -36,8 +36,7 @@
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
  *  l2_loss_bwd       x label                                             dx
  *  reorder           x                                                   y, the same values in another layout or type
- *  sgd               param grad momentum?                                (writes in[0], in[2] in place)
- *  lars              param grad momentum                                 (writes in[0], in[2] in place)
+ *  sgd lars adamw …  param grad state*                                   (writes param and state in place)
  *
  * Semantics that are easy to get wrong:
  *  - bn, training: statistics over the first `valid` samples of the batch (struct ls_run) only; biased variance
@@ -57,10 +56,7 @@
  *    (size/2 below, (size-1)/2 above).
  *  - avgpool: mean over the window; include_pad divides by kernel_h*kernel_w clipped to the padded input.
  *    adaptive: rows floor(o*H/OH) to ceil((o+1)*H/OH).
- *  - sgd: g += weight_decay*w; m = momentum*m + g; w -= lr*(nesterov ? g + momentum*m : m); without a momentum
- *    tensor w -= lr*g. m starts at 0, so step one is m = g, as in PyTorch.
- *  - lars: local = trust*|w|/(|g| + weight_decay*|w| + 1e-9), 1 when |w| or |g| is 0; for no_decay parameters
- *    local = 1 (the optimizer pass emits sgd for them); m = momentum*m + local*lr*(g + weight_decay*w); w -= m.
+ *  - Update ops: src/optim/NAME.c has the formula of each optimizer.
  *  - bn_running: running = (1-momentum)*running + momentum*stat.
  */
 #ifndef LS_GRAPH_OPS_H

@@ -11,7 +11,7 @@
  * config/lists/models.def. */
 struct ls_model {
     const char *name, *summary;
-    struct ls_model_size size; /* what it is built for when nobody says otherwise; batch is not used */
+    struct ls_model_size size; /* used where options and data name no size; batch is not used */
     /* Append the layers from the images x to the logits (returned). Errors stick in b. */
     int (*build)(struct ls_build *b, int x, int64_t classes);
 };

@@ -1,5 +1,9 @@
 /* Layer-wise adaptive rate scaling: the rate of each weight tensor is proportional to the ratio of its norm to the norm of
- * its gradient. */
+ * its gradient.
+ *
+ *   local    = trust * |w| / (|g| + weight_decay * |w| + 1e-9), 1 where |w| or |g| is 0
+ *   momentum = share * momentum + local * lr * (g + weight_decay * w)
+ *   w        = w - momentum */
 #include "graph/ops.h"
 #include "optim/optim.h"
 

@@ -1,4 +1,8 @@
-/* Stochastic gradient descent with momentum, Nesterov's or the classic one, as PyTorch defines it. */
+/* Stochastic gradient descent with momentum, Nesterov's or the classic one, as PyTorch defines it.
+ *
+ *   g        = g + weight_decay * w
+ *   momentum = share * momentum + g            (zero at first, so that the first step is the gradient)
+ *   w        = w - lr * momentum               (Nesterov: lr * (g + share * momentum); without momentum: lr * g) */
 #include "graph/ops.h"
 #include "optim/optim.h"
 
