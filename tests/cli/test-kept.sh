@@ -124,7 +124,7 @@ expect "$(loss elsewhere eval --init model.safetensors --data ../project/trees)"
 it "starts another run from a checkpoint, with its configuration and model"
 in_folder project train --steps 12 --run runs/longer --resume runs/straight
 expect_code 2
-expect_error '--run runs/longer --resume runs/straight: two runs'
+expect_error '--run runs/longer --resume runs/straight: these are two runs'
 in_folder elsewhere train --resume alone --run branch --steps 9
 expect_code 0
 in_folder elsewhere train --resume ../project/runs/straight/checkpoints/step-00000008 --run branch-2 --steps 9
