@@ -47,11 +47,13 @@ enum ls_status ls_group_lose(struct ls_comm *c, enum ls_status status, const cha
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    set_broken(c, status);
+    /* `broken` comes last: a thread that sees it may end the process at once. */
+    ls_fail(status, "%s", why);
     if (c->segment)
         ls_shm_segment_fail(c->segment, -1, status, why);
     ls_heartbeat_report(c, status, -1, why);
-    return ls_fail(status, "%s", why);
+    set_broken(c, status);
+    return status;
 }
 
 /* Takes over the failure that another rank of this node has written into the segment. */
@@ -68,10 +70,12 @@ static enum ls_status adopt(struct ls_comm *c)
     }
     /* Misuse that involves all ranks (rank -1) stays misuse. The failure of one rank is a lost peer to the others. */
     enum ls_status st = h->rank < 0 && h->status == LS_USAGE ? LS_USAGE : LS_PEER_LOST;
-    set_broken(c, st);
     if (h->rank < 0)
-        return ls_fail(st, "%s", why);
-    return ls_fail(LS_PEER_LOST, "rank %d (host %s) has failed: %s", h->rank, c->peers[h->rank].host, why);
+        ls_fail(st, "%s", why);
+    else
+        ls_fail(st, "rank %d (host %s) has failed: %s", h->rank, c->peers[h->rank].host, why);
+    set_broken(c, st);
+    return st;
 }
 
 /* --- checks ------------------------------------------------------------------------------------------------------ */
