@@ -10,29 +10,29 @@ struct ls_run {
     uint64_t seed, step;
     uint32_t replica;
     int64_t valid;     /* samples of this batch that count; the rest of the batch is padding */
-    float grad_scale;  /* 1 / samples of the whole step: losses hand back gradients times this */
+    float grad_scale;  /* 1 / samples of the whole step: gradients of losses are multiplied by it */
     float stat_weight; /* this replica's share of the step's samples, for BN's running statistics */
     float lr;
 };
 
 struct ls_backend_options {
     int threads;       /* >= 1 */
-    bool reuse;        /* place activations by liveness (off: each has its own room) */
-    bool keep_grads;   /* gradients get memory of their own that outlives the pass: grad_bytes */
+    bool reuse;        /* place activations by lifetime (off: they share no memory) */
+    bool keep_grads;   /* gradients outlive the pass, in separate memory of grad_bytes */
     bool tune;         /* measure candidate kernels where neither plan nor cache has an answer */
-    bool quiet;        /* nothing is said of progress */
+    bool quiet;        /* no messages about progress */
     const char *cache; /* file of measured choices, NULL: none */
-    /* Choices of kernels (ls_backend.choices) to be taken instead of choosing; NULL: none. With a name, kernels that it
-     * lacks are warned of; if it is binding, they are an error. */
+    /* Kernels to take instead of choosing (lines of ls_backend.choices); NULL: none. With a name, a missing kernel is a
+     * warning; with plan_binding it is an error. */
     const char *plan, *plan_name;
     bool plan_binding;
     bool tf32;        /* f32 activations may be multiplied with 10 bits of mantissa (cuda) */
-    float loss_scale; /* f16: what gradients of activations are multiplied by; 0: found as training goes (cuda) */
-    bool fast;        /* kernels whose sums come in no fixed order may be taken (cuda) */
+    float loss_scale; /* f16: factor of the gradients of activations; 0: adjusted during training (cuda) */
+    bool fast;        /* allow kernels that add in no fixed order (cuda) */
 };
 
-/* Parameters and state, shared by the programs of one run (training and evaluation): flat memory whose layout
- * the first program decides and later ones follow. */
+/* Parameters and state, shared by the programs of one run (training and evaluation). The first program decides the layout,
+ * and later ones follow it. */
 struct ls_store;
 /* A prepared graph. */
 struct ls_program;
@@ -41,11 +41,11 @@ struct ls_program;
 struct ls_backend_about {
     char library[48]; /* "oneDNN 2.6.0" */
     char isa[24];     /* "avx512" */
-    char caution[96]; /* "" or what it does without here, and why */
-    char bus[24];     /* the PCI bus id of the card that this process computes on; "": on the host, or there is none */
+    char caution[96]; /* "" or what does not work here, and why */
+    char bus[24];     /* PCI bus id of the GPU of this process; "": none */
 };
 
-/* A card that a backend sees. */
+/* A GPU that a backend sees. */
 struct ls_backend_card {
     char name[96], bus[24];
     int major, minor, multiprocessors; /* compute capability */
@@ -53,10 +53,10 @@ struct ls_backend_card {
     bool mine;                         /* this process computes on it */
 };
 
-/* What fp16 multiplies gradients by, where that moves as training goes. */
+/* The loss scale of fp16, where it is adjusted during training. */
 struct ls_loss_scale {
-    float scale; /* 0: it does not */
-    int steady;  /* steps since it last moved */
+    float scale; /* 0: it is not adjusted */
+    int steady;  /* steps since it last changed */
     int skipped; /* steps of this process whose gradients were not finite */
 };
 
@@ -114,10 +114,10 @@ struct ls_backend_queue {
 
 /* --- sums over processes ---------------------------------------------------------------------------------------- */
 
-/* How cards can add up the kept gradients of several processes. */
+/* How GPUs add the kept gradients of several processes. */
 enum ls_peers_kind {
-    LS_PEERS_NCCL,  /* NCCL's order of additions: its own for each number of processes; one card a process */
-    LS_PEERS_MEMORY /* each card reads and writes the others' memory: the group's order; one machine */
+    LS_PEERS_NCCL,  /* NCCL decides the order of additions, for each number of processes; one GPU a process */
+    LS_PEERS_MEMORY /* GPUs of one machine read and write each other's memory, in the order of the group */
 };
 
 /* A range of the kept gradients that is summed at once. */
@@ -126,66 +126,67 @@ struct ls_peers_cut {
     int ready;           /* the node that completes it */
 };
 
-/* Who sums, and what the backend may ask of them. Borrowed until close. */
+/* The processes that sum, and their callbacks. Borrowed until close. */
 struct ls_peers_group {
     int rank, size;
-    const int *nodes; /* one a rank: the machine that it runs on */
-    /* Each rank has one part of the sum, its gradients. part[to] += part[from], in this order; part[0] ends as the whole. */
+    const int *nodes; /* the machine of each rank */
+    /* The gradients of a rank are its part of the sum. part[to] += part[from], in this order; part[0] becomes the sum. */
     const struct ls_peers_sum {
         int to, from;
     } * sums;
     int n_sums;
     float *grads; /* kept gradients: memory that take gave */
     size_t count;
-    /* `bytes` of every rank, one after the other, into all; returns when all have come, or fails when one does not. */
+    /* Gather `bytes` of every rank into all, in the order of ranks. Fails if a rank does not come. */
     enum ls_status (*gather)(void *context, const void *mine, size_t bytes, void *all);
-    /* Asked now and then during a wait for others that has lasted so long: LS_OK: go on waiting; else it was said why not. */
+    /* Called now and then while waiting for other ranks, for `seconds` so far. LS_OK: go on waiting; else give up, with the
+     * reason logged. */
     enum ls_status (*patience)(void *context, double seconds);
-    /* Enqueue what this process itself has to add to a cut before it is summed. The same work every time. */
+    /* Enqueue what this process adds to a cut before it is summed. The work is the same every time. */
     enum ls_status (*settle)(void *context, int cut);
     void *context;
 };
 
 /* Every rank calls open, share, step and close(together) in the same order. */
 struct ls_backend_peers {
-    /* Meet. Where it cannot be done on every rank, `why` says why on all of them, and nothing is open; else it is "". */
+    /* Connect all ranks. If one of them cannot, nothing is open and `why` says why, on every rank; else it is "". */
     enum ls_status (*open)(struct ls_program *p, enum ls_peers_kind kind, const struct ls_peers_group *group, char *why,
                            size_t room);
-    /* What a step sums (copied); its pass is nodes 0 .. end-1. The gradients are still zero. */
+    /* The cuts that a step sums (copied). The pass is nodes 0 .. end-1. The gradients are still zero. */
     enum ls_status (*share)(struct ls_program *p, const struct ls_peers_cut *cuts, int n, int end);
-    /* Instead of runs, the last pass of a step, the sums of all cuts over all processes, and the updates. With run->valid 0
-     * there is no pass, and gradients are zero; scarce: that is so on some rank. From now on read, results and this fail
-     * rather than wait for a process that is gone. */
+    /* Replaces run for the last pass of a step, the sums of all cuts over all processes, and the updates. With run->valid 0
+     * there is no pass, and gradients are zero; scarce: some rank has no samples. From now on read, results and step fail
+     * instead of waiting for a lost process. */
     enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
-    /* together: all went well, and all ranks do so now. Otherwise nobody is waited for: what is still enqueued is given a
-     * moment, and then left as it is, for the end of the process. */
+    /* together: all ranks close now, after success. Otherwise wait for no rank: give enqueued work a second, then leave it
+     * until the process ends. */
     void (*close)(struct ls_program *p, bool together);
-    /* Is NCCL here? Its version, or why not. */
+    /* Is NCCL available? text: its version, or why not. */
     bool (*nccl)(char *text, size_t room);
 };
 
-/* Why a backend on the host refuses these, and what to do. */
+/* Why CPU backends refuse these types, and what to do. */
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
 struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* never NULL */
-    const struct ls_backend_peers *peers; /* NULL: sums over processes are made by the host */
+    const struct ls_backend_peers *peers; /* NULL: the host sums over processes */
     bool measures;                        /* kernels are measured where --tune is left to the backend */
-    bool tf32;                            /* --dtype tf32 can be had */
+    bool tf32;                            /* --dtype tf32 works */
     bool any_threads;                     /* results do not depend on the number of threads */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     void (*about)(struct ls_backend_about *about);
-    /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. NULL: there is
-     * nothing to try. Before anything is prepared. */
+    /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. Call it before
+     * prepare. NULL: nothing to try. */
     const char *(*fault)(void);
-    /* The cards into list[room], and how many these are; 0: none can be used, and why[room_why] says so. NULL: it has no
-     * use for any. */
+    /* Lists the GPUs in list[room] and returns their number; 0: none is usable, and why[room_why] says why. NULL: the backend
+     * uses no GPU. */
     int (*cards)(struct ls_backend_card *list, int room, char *why, size_t room_why);
     /* Can activations be of this type on this machine? NULL: yes; else why not, and what to do. */
     const char *(*refuses)(enum ls_dtype dtype);
-    /* Kernels chosen, memory planned, arena not yet there. The graph stays owned by the caller and must outlive
-     * the program; prepare may append reorder nodes and tensors to it. */
+    /* Choose kernels and plan memory. The caller owns the graph, which must outlive the program; prepare may insert reorder
+     * nodes and tensors into it. */
     enum ls_status (*prepare)(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
                               struct ls_program **program);
     void (*release)(struct ls_program *p);
@@ -198,7 +199,7 @@ struct ls_backend {
     enum ls_status (*bind)(struct ls_program *p, void *arena, void *grads);
     /* Run the nodes first .. last-1. */
     enum ls_status (*run)(struct ls_program *p, int first, int last, const struct ls_run *run);
-    /* Run them once more and say how long each took, seconds[n - first]. NULL: time run itself. */
+    /* Run the nodes again and measure each: seconds[n - first]. NULL: the caller times run. */
     enum ls_status (*profile)(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
     /* Tensor values in plain row-major f32 (i32 for labels and ranks as int32). ACT tensors are readable only
      * where the plan keeps them (reuse off, or last written). */
@@ -210,16 +211,16 @@ struct ls_backend {
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
     /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
-     * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: not like that. */
+     * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie like that. */
     bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);
-    /* The kernels chosen where there was a choice, as lines that a later prepare takes as its record; "" when none. */
+    /* The kernels that were chosen, as lines that a later prepare takes as its plan; "" where there was no choice. */
     const char *(*choices)(const struct ls_program *p);
     /* One line a node for `lockstep plan`: kernel, layouts, offset; text ends without a newline. */
     void (*describe)(const struct ls_program *p, int node, char *text, size_t room);
 };
 
 extern const struct ls_backend *const ls_backends[]; /* ends with NULL */
-/* The backend of --backend: "auto" is cuda where there is a card and that module was built. Errors are said. */
+/* The backend of --backend: "auto" is cuda where there is a GPU and the module was built. Errors are logged. */
 enum ls_status ls_backend_open(const char *name, const struct ls_backend **backend);
 /* NULL: not built. */
 const struct ls_backend *ls_backend_find(const char *name);
