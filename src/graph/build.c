@@ -57,7 +57,7 @@ enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_o
     int node, in[] = {logits, g->label};
     LS_TRY(b->status = ls_graph_node(g, loss, "loss", &attr, in, 2, &node));
     g->loss = g->nodes[node].out[0];
-    g->rank = g->nodes[node].out[1];
+    g->label_rank = g->nodes[node].out[1];
     return LS_OK;
 }
 

@@ -8,7 +8,8 @@
 
 void ls_graph_init(struct ls_graph *g)
 {
-    *g = (struct ls_graph){.input = LS_NONE, .label = LS_NONE, .logits = LS_NONE, .loss = LS_NONE, .rank = LS_NONE};
+    *g = (struct ls_graph){
+        .input = LS_NONE, .label = LS_NONE, .logits = LS_NONE, .loss = LS_NONE, .label_rank = LS_NONE};
 }
 
 void ls_graph_release(struct ls_graph *g)

@@ -95,7 +95,7 @@ void ls_plan_lifetimes(const struct ls_graph *g, int *first, int *last)
             last[t] = n;
         }
     }
-    int kept[] = {g->logits, g->loss, g->rank};
+    int kept[] = {g->logits, g->loss, g->label_rank};
     for (int i = 0; i < 3; i++)
         if (kept[i] != LS_NONE && last[kept[i]] >= 0)
             last[kept[i]] = g->n_nodes;

@@ -187,7 +187,7 @@ static inline void queued_do(const struct queued_work *w)
         break;
     case QUEUED_ASK:
         QUEUED_NEED(ref->read(inner, w->p->g->loss, w->p->loss[w->mark]) == LS_OK);
-        QUEUED_NEED(ref->read(inner, w->p->g->rank, w->p->rank[w->mark]) == LS_OK);
+        QUEUED_NEED(ref->read(inner, w->p->g->label_rank, w->p->rank[w->mark]) == LS_OK);
         break;
     case QUEUED_SUM:
         queued_sum(w->p, &w->p->cuts[w->mark]);

@@ -75,8 +75,8 @@ static enum ls_status ask(struct ls_program *p, int slot)
     size_t n = (size_t)g->tensors[g->loss].shape.dim[0];
     CUDA_TRY(cudaMemcpyAsync(p->loss[slot], p->core.places[g->loss].data, n * sizeof(float), cudaMemcpyDeviceToHost,
                              p->device->compute));
-    CUDA_TRY(cudaMemcpyAsync(p->rank[slot], p->core.places[g->rank].data, n * sizeof(int32_t), cudaMemcpyDeviceToHost,
-                             p->device->compute));
+    CUDA_TRY(cudaMemcpyAsync(p->rank[slot], p->core.places[g->label_rank].data, n * sizeof(int32_t),
+                             cudaMemcpyDeviceToHost, p->device->compute));
     CUDA_TRY(cudaEventRecord(p->asked[slot], p->device->compute));
     return LS_OK;
 }

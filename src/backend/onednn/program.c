@@ -193,7 +193,7 @@ static enum ls_status results(struct ls_program *p, int slot, const float **loss
 {
     (void)slot;
     *loss = (const float *)(const void *)tensor_data(p, p->core.g->loss);
-    *rank = (const int32_t *)(const void *)tensor_data(p, p->core.g->rank);
+    *rank = (const int32_t *)(const void *)tensor_data(p, p->core.g->label_rank);
     return LS_OK;
 }
 

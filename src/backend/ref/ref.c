@@ -236,7 +236,7 @@ static enum ls_status ref_results(struct ls_program *p, int slot, const float **
 {
     (void)slot;
     *loss = p->data[p->core.g->loss];
-    *rank = p->data[p->core.g->rank];
+    *rank = p->data[p->core.g->label_rank];
     return LS_OK;
 }
 

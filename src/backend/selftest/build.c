@@ -131,7 +131,7 @@ static void build_op(struct maker *m, const struct ls_case *c)
     if (node == LS_NONE)
         return;
     g->loss = g->nodes[node].out[0];
-    g->rank = g->nodes[node].out[1];
+    g->label_rank = g->nodes[node].out[1];
     if (!c->inference)
         m->st = ls_graph_backward(g);
 }

@@ -94,7 +94,7 @@ static void finish(struct ls_graph *g, int x)
     g->logits = g->tensors[x].shape.rank == 2 ? x : layer(g, &ls_op_flatten, "flat", (struct ls_attr){0}, &x, 1);
     int loss = node(g, &ls_op_l2_loss, "loss", (struct ls_attr){0}, (int[]){g->logits, g->label}, 2);
     g->loss = g->nodes[loss].out[0];
-    g->rank = g->nodes[loss].out[1];
+    g->label_rank = g->nodes[loss].out[1];
     assert_int_equal(ls_graph_backward(g), LS_OK);
 }
 
