@@ -17,14 +17,15 @@ static bool ends_in(const char *text, const char *tail)
     return n > of_tail && strcmp(text + n - of_tail, tail) == 0;
 }
 
-/* Has it weights: a run, a checkpoint, or a file of them? */
+/* True for a run, a checkpoint and a .safetensors file: each holds weights. */
 static bool is_trained(const char *word)
 {
     return ends_in(word, ".safetensors") ||
            (ls_file_is_dir(word) && (ls_rundir_is_run(word) || ls_rundir_is_checkpoint(word)));
 }
 
-/* The model that an option on the command line names, or NULL; one from the environment gives way to a word. */
+/* Returns the value of --run or --init on the command line, or NULL. A value from the environment does not count: an
+ * argument overrides it. */
 static const char *typed_model(const struct ls_options *o)
 {
     for (int i = 2; i < o->n_command_line && strcmp(o->command_line[i], "--") != 0; i++) {
@@ -53,7 +54,7 @@ static const char *nearest_model(const char *word)
     return ls_nearest_word(word, names, n);
 }
 
-/* --- commands that train ------------------------------------------------------------------------------------- */
+/* --- train, bench and plan ----------------------------------------------------------------------------------- */
 
 static enum ls_status explain_trained(const char *command, bool train, const char *word)
 {
@@ -72,7 +73,8 @@ static enum ls_status explain_trained(const char *command, bool train, const cha
     return ls_fail(LS_USAGE, "train: '%s' is a checkpoint; to go on from it: lockstep train --resume %s", word, word);
 }
 
-/* train, bench and plan: a configuration or model file is all that may stand alone. */
+/* The error for an argument of train, bench or plan. The only argument that they take is a configuration or model
+ * file. */
 static enum ls_status explain(enum ls_command command, const char *name, const char *word)
 {
     const struct ls_option *option = ls_option_find(word);
@@ -156,7 +158,7 @@ static enum ls_status add(struct ls_pictures *p, const char *file)
     return p->files[p->n++] ? LS_OK : LS_FAILED;
 }
 
-/* Every image in the folder and those in it, sorted. */
+/* Adds every image in the folder and in its subfolders, sorted. */
 static enum ls_status add_folder(struct ls_pictures *p, const char *folder)
 {
     struct ls_files *found;
@@ -174,7 +176,7 @@ static enum ls_status add_folder(struct ls_pictures *p, const char *folder)
     return st;
 }
 
-/* No model is named anywhere. */
+/* The error when no model is named. */
 static enum ls_status which_model(const char *word)
 {
     if (!word)
@@ -197,7 +199,7 @@ static enum ls_status which_model(const char *word)
         word);
 }
 
-/* The word that is a model, wherever it stands. */
+/* The model is an argument, in any position, or an option. */
 static enum ls_status find_model(struct ls_pictures *p, const struct ls_options *o)
 {
     p->model = typed_model(o);

@@ -1,4 +1,4 @@
-/* lockstep data [DATA]: what a data set holds, and whether every file of it can be read. */
+/* lockstep data [DATA]: prints what a data set holds and checks that every file of it can be read. */
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More classes than this are not listed one by one. */
+/* Data sets with more classes than this are not listed class by class. */
 #define LISTED_CLASSES 20
 
 struct broken {
@@ -23,11 +23,11 @@ struct broken {
     char why[200];
 };
 
-/* Means over an image's pixels are added up in steps of 1/SHARES of a grey level. */
+/* The mean over the pixels of an image is an integer in units of 1/SHARES grey levels. */
 #define SHARES ((int64_t)1 << 20)
 
-/* Sums over pixels, and over images of the means of their pixels; whole numbers, so that threads can share the work and the
- * sums stay the same. */
+/* Sums over all pixels, and sums over all images of the mean of each image. They are integers, so that the result
+ * does not depend on how threads share the work. */
 struct tally {
     int64_t pixels, sum[3], squares[3];
     int64_t images, image_sum[3], image_squares[3];
@@ -36,16 +36,16 @@ struct tally {
 
 struct part {
     const char *name;
-    struct ls_dataset *set;    /* owned; NULL: it could not be opened */
+    struct ls_dataset *set;    /* owned; NULL when it could not be opened */
     int64_t *class_counts;     /* owned */
-    int64_t smallest, largest; /* classes with the fewest and the most samples */
+    int64_t smallest, largest; /* the classes with the fewest and the most samples */
     struct tally tally;
-    struct broken *broken; /* owned, by sample */
+    struct broken *broken; /* owned; sorted by sample */
     int64_t n_broken, room;
-    bool same; /* the images are those of the part before */
+    bool same; /* the images are those of the previous part */
 };
 
-/* --- looking at every sample -------------------------------------------------------------------------- */
+/* --- checking every sample ---------------------------------------------------------------------------- */
 
 static void tally_image(struct tally *t, const struct ls_image *image)
 {
@@ -162,7 +162,8 @@ static enum ls_status count_classes(struct part *p)
     return LS_OK;
 }
 
-/* A folder without parts is looked at once. */
+/* True when both parts read the same folder, because it has no train and test parts. Its images are then checked
+ * once. */
 static bool same_images(const struct part *p, const struct part *before)
 {
     const char *folder = ls_dataset_info(p->set)->folder;
@@ -207,7 +208,7 @@ static double pixel_deviation(const struct tally *t, int c)
     return deviation_about(pixel_mean(t, c), t->pixels ? (double)t->squares[c] / (double)t->pixels / (255.0 * 255) : 0);
 }
 
-/* Every image counts the same, however large it is: in training they all have one size. */
+/* Every image has the same weight, whatever its size, because all images have one size in training. */
 static double mean_of(const struct tally *t, int c)
 {
     return t->images ? (double)t->image_sum[c] / SHARES / (double)t->images / 255 : 0;
@@ -221,7 +222,7 @@ static double deviation_of(const struct tally *t, int c)
 
 /* --- JSON --------------------------------------------------------------------------------------------- */
 
-/* null for a text that is not UTF-8, or missing. */
+/* Returns null for text that is missing or not UTF-8. */
 static json_t *json_text(const char *text)
 {
     json_t *string = text ? json_string(text) : NULL;
@@ -236,7 +237,7 @@ static json_t *json_figures(const struct tally *t, int channels, double (*figure
     return list;
 }
 
-/* The numbers of the classes without samples. */
+/* The indices of the classes without samples. */
 static json_t *json_empty(const struct part *p, const struct ls_dataset_info *info)
 {
     json_t *empty = json_array();
@@ -311,7 +312,7 @@ static enum ls_status print_json(const char *spec, const struct part *parts, int
     return LS_OK;
 }
 
-/* --- for people --------------------------------------------------------------------------------------- */
+/* --- text output -------------------------------------------------------------------------------------- */
 
 static const char *size_text(const struct tally *t, char text[64])
 {

@@ -1,5 +1,5 @@
-/* lockstep doctor: checks the machine, the launcher and the network between the processes, and says what to change. Where
- * the processes cannot connect, it checks this process alone. */
+/* lockstep doctor: checks the machine, the launcher and the network between the processes, and prints what to
+ * change. Where the processes cannot connect, it checks this process alone. */
 #define _GNU_SOURCE
 #include "backend/backend.h"
 #include "base/file.h"
@@ -23,9 +23,9 @@ struct doctor {
     struct ls_process mine, *all; /* all: owned */
     struct ls_pairs pairs;
     struct ls_processes processes;
-    const struct ls_backend *cuda; /* NULL: no card to compute on */
+    const struct ls_backend *cuda; /* NULL: there is no GPU to compute on */
     struct ls_cards cards;
-    struct ls_ops ops; /* of --gpu */
+    struct ls_ops ops; /* results of --gpu */
     int rank, size;
 };
 
@@ -51,7 +51,8 @@ static enum ls_status compare_versions(struct doctor *d, bool *same)
     return st;
 }
 
-/* Collects struct ls_process of all ranks and measures each pair. Does nothing where ranks are of different builds. */
+/* Collects struct ls_process of all ranks and measures each pair. Does nothing when the ranks are of different
+ * builds. */
 static enum ls_status examine_together(struct doctor *d)
 {
     struct ls_comm *comm = d->world.comm;
@@ -84,7 +85,7 @@ static void check_plan_cache(struct doctor *d)
     ls_free(path);
 }
 
-/* Called before the processes connect: it loads modules in child processes, and MPI must not be loaded before a fork. */
+/* Runs before the processes connect: it loads modules in child processes, and MPI must not be loaded before a fork. */
 static void check_program(struct doctor *d, const struct ls_launch *launch)
 {
     struct ls_findings *f = &d->found;
@@ -95,7 +96,7 @@ static void check_program(struct doctor *d, const struct ls_launch *launch)
     d->cuda = ls_check_cuda(f, d->o->gpu, &d->cards); /* last: no fork after CUDA is loaded */
 }
 
-/* --gpu: tests every op on the card of this process. */
+/* --gpu: tests every op on the GPU of this process. */
 static enum ls_status check_card(struct doctor *d)
 {
     struct ls_console console;
@@ -189,7 +190,7 @@ static enum ls_status print_json(const struct doctor *d, const struct ls_launch 
 
 /* --- the command ------------------------------------------------------------------------------------------ */
 
-/* How this process was started; NULL on an error, whose text is ls_log_last. */
+/* Detects how this process was started. Returns NULL on an error; ls_log_last has its text. */
 static const struct ls_launch *detect(struct doctor *d, struct ls_launch *launch)
 {
     ls_log_mute(1);
@@ -234,7 +235,7 @@ enum ls_status ls_cmd_doctor(struct ls_options *o)
     const struct ls_launch *launch = detect(&d, &own);
     d.processes = (struct ls_processes){.all = &d.mine, .n = 1, .launch = launch ? launch : &alone};
     st = examine(&d, launch);
-    ls_world_close(&d.world, st); /* findings of health error are no failure of the command itself */
+    ls_world_close(&d.world, st); /* a finding of health error is not a failure of the command */
     if (launch)
         ls_launch_release(&own);
     if (st == LS_OK && d.found.counts[LS_HEALTH_ERROR] > 0)

@@ -1,4 +1,4 @@
-/* lockstep eval: exact loss, top-1 and top-5 of a trained model. */
+/* lockstep eval: computes exact loss, top-1 and top-5 of a trained model. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
@@ -63,7 +63,7 @@ static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm,
     return st;
 }
 
-/* The model and the data, found by each process for itself. */
+/* Opens the model and the data. Every process opens them itself. */
 static enum ls_status open_parts(struct ls_options *o, struct ls_located_model *trained, struct ls_task *task)
 {
     LS_TRY(ls_located_model_find(trained, o->n_args > 0 ? o->args[0] : NULL, o));
@@ -73,7 +73,7 @@ static enum ls_status open_parts(struct ls_options *o, struct ls_located_model *
     return st;
 }
 
-/* What one of them cannot find ends all, and is said once. */
+/* Opens the model and the data on all ranks. A failure on one rank ends all of them and is printed once. */
 static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, struct ls_located_model *trained,
                                     struct ls_task *task)
 {
@@ -86,7 +86,7 @@ static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, 
     return ls_rank_reduce_status(comm, st);
 }
 
-/* Shares of different test sets would add up to nonsense. */
+/* All ranks must have the same test set, because their results are added. */
 static enum ls_status same_data(const struct ls_options *o, struct ls_comm *comm, const struct ls_task *task)
 {
     char *text;

@@ -1,4 +1,4 @@
-/* lockstep help: commands, topics, the manual page and the completion. */
+/* lockstep help: prints the help of commands and topics, the manual page and the shell completion. */
 #include "base/help.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -14,7 +14,7 @@
 static const struct {
     const char *name, *summary;
     enum ls_status (*print)(const char *what, FILE *out);
-    bool details; /* may be asked for one thing of it */
+    bool details; /* takes one argument, such as an op */
 } topics[] = {
     {"augment", "the words of --augment, and what auto stands for", ls_help_augment, false},
     {"checkpoint", "run directories, checkpoints and the metadata of model files", ls_help_checkpoint, false},
@@ -65,7 +65,7 @@ static enum ls_status unknown_topic(const char *name)
                    near ? "; did you mean " : "", near ? near : "", near ? "?" : ";", all);
 }
 
-/* --- the completion ------------------------------------------------------------------------------------------ */
+/* --- shell completion ---------------------------------------------------------------------------------------- */
 
 static void list_models(FILE *out)
 {

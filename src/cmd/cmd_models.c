@@ -1,4 +1,4 @@
-/* lockstep models [show NAME]: the built-in models, and one model (built-in or file) layer by layer. */
+/* lockstep models [show NAME]: lists the built-in models, or shows one model (built-in or file) layer by layer. */
 #include "base/log.h"
 #include "base/utf8.h"
 #include "cmd/cmd.h"
@@ -10,7 +10,7 @@
 #include <jansson.h>
 #include <string.h>
 
-/* 25557032 -> "25,557,032". */
+/* Formats 25557032 as "25,557,032". */
 static const char *group_digits(int64_t value, char text[32])
 {
     char plain[32];
@@ -24,7 +24,7 @@ static const char *group_digits(int64_t value, char text[32])
     return text;
 }
 
-/* Three digits and k, M or G. */
+/* Formats a count as three digits and k, M or G. */
 static const char *round_count(int64_t value, char text[32])
 {
     static const char units[] = " kMG";
@@ -41,7 +41,7 @@ static const char *round_count(int64_t value, char text[32])
     return text;
 }
 
-/* The shape without its batch. */
+/* Formats a shape without the batch dimension. */
 static const char *sample_shape(const struct ls_shape *s, char text[64])
 {
     struct ls_shape sample = {.rank = s->rank - 1};
@@ -56,7 +56,7 @@ static enum ls_status build(const char *model, const struct ls_model_size *size,
     return ls_model_build(&request, g);
 }
 
-/* Parameters a layer owns. */
+/* The number of parameters that belong to a layer. */
 static int64_t layer_parameters(const struct ls_graph *g, const struct ls_node *n)
 {
     int64_t count = 0;
@@ -80,7 +80,7 @@ static const char *layer_op(const struct ls_node *n)
 
 static enum ls_status print_json(json_t *value)
 {
-    /* jansson hands back NULL, through any number of packs, when memory is out. */
+    /* When memory runs out, jansson returns NULL, and json_pack returns NULL for a NULL value. */
     int failed = !value || ls_json_print(value, JSON_INDENT(2)) != 0;
     json_decref(value);
     if (failed)
@@ -132,7 +132,7 @@ static void list_row(struct ls_table *t, const struct ls_model *m, const struct 
     ls_table_cell(t, "%s", m->summary);
 }
 
-/* Every model at the size it is made for, or at the one asked for. */
+/* Lists every model at its default size, or at the size in the options. */
 static enum ls_status list_models(const struct ls_options *o, const struct ls_model_size *size)
 {
     static const char *const headings[] = {"model", "parameters", "tensors", "MACs", "input", "classes", "summary"};

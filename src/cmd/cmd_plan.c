@@ -1,4 +1,4 @@
-/* lockstep plan: what a training step does, node by node, and the memory it needs. */
+/* lockstep plan: prints what a training step does, node by node, and the memory that it needs. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
@@ -15,7 +15,7 @@
 
 static const char *const phases[] = {[LS_FORWARD] = "forward", [LS_BACKWARD] = "backward", [LS_UPDATE] = "update"};
 
-/* Reorders are what a better choice of layouts would save. */
+/* Reorders are counted because a better choice of layouts would save them. */
 struct summary {
     int reorders, tensors;
     int64_t reorder_bytes, parameters;
@@ -35,7 +35,7 @@ static struct summary summarise(const struct ls_graph *g)
     return s;
 }
 
-/* What a node makes; for an update, what it changes. */
+/* The tensor that a node writes. For an update it is the tensor that the node changes. */
 static const struct ls_tensor *result_of(const struct ls_graph *g, const struct ls_node *n)
 {
     for (int i = 0; i < LS_MAX_OUT; i++)

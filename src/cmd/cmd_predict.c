@@ -1,4 +1,4 @@
-/* lockstep predict: the five likeliest classes of image files. */
+/* lockstep predict: prints the five most likely classes of image files. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/utf8.h"
@@ -27,14 +27,14 @@ struct predict {
     struct ls_task task;
     struct ls_engine engine;
     struct ls_augment augment;
-    char transform[256]; /* the augmentation in words */
+    char transform[256]; /* description of the augmentation */
     struct ls_image image, scratch;
-    float *planes, *logits; /* owned; a batch of each */
-    const char **names;     /* owned; the files in the batch */
-    int32_t *labels;        /* owned; none */
+    float *planes, *logits; /* owned; one batch of images and of logits */
+    const char **names;     /* owned; names of the files in the batch */
+    int32_t *labels;        /* owned; -1: no label */
     int filled;
     json_t *out;
-    enum ls_status worst; /* of the files so far */
+    enum ls_status worst; /* worst status of the files so far */
 };
 
 static enum ls_status setup(struct predict *p)
@@ -60,9 +60,9 @@ static enum ls_status setup(struct predict *p)
     return LS_OK;
 }
 
-/* --- one image's answer ------------------------------------------------------------------------------- */
+/* --- result of one image ------------------------------------------------------------------------------ */
 
-/* Indices of the highest scores, highest first. */
+/* Finds the indices of the highest scores, highest first. */
 static int best_classes(const float *scores, int64_t classes, int64_t best[TOP])
 {
     int n = 0;
@@ -97,7 +97,7 @@ static void answer(struct predict *p, const char *file, const float *scores)
 {
     int64_t best[TOP], classes = p->task.size.classes;
     int n = best_classes(scores, classes, best);
-    char spelled[4 * PATH_MAX]; /* JSON takes UTF-8 only */
+    char spelled[4 * PATH_MAX]; /* JSON accepts UTF-8 only */
     json_t *top = json_array();
     char shown[4 * PATH_MAX];
     if (!p->o->json)
@@ -135,12 +135,12 @@ static enum ls_status run_batch(struct predict *p)
 
 /* --- the command -------------------------------------------------------------------------------------- */
 
-/* A file that cannot be read is named, and the others are still answered. */
+/* A file that cannot be read is reported. The other files are still classified. */
 static enum ls_status add_file(struct predict *p, const char *file)
 {
     const struct ls_model_size *s = &p->task.size;
     float *planes = p->planes + (int64_t)p->filled * s->channels * s->height * s->width;
-    /* As a folder of images is read, so that both see the same. */
+    /* Files are read as in a folder data set, so that predict and eval see the same pixels. */
     int side = ls_augment_view(&p->augment, 0, 0, 0).min_side;
     enum ls_status st = ls_image_read_file(file, side, 3, &p->image);
     if (st == LS_OK)

@@ -1,4 +1,4 @@
-/* lockstep train. */
+/* lockstep train: trains a model or resumes a run. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
@@ -9,13 +9,13 @@
 #include "checkpoint/rundir.h"
 #include "train/trainer.h"
 
-/* A run that is gone on with brings its own configuration; what stands on the command line is stronger. */
+/* Loads the recorded configuration of a resumed run. Options on the command line override it. */
 static enum ls_status load_run_config(struct ls_options *o)
 {
     char *run, *checkpoint;
     bool model_given = ls_options_given(o, "model");
     LS_TRY(ls_rundir_resumed(o, &run, &checkpoint));
-    /* A checkpoint that starts another run brings its own configuration and model. */
+    /* A checkpoint that starts another run supplies its recorded configuration and model. */
     bool branch = run && checkpoint && !ls_rundir_has_config(run);
     enum ls_status st = run ? ls_rundir_load_config(branch ? checkpoint : run, o) : LS_OK;
     if (st == LS_OK && branch && !model_given)
@@ -39,7 +39,7 @@ enum ls_status ls_cmd_train(struct ls_options *o)
     st = ls_trainer_open(&trainer, o, world.comm);
     if (st == LS_OK) {
         st = ls_trainer_run(&trainer);
-        if (st != LS_PEER_LOST) /* its threads may wait for a card that waits for the lost one; main ends them */
+        if (st != LS_PEER_LOST) /* threads may wait for a GPU that waits for the lost process; main ends them */
             ls_trainer_close(&trainer);
         else
             ls_run_lock_release(trainer.lock);

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What jansson hands over begins and ends between characters. */
+/* jansson passes text that begins and ends at character boundaries. */
 static int put(const char *bytes, size_t size, void *context)
 {
     FILE *out = context;

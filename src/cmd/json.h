@@ -1,12 +1,12 @@
-/* JSON for programs, on a terminal that people may look at. */
+/* JSON output that is safe to show on a terminal. */
 #ifndef LS_CMD_JSON_H
 #define LS_CMD_JSON_H
 
 #include <jansson.h>
 #include <stddef.h>
 
-/* As json_dumpf to standard output, but DEL and C1 controls are written as \uHHHH, as jansson writes those below a space.
- * 0: done. */
+/* Writes to standard output like json_dumpf. DEL and C1 controls are written as \uHHHH; jansson does this only for
+ * characters below space. Returns 0 on success. */
 int ls_json_print(const json_t *value, size_t flags);
 
 #endif

@@ -17,13 +17,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* In the order of ls_commands. */
+/* The order is that of ls_commands. */
 static enum ls_status (*const commands[])(struct ls_options *o) = {
 #define X(NAME, name, ...) ls_cmd_##name,
 #include "config/lists/commands.def"
 };
 
-/* argv: the whole command line. */
+/* argv is the whole command line. */
 static enum ls_status run_command(const struct ls_command_info *info, int argc, char **argv)
 {
     struct ls_options o;
@@ -41,8 +41,8 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
     return st;
 }
 
-/* Nanoseconds that one turn of libgomp's waiting loop takes: a load and a pause, 15 to 60 of them on x86. The shortest of
- * several tries counts, because another program may interrupt one. */
+/* Measures one iteration of libgomp's waiting loop in nanoseconds: a load and a pause, 15 to 60 ns on x86. The
+ * shortest of several tries counts, because another program may interrupt a try. */
 static double spin_turn(void)
 {
     enum { TURNS = 400, TRIES = 4 };
@@ -61,10 +61,11 @@ static double spin_turn(void)
     return fmax(best, 0.1);
 }
 
-/* A thread that waits at the end of a parallel loop spins before it sleeps. libgomp's default, milliseconds, makes each
- * loop as slow as the scheduler's time slice once another program wants the cores. 100 microseconds are longer than the
- * serial parts of a step, so that an idle machine loses nothing (bench/busy measures both). libgomp reads the count only
- * when it is loaded, hence the second start. A choice of the user stands. */
+/* A thread that waits at the end of a parallel loop spins before it sleeps. libgomp's default is milliseconds. With
+ * it each loop is as slow as the scheduler's time slice once another program uses the cores. 100 microseconds are
+ * longer than the serial parts of a step, so that an idle machine loses nothing (bench/busy measures both). libgomp
+ * reads the spin count only when it is loaded, so the program starts itself again. A value that the user has set is
+ * kept. */
 static void limit_spinning(char **argv)
 {
     const double spin = 100e3; /* nanoseconds */
@@ -78,11 +79,11 @@ static void limit_spinning(char **argv)
     execv(self, argv); /* returns only when it fails; the program then runs with libgomp's default */
 }
 
-/* oneDNN's gemm takes and returns megabytes in every call. Kept in the heap they are there again at once; given back
- * to the system each time they would cost a page fault for every 4 KiB. */
+/* oneDNN's gemm allocates and frees megabytes in every call. Memory that stays in the heap is reused at once. Memory
+ * that goes back to the system costs a page fault for every 4 KiB. */
 static void keep_freed_memory(void)
 {
-    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the most glibc takes */
+    mallopt(M_MMAP_THRESHOLD, 32 << 20); /* the maximum of glibc */
     mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
@@ -99,7 +100,7 @@ static enum ls_status dispatch(int argc, char **argv)
     return info ? run_command(info, argc, argv) : ls_command_unknown(name);
 }
 
-/* Output that a full disk has swallowed is a failure; a reader that has seen enough (`| head`) is not. */
+/* Output that is lost because the disk is full is a failure. A reader that closes the pipe early (`| head`) is not. */
 static enum ls_status close_output(enum ls_status st)
 {
     struct stat s;
@@ -107,7 +108,7 @@ static enum ls_status close_output(enum ls_status st)
     lost |= ferror(stdout) != 0;
     if (!lost || (fstat(STDOUT_FILENO, &s) == 0 && (S_ISFIFO(s.st_mode) || S_ISSOCK(s.st_mode))))
         return st;
-    if (!isatty(STDOUT_FILENO) && errno == EIO) /* a terminal that was closed */
+    if (!isatty(STDOUT_FILENO) && errno == EIO) /* the terminal was closed */
         return st;
     ls_fail(LS_FAILED, "standard output: not everything could be written; is the disk full?");
     return st == LS_OK ? LS_FAILED : st;
@@ -118,11 +119,12 @@ int main(int argc, char **argv)
     limit_spinning(argv);
     keep_freed_memory();
     setlocale(LC_CTYPE, "");
-    /* A run goes on when the reader of its output goes away. */
+    /* A run continues when the reader of its output exits. */
     signal(SIGPIPE, SIG_IGN);
     enum ls_status st = close_output(dispatch(argc, argv));
     ls_log_close();
-    /* A card may wait for the lost one for ever, and its libraries, when they are unloaded, for the card. */
+    /* A GPU may wait forever for the lost process, and its libraries wait for the GPU when they are unloaded. _exit
+     * does not unload them. */
     if (st == LS_PEER_LOST)
         _exit((int)st);
     return (int)st;

@@ -21,7 +21,7 @@ const char *ls_collective_name(enum ls_collective way)
     return ways[way];
 }
 
-/* With nccl the devices sum gradients; everything else is summed by the best way. */
+/* With nccl the devices sum gradients. Everything else is summed as with --collective auto. */
 static enum ls_collective collective_of(const char *name)
 {
     for (int i = 0; i < (int)(sizeof ways / sizeof *ways); i++)
@@ -30,15 +30,16 @@ static enum ls_collective collective_of(const char *name)
     return LS_COLLECTIVE_AUTO;
 }
 
-/* What a rank contributes to the choice of a number of threads. */
+/* The data of one rank for the choice of the number of threads. */
 struct bid {
     cpu_set_t cpus;
     double quota; /* cores' worth of CPU time, 0: no limit */
     uint64_t group;
-    int64_t threads; /* as given; 0: not */
+    int64_t threads; /* as requested; 0: not requested */
 };
 
-/* A core, or a quota, that several processes of a host may use counts for each of them by its share. */
+/* The number of cores of a rank. A core or a quota that several processes of a host may use is divided equally among
+ * them. */
 static int64_t cores_of(const struct ls_comm *comm, const struct bid *all, int rank)
 {
     int size = ls_comm_size(comm), here = ls_comm_node(comm, rank), sharers = 0;
@@ -65,7 +66,8 @@ static enum ls_status threads_differ(const struct ls_comm *comm, const struct bi
         (long long)all[0].threads, ls_comm_host(comm, 0), (long long)all[rank].threads, rank, ls_comm_host(comm, rank));
 }
 
-/* Every rank computes with as many threads as the one that has the fewest: the number is part of what a run computes. */
+/* All ranks compute with the number of threads of the rank with the fewest cores, because the number is part of what
+ * a run computes. */
 static enum ls_status take_fewest(const struct ls_comm *comm, const struct bid *all, struct ls_options *o)
 {
     int few = 0, many = 0;
@@ -103,7 +105,8 @@ static enum ls_status agree_on_threads(struct ls_comm *comm, struct ls_options *
     return st;
 }
 
-/* Open MPI's mpirun gives rank 0 a terminal, though its output may end in a file, where a live line would be noise. */
+/* Open MPI's mpirun gives rank 0 a terminal even when its output goes to a file. Progress lines and colours are
+ * therefore off unless an option turns them on. */
 static void distrust_terminal(const struct ls_launch *launch, struct ls_options *o)
 {
     if (launch->kind != LS_LAUNCH_MPI)
@@ -136,7 +139,7 @@ enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_
         o->replicas = size > ls_sync_servers(o, size) ? size - ls_sync_servers(o, size) : 1;
     st = agree_on_threads(w->comm, o);
     if (st != LS_OK) {
-        ls_world_close(w, st == LS_USAGE ? LS_OK : st); /* all know */
+        ls_world_close(w, st == LS_USAGE ? LS_OK : st); /* all ranks found the same error */
         return st;
     }
     distrust_terminal(&w->launch, o);

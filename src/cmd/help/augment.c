@@ -1,11 +1,11 @@
-/* lockstep help augment: the words of --augment. */
+/* lockstep help augment: explains the words of --augment. */
 #include "base/help.h"
 #include "cmd/help/help.h"
 #include "data/data.h"
 
 #include <string.h>
 
-/* What auto comes to, found by asking for it. */
+/* Prints what auto stands for, as the parser of --augment resolves it. */
 static void print_auto(const char *name, const struct ls_dataset_info *info, FILE *out)
 {
     struct ls_augment train, eval;

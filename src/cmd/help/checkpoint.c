@@ -1,4 +1,4 @@
-/* lockstep help checkpoint and help metrics: what a run leaves behind. */
+/* lockstep help checkpoint and help metrics: explain the files that a run writes. */
 #include "base/help.h"
 #include "cmd/help/help.h"
 #include "report/metrics.h"

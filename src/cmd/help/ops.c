@@ -1,4 +1,4 @@
-/* lockstep help ops [OP]: model files, and what their layers can be. */
+/* lockstep help ops [OP]: explains model files and the ops of their layers. */
 #include "base/help.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -11,7 +11,7 @@
 #define MAX_OPS 64
 #define MAX_ATTRS 16
 
-/* "whole number from 1, or [height, width] (1)": what it may be, and its default. */
+/* Formats the allowed values of an attribute and its default: "whole number from 1, or [height, width] (1)". */
 static void describe_value(const struct ls_attr_key *key, char *text, size_t room)
 {
     char range[64], missing[32];
@@ -60,7 +60,7 @@ static void print_op(const struct ls_op *op, FILE *out)
     print_attrs(op, out);
 }
 
-/* A layer with what it cannot do without. */
+/* Prints a layer with the required attributes. */
 static void print_example(const struct ls_op *op, FILE *out)
 {
     fprintf(out, "\nAs a line of a model file\n  - {name: %s1, op: %s", op->name, op->name);
