@@ -1,5 +1,5 @@
-/* AlexNet twice: torchvision's ("one weird trick", adaptive pooling before the dense layers) and CNTK's (local
- * response normalisation, "same" padding throughout, a first dense layer as large as the input makes it). */
+/* Two forms of AlexNet. torchvision's ("one weird trick") has adaptive pooling before the dense layers. CNTK's has
+ * local response normalisation, "same" padding in every layer, and a first dense layer whose size follows the input. */
 #include "model/families.h"
 
 static int alexnet(struct ls_build *b, int x, int64_t classes)
@@ -20,7 +20,8 @@ static int alexnet(struct ls_build *b, int x, int64_t classes)
     return ls_dense(b, "classifier.6", x, classes);
 }
 
-/* A "same" convolution with ReLU; the bias starts at `bias`, as the paper has it for some of the layers. */
+/* A convolution with "same" padding and ReLU. The bias starts at `bias`, which is not 0 for some layers in the
+ * paper. */
 static int cntk_conv(struct ls_build *b, int number, int x, int64_t out, int64_t kernel, int64_t stride, float bias)
 {
     struct ls_attr attr = ls_attr_default(&ls_op_conv);

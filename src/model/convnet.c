@@ -1,5 +1,5 @@
-/* CNTK's CIFAR-10 example: twice two 3x3 convolutions and an overlapping pooling, then two hidden layers; "same"
- * padding throughout, Glorot's initialisation. */
+/* CNTK's CIFAR-10 example. Two groups of two 3x3 convolutions and an overlapping pooling, then two hidden layers.
+ * All padding is "same". Weights start by Glorot's rule. */
 #include "model/families.h"
 
 static int convnet(struct ls_build *b, int x, int64_t classes)

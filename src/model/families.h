@@ -1,4 +1,4 @@
-/* The built-in models; each is defined in the file of its family. */
+/* The built-in models. Each is defined in the file of its family. */
 #ifndef LS_MODEL_FAMILIES_H
 #define LS_MODEL_FAMILIES_H
 

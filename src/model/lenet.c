@@ -1,5 +1,5 @@
-/* LeNet in its modern form: two 5x5 convolutions with max pooling, one hidden layer. Names are those of the same
- * layers in a torch.nn.Sequential, so its weights can be exchanged with one. */
+/* LeNet in its modern form: two 5x5 convolutions with max pooling and one hidden layer. The names are those of the
+ * same layers in a torch.nn.Sequential, so that weights can be exchanged with it. */
 #include "model/families.h"
 
 static int lenet(struct ls_build *b, int x, int64_t classes)

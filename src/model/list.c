@@ -1,4 +1,4 @@
-/* The one list of built-in models, and the entry point that builds any model, built-in or from a file. */
+/* The list of built-in models, and the function that builds any model, built-in or from a file. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/nearest.h"
@@ -67,7 +67,7 @@ enum ls_status ls_model_default_size(const char *model, const char *yaml, struct
     return LS_OK;
 }
 
-/* Fill what the request leaves open from the model's own size. */
+/* Takes the values that the request leaves 0 from the default size of the model. */
 static enum ls_status settle_size(const struct ls_model_request *r, struct ls_model_size *size)
 {
     struct ls_model_size own;
@@ -113,6 +113,6 @@ enum ls_status ls_model_build(const struct ls_model_request *r, struct ls_graph 
     }
     logits = ls_model_find(r->model)->build(&b, g->input, size.classes);
     enum ls_status st = ls_build_finish(&b, logits, loss, r->smoothing);
-    /* A built-in is never wrong by itself: what does not fit is the size that was asked for. */
+    /* A built-in model is valid at its default size, so an error comes from the requested size. */
     return st == LS_BAD_INPUT ? LS_USAGE : st;
 }

@@ -1,4 +1,4 @@
-/* Two hidden layers over the raw pixels: the smallest net worth training on MNIST. */
+/* Two hidden layers on the raw pixels: the smallest network worth training on MNIST. */
 #include "model/families.h"
 
 static int mlp(struct ls_build *b, int x, int64_t classes)

@@ -1,4 +1,4 @@
-/* MobileNetV2, torchvision's: inverted residuals with linear bottlenecks and depthwise convolutions. */
+/* MobileNetV2 as in torchvision: inverted residuals with linear bottlenecks and depthwise convolutions. */
 #include "model/families.h"
 
 static int conv_bn(struct ls_build *b, const char *conv, const char *bn, int x, int64_t out, int64_t kernel,
@@ -7,7 +7,7 @@ static int conv_bn(struct ls_build *b, const char *conv, const char *bn, int x, 
     return ls_bn(b, bn, ls_conv(b, conv, x, out, kernel, stride, kernel / 2, groups, false));
 }
 
-/* Convolution, BN and ReLU6, numbered 0, 1, 2 below `part`. */
+/* Convolution, BN and ReLU6, named `part`.0, `part`.1 and `part`.2. */
 static int conv_bn_relu6(struct ls_build *b, const char *part, int x, int64_t out, int64_t kernel, int64_t stride,
                          int64_t groups)
 {

@@ -1,4 +1,4 @@
-/* ResNet v1.5, torchvision's: in a bottleneck the stride is on the 3x3 convolution. */
+/* ResNet v1.5 as in torchvision: in a bottleneck the 3x3 convolution has the stride. */
 #include "model/families.h"
 
 struct spec {
@@ -6,7 +6,7 @@ struct spec {
     bool bottleneck;
 };
 
-/* "<block>.conv<n>" and "<block>.bn<n>". */
+/* A convolution and BN, named "<block>.conv<n>" and "<block>.bn<n>". */
 static int conv_bn(struct ls_build *b, const char *block, int n, int x, int64_t out, int64_t kernel, int64_t stride)
 {
     x = ls_conv(b, ls_build_name(b, "%s.conv%d", block, n), x, out, kernel, stride, kernel / 2, 1, false);
@@ -18,7 +18,8 @@ static int relu(struct ls_build *b, const char *block, int n, int x)
     return ls_relu(b, ls_build_name(b, "%s.relu%d", block, n), x);
 }
 
-/* One residual block of `width` inner channels from `in` channels; shortcut is a projection where shapes change. */
+/* One residual block from `in` channels, with `width` inner channels. The shortcut is a projection where the shape
+ * changes. */
 static int residual(struct ls_build *b, const char *block, int x, int64_t in, int64_t width, int64_t stride,
                     bool bottleneck)
 {

@@ -1,15 +1,16 @@
-/* VGG: stages of 3x3 convolutions, each halved by a max pooling. torchvision's eight (adaptive pooling to 7x7
- * before the dense layers), CNTK's VGG16 (dense layers that follow the input size), and a small one for CIFAR-10. */
+/* VGG: stages of 3x3 convolutions, each followed by a max pooling that halves the size. There are torchvision's
+ * eight (adaptive pooling to 7x7 before the dense layers), CNTK's VGG16 (dense layers whose size follows the input),
+ * and a small one for CIFAR-10. */
 #include "model/families.h"
 
 #define STAGES 5
 
-/* Convolutions in each stage; the stages have 64, 128, 256, 512 and 512 channels. */
+/* The number of convolutions in each stage. The stages have 64, 128, 256, 512 and 512 channels. */
 static const int depth_11[STAGES] = {1, 1, 2, 2, 2}, depth_13[STAGES] = {2, 2, 2, 2, 2};
 static const int depth_16[STAGES] = {2, 2, 3, 3, 3}, depth_19[STAGES] = {2, 2, 4, 4, 4};
 static const int64_t channels[STAGES] = {64, 128, 256, 512, 512};
 
-/* The convolutional part as a torch.nn.Sequential numbers it; *number is that of the next layer. */
+/* The convolutional part, numbered as in a torch.nn.Sequential. *number is the number of the next layer. */
 static int features(struct ls_build *b, const char *prefix, int x, const int *depth, bool bn, int *number)
 {
     for (int stage = 0; stage < STAGES; stage++) {
@@ -42,7 +43,7 @@ static int vgg11_cifar(struct ls_build *b, int x, int64_t classes)
 {
     int number = 0;
     x = features(b, "", x, depth_11, true, &number);
-    /* The Sequential flattens before its last layer; here the dense layer reads maps as they are. */
+    /* The Sequential has a flatten layer here, which takes one number. The dense layer reads feature maps directly. */
     return ls_dense(b, ls_build_name(b, "%d", number + 1), x, classes);
 }
 

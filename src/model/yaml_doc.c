@@ -15,7 +15,7 @@ static enum ls_status parser_failed(const char *path, const yaml_parser_t *p)
     return ls_fail(LS_BAD_INPUT, "%s:%zu: not YAML: %s", path, p->problem_mark.line + 1, p->problem);
 }
 
-/* What follows the first document must be nothing. */
+/* A file must have exactly one document. */
 static enum ls_status check_end(const char *path, yaml_parser_t *parser)
 {
     yaml_document_t rest;
@@ -78,7 +78,7 @@ enum ls_status ls_yaml_text(struct ls_yaml *y, const yaml_node_t *node, const ch
     if (node->type != YAML_SCALAR_NODE)
         return ls_fail(LS_BAD_INPUT, "%s is a single value, here stands a %s", what,
                        node->type == YAML_MAPPING_NODE ? "map" : "list");
-    /* Control characters, 0 among them, have no place in names and would spoil messages. */
+    /* Control characters, including 0, are not allowed in names and would garble messages. */
     for (size_t i = 0; i < node->data.scalar.length; i++)
         if (node->data.scalar.value[i] < ' ')
             return ls_fail(LS_BAD_INPUT, "%s holds a control character", what);

@@ -1,5 +1,4 @@
-/* One layer of a model file: {name: conv1, op: conv, from: pool1, out: 64, kernel: 3, pad: same, init:
- * xavier}. */
+/* A layer of a model file: {name: conv1, op: conv, from: pool1, out: 64, kernel: 3, pad: same, init: xavier}. */
 #include "base/log.h"
 #include "model/model.h"
 #include "model/yaml_doc.h"
@@ -33,7 +32,7 @@ const struct ls_help_row ls_op_shorts[] = {
 const char *const ls_scheme_names[] = {
     [LS_SCHEME_TORCH] = "torch",
     [LS_SCHEME_KAIMING_OUT] = "kaiming_out",
-    [LS_SCHEME_NORMAL_001] = NULL, /* is "normal 0.01" */
+    [LS_SCHEME_NORMAL_001] = NULL, /* written as "normal 0.01" */
     [LS_SCHEME_XAVIER] = "xavier",
 };
 
@@ -58,7 +57,7 @@ static enum ls_status parse_float(struct ls_yaml *y, const yaml_node_t *node, co
     return ls_fail(LS_BAD_INPUT, "%s is a %s, not '%.40s'", what, ls_attr_range(key, range), text);
 }
 
-/* The position of text in words (ends with NULL); an error lists what is known. */
+/* Finds the position of a value in words, which ends with NULL. The error lists the known words. */
 static enum ls_status parse_word(struct ls_yaml *y, const yaml_node_t *node, const char *what, const char *const *words,
                                  double *position)
 {
@@ -154,7 +153,8 @@ static enum ls_status unknown_attr(const struct ls_yaml_layer *layer, const char
                    layer->op->name);
 }
 
-/* A list of 2 or 4 values for an attribute of that many fields; 2 for 4 are (height, width) of padding. */
+/* Reads a list of 2 or 4 values for an attribute with as many fields. Two values for four fields are the height and
+ * width of padding. */
 static enum ls_status parse_list(struct ls_yaml *y, const yaml_node_t *node, const struct ls_attr_key *key,
                                  const char *what, struct ls_attr *attr)
 {
@@ -212,7 +212,7 @@ static enum ls_status parse_init(struct ls_yaml *y, const yaml_node_t *node, con
 
 /* --- the layer ----------------------------------------------------------------------------------------------- */
 
-/* The value of a key in the layer's map, or NULL. */
+/* Returns the value of a key in the mapping of the layer, or NULL. */
 static const yaml_node_t *find_value(struct ls_yaml *y, const yaml_node_t *map, const char *key)
 {
     for (yaml_node_pair_t *p = map->data.mapping.pairs.start; p < map->data.mapping.pairs.top; p++) {
@@ -236,7 +236,7 @@ static enum ls_status unknown_op(const struct ls_yaml_layer *layer, const char *
                    layer->name, name, ls_yaml_hint(name, known, n, hint), ls_yaml_list(known, n, all));
 }
 
-/* The op, with its default attributes; relu and relu6 are short for act. */
+/* Reads the op and sets its default attributes. relu and relu6 are short for act. */
 static enum ls_status read_op(struct ls_yaml *y, struct ls_yaml_layer *layer)
 {
     const yaml_node_t *node = find_value(y, layer->node, "op");

@@ -1,5 +1,5 @@
-/* Model files: a head (input, classes, init) and a list of layers, each reading the one before unless `from` says
- * otherwise. The last layer gives the logits. */
+/* Reads model files: a head (input, classes, init) and a list of layers. A layer reads the previous one unless
+ * `from` names others. The last layer gives the logits. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -27,7 +27,7 @@ struct reader {
     struct ls_yaml yaml;
     struct ls_build *b; /* borrowed */
     struct head head;
-    struct place *places; /* owned; the images, then one for each layer so far */
+    struct place *places; /* owned; the images, then one entry for each layer so far */
     int n_places;
 };
 
@@ -140,7 +140,7 @@ static enum ls_status read_head(struct ls_yaml *y, struct head *head)
 
 /* --- inputs of a layer --------------------------------------------------------------------------------------- */
 
-/* The line of a layer of that name anywhere in the file, 0 when there is none. */
+/* Returns the line of a layer of that name anywhere in the file, or 0. */
 static int find_later(struct reader *r, const char *name)
 {
     const yaml_node_t *list = r->head.layers;
@@ -221,7 +221,7 @@ static void apply_rule(struct ls_build *b, const char *layer, const char *part, 
     ls_build_init(b, ls_build_name(b, "%s.%s", layer, part), init->kind, init->value);
 }
 
-/* The rule decides what starts the layer: its own, or that of its kind in the head. */
+/* Appends a layer. The rule initialises its weights: it is the `init` of the layer, or the head's rule for its kind. */
 static int append_with_init(struct reader *r, const struct ls_yaml_layer *layer, const struct ls_init_rule *rule,
                             const int *in, int n)
 {
@@ -235,7 +235,7 @@ static int append_with_init(struct reader *r, const struct ls_yaml_layer *layer,
     return y;
 }
 
-/* A pooling's stride of 0 stands for its kernel; anything else that is wrong is the op's to say. */
+/* A stride of 0 in a pooling stands for its kernel. The op reports other invalid values. */
 static void pad_same(struct ls_attr *attr, const struct ls_shape *x)
 {
     struct ls_attr window = *attr;
@@ -339,7 +339,7 @@ enum ls_status ls_model_parse_yaml(const char *path, const char *text, size_t le
         st = read_layers(&r, logits);
     ls_free(r.places);
     ls_yaml_release(&r.yaml);
-    /* Whatever an op finds wrong comes from the file. */
+    /* Every error that an op finds here is an error in the file. */
     b->status = st == LS_USAGE ? LS_BAD_INPUT : st;
     return b->status;
 }

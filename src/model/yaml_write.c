@@ -1,5 +1,5 @@
-/* A forward graph as a model file. Everything is read off the graph, so what was built from a file, a built-in, or
- * by hand prints alike, and reading it back gives the same graph. */
+/* Writes a forward graph as a model file. All values come from the graph, so that graphs from a file, from a
+ * built-in model and from code are written alike. Reading the file gives the same graph. */
 #include "base/log.h"
 #include "base/utf8.h"
 #include "model/model.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shortest text that reads back as the same float. */
+/* Formats the shortest text that reads back as the same float. */
 static const char *float_text(float value, char text[32])
 {
     for (int digits = 6; digits <= 9; digits++) {
@@ -27,21 +27,22 @@ static bool same_init(struct ls_init a, struct ls_init b)
     return a.kind == b.kind && a.value == b.value;
 }
 
-/* --- how weights start --------------------------------------------------------------------------------------- */
+/* --- initialisation ------------------------------------------------------------------------------------------ */
 
 static const struct ls_tensor *param(const struct ls_graph *g, const struct ls_node *n, int slot)
 {
     return n->in[slot] == LS_NONE ? NULL : &g->tensors[n->in[slot]];
 }
 
-/* The rule that explains how a layer's weight starts, and what its bias starts from under that rule. */
+/* Finds the rule that gives the initial weight of a layer. *bias is the initial bias under that rule. */
 static struct ls_init_rule find_rule(const struct ls_graph *g, const struct ls_node *n, struct ls_init *bias)
 {
     const struct ls_tensor *w = param(g, n, 1), *b = param(g, n, 2);
     for (int s = LS_SCHEME_TORCH; s <= LS_SCHEME_XAVIER; s++) {
         struct ls_init weight;
         ls_scheme_init((enum ls_scheme)s, &w->shape, &weight, bias);
-        /* A bias that starts its own way says nothing against a scheme whose biases start at 0. */
+        /* Only the torch scheme determines the bias. The others start it at 0, and a different bias is written as
+         * bias_init. */
         bool fits = s != LS_SCHEME_TORCH || !b || same_init(b->init, *bias);
         if (ls_scheme_names[s] && same_init(weight, w->init) && fits)
             return (struct ls_init_rule){.by_scheme = true, .scheme = (enum ls_scheme)s};
@@ -71,7 +72,7 @@ static void print_rule(FILE *out, const struct ls_init_rule *rule)
         print_init(out, rule->weight);
 }
 
-/* The head's rule for a kind of layer is that of its first one. */
+/* The rule of the head for a kind of layer is the rule of the first such layer. */
 static struct ls_init_rule head_rule(const struct ls_graph *g, const struct ls_op *op)
 {
     struct ls_init bias;
@@ -120,7 +121,7 @@ static void print_value(FILE *out, const struct ls_attr *attr, const struct ls_a
         fputs(ls_act_name((enum ls_act)value), out);
 }
 
-/* Uneven padding that is what "same" gives is written so, and then holds for other input sizes too. */
+/* Uneven padding that equals "same" padding is written as "same", which also holds for other input sizes. */
 static bool is_same_padding(const struct ls_graph *g, const struct ls_node *n)
 {
     struct ls_attr same = n->attr;
@@ -158,7 +159,7 @@ static void print_attrs(FILE *out, const struct ls_graph *g, const struct ls_nod
 {
     struct ls_attr usual = ls_attr_default(n->op);
     for (const struct ls_attr_key *key = n->op->attrs; key && key->key; key++) {
-        bool differs = key->required || n->op == &ls_op_dropout; /* a reader wants to see its p */
+        bool differs = key->required || n->op == &ls_op_dropout; /* p is always written, for the reader of the file */
         for (int i = 0; i < key->fields; i++)
             differs |= ls_attr_get(&n->attr, key, i) != ls_attr_get(&usual, key, i);
         if (n->out[0] == g->logits && key->offset == offsetof(struct ls_attr, out))
@@ -175,7 +176,7 @@ static const char *quote(const char *name)
     return isalnum((unsigned char)*name) ? "" : "'";
 }
 
-/* What the layer reads, when that is not simply the layer before. */
+/* Writes the inputs of a layer unless it reads only the previous layer. */
 static void print_from(FILE *out, const struct ls_graph *g, const struct ls_node *n, int before)
 {
     int in[LS_MAX_IN], count = 0;

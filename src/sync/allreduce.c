@@ -1,4 +1,4 @@
-/* One sum a tensor when the pass is over. */
+/* Sums every tensor separately after the pass. */
 #include "sync/sync.h"
 
 static enum ls_status finish(struct ls_sync *s)

@@ -1,8 +1,9 @@
-/* Asynchronous SGD with a bound. A server updates by each push as it comes and answers at once. A worker that is more than
- * --staleness steps ahead of the slowest gets its answer when the slowest has caught up.
+/* Asynchronous SGD with bounded staleness. A server updates with each push as it arrives and answers at once. A
+ * worker that is more than --staleness steps ahead of the slowest worker gets its answer when the slowest has caught
+ * up.
  *
- * A push is the mean gradient over its worker's samples, and counts by their share of the step: the pushes of one step
- * together move the weights (and decay them) as far as one synchronous step. */
+ * A push is the mean gradient over the samples of its worker. It is weighted by their share of the step. All pushes
+ * of one step together change and decay the weights as much as one synchronous step. */
 #include "sync/pushpull.h"
 
 static int slowest(const struct ls_pushpull *p)

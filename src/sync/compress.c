@@ -38,7 +38,7 @@ static bool has_avx512(void)
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-/* Every processor with AVX2 has F16C; not every compiler can ask for it. */
+/* Every processor with AVX2 has F16C, but not every compiler can test for F16C. */
 static bool has_avx2(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -60,7 +60,7 @@ static const struct {
 };
 enum { SETS = sizeof sets / sizeof *sets };
 
-/* The best set for the processor, or the one of that name; SETS when it cannot run here. */
+/* Returns the best set for the processor, or the set of that name. Returns SETS when it cannot run here. */
 static int pick_set(const char *isa)
 {
     int i = 0;
@@ -107,7 +107,7 @@ void ls_compress_measure(const struct ls_codec *codec, const float *values, cons
             double x = values[first + i], sent = decoded[i], lost = x - sent;
             if (feedback) {
                 lost = feedback[first + i];
-                x = sent + lost; /* what was to be sent is the value and the old feedback */
+                x = sent + lost; /* the value to send includes the old feedback */
             } else if (codec->limit > 0.0f && fabs(x) >= codec->limit && isfinite(x)) {
                 e->clipped++;
             }

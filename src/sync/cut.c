@@ -1,7 +1,8 @@
 #include "sync/sync.h"
 #include "base/memory.h"
 
-/* end[j]: when the sums of tensors 0 .. j-1 are through at best, the last bucket beginning at tensor from[j]. */
+/* end[j] is the earliest time at which the sums of tensors 0 .. j-1 are complete. Their last bucket then begins at
+ * tensor from[j]. */
 enum ls_status ls_sync_cut(int n, const double *ready, const size_t *bytes, struct ls_cost cost, bool *last)
 {
     double *end = ls_alloc((size_t)n + 1, sizeof *end);

@@ -1,7 +1,7 @@
-/* The first K gradients of a step count. They are summed by the tree of all replicas without the branches that are missing:
- * the sum depends on which workers came in time, not on their order. With all of them it has the bits of one process, so
- * that K = N is the strategy `server` with dedicated servers. A worker that comes later goes on with the step that is open
- * now. */
+/* The first K gradients of a step count. They are summed along the tree of all replicas, without the missing
+ * branches. The sum depends on which workers arrived in time, not on their order. With all workers it has the bits
+ * of one process, so that K = N is the strategy `server` with dedicated servers. A worker that arrives late
+ * continues with the step that is open now. */
 #include "base/log.h"
 #include "comm/algorithms/sum.h"
 #include "sync/pushpull.h"
@@ -23,7 +23,8 @@ static bool came(const struct ls_pushpull *p, int worker)
     return p->pushers[worker].waits && p->pushers[worker].push.step == p->open;
 }
 
-/* T(v, s) over the workers that came in time: the one whose gradients become the sum, -1: none came. */
+/* Sums T(v, s) over the workers that arrived in time. Returns the worker whose gradients hold the sum, or -1 when
+ * none arrived. */
 static int sum(struct ls_pushpull *p, int v, int s)
 {
     if (v >= p->workers)
@@ -37,7 +38,7 @@ static int sum(struct ls_pushpull *p, int v, int s)
     return left;
 }
 
-/* All there is of the open step makes one update. The mean is over the samples that came. */
+/* Makes one update from all gradients of the open step. The mean is over the samples that arrived. */
 static enum ls_status close_step(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
@@ -69,7 +70,7 @@ static enum ls_status arrived(struct ls_sync *s, int worker)
         return ls_pushpull_answer(s, worker, p->open, (struct ls_lag){0}, true);
     }
     from->clock = from->push.step;
-    for (;;) { /* with several servers a worker may be a step ahead of this one */
+    for (;;) { /* with several servers a worker may be a step ahead of this server */
         int n = 0;
         for (int w = 0; w < p->workers; w++)
             n += came(p, w);

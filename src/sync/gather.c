@@ -1,4 +1,4 @@
-/* Every gradient goes to rank 0, which adds them and sends the sum back. */
+/* Rank 0 receives every gradient, adds them and sends the sum back. */
 #include "sync/sync.h"
 
 static enum ls_status finish(struct ls_sync *s)

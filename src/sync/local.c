@@ -1,5 +1,6 @@
-/* Local SGD: every worker updates by the gradients that it computed; every H steps all parameters (and momenta) become their
- * mean. With block momentum (BMUF) the mean is a step from the last common parameters, and that step has a momentum:
+/* Local SGD. Every worker updates with the gradients that it computed. Every H steps all parameters and momenta
+ * become their mean. With block momentum (BMUF) the difference between the mean and the last common parameters is a
+ * step with momentum:
  *     change = momentum * change + (mean - common);    common = common + change */
 #include "sync/sync.h"
 #include "base/log.h"
@@ -8,13 +9,14 @@
 #include <string.h>
 
 struct local {
-    uint64_t since; /* steps since all were equal */
-    float *common;  /* owned; parameters and change, value after value; NULL without block momentum */
+    uint64_t since; /* steps since all workers were equal */
+    float *common;  /* owned; all parameters, then all changes; NULL without block momentum */
     size_t count;   /* floats of all parameters */
-    bool begun;     /* common has what training began with */
+    bool begun;     /* common holds the initial parameters */
 };
 
-/* Momenta and running statistics are plain means: with block momentum a variance could become negative. */
+/* Only parameters have block momentum. Momenta and running statistics are plain means, because with block momentum a
+ * variance could become negative. */
 static bool has_momentum(const struct ls_sync_values *values)
 {
     return !values->optimizer && !values->running;
@@ -37,7 +39,7 @@ static enum ls_status open(struct ls_sync *s)
     return l->common ? LS_OK : LS_FAILED;
 }
 
-/* Before the first update: a checkpoint, if any, has been loaded, and all are equal. */
+/* Runs before the first update. A checkpoint, if any, is loaded, and all workers are equal. */
 static enum ls_status begin(struct ls_sync *s)
 {
     struct local *l = s->state;
@@ -63,7 +65,7 @@ static void close(struct ls_sync *s)
         ls_free(l->common);
 }
 
-/* values = common + change, change as above. */
+/* values = common + change, with change as above. */
 static void block_step(const struct ls_sync *s, float *common, float *change, float *values, size_t count)
 {
     float momentum = (float)s->o->block_momentum;

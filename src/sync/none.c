@@ -1,4 +1,4 @@
-/* One process: it updates by the gradients that it computed. */
+/* One process. It updates with the gradients that it computed. */
 #include "sync/sync.h"
 
 static enum ls_status finish(struct ls_sync *s)

@@ -1,4 +1,4 @@
-/* Each bucket is summed while the pass computes the next ones, and updated as soon as its sum is there. */
+/* Sums each bucket while the pass computes the next ones, and updates it as soon as its sum is complete. */
 #include "sync/sync.h"
 
 static enum ls_status ready(struct ls_sync *s, int bucket)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Gradients travel under their bucket's number. */
+/* The tag of a gradient is the number of its bucket. */
 enum { TAG_PUSH = LS_TAG_LIMIT - 1, TAG_PULL = LS_TAG_LIMIT - 2 };
 
 static int rank_of(const struct ls_pushpull *p, int server)
@@ -21,9 +21,9 @@ static size_t pull_bytes(const struct ls_pushpull *p, int server)
     return sizeof(struct ls_pull) + p->values_of[server] * sizeof(float);
 }
 
-/* --- values of a server, one after the other --------------------------------------------------------------- */
+/* --- values of a server ------------------------------------------------------------------------------------ */
 
-/* Out of the buckets of a server, or into them; momentum stays where it is. */
+/* Copies the values of a server's buckets to the message (out) or from it. Optimizer state is not copied. */
 static void move_values(const struct ls_sync *s, int server, struct ls_pull *pull, bool out)
 {
     const struct ls_pushpull *p = s->state;
@@ -73,7 +73,7 @@ static void post_pull(struct ls_sync *s, int server)
     ls_comm_post(s->comm, &p->pulls[server]);
 }
 
-/* SYNC-5: the push follows when the gradients are through. */
+/* SYNC-5: the push follows after the gradients have been sent. */
 static enum ls_status push_all(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
@@ -86,7 +86,7 @@ static enum ls_status push_all(struct ls_sync *s)
     return LS_OK;
 }
 
-/* The servers' answers: where to go on, and what became of this push. */
+/* Reads the answers of the servers: the next step, and whether this push was dropped. */
 static void take_answers(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
@@ -120,7 +120,7 @@ static void take_answers(struct ls_sync *s)
                                           .gradients = s->ops->local_mean,
                                           .staleness = first->lag.behind,
                                           .stop = stop,
-                                          .differ = true}; /* others were answered earlier, or later */
+                                          .differ = true}; /* other workers are answered at other times */
 }
 
 enum ls_status ls_pushpull_finish(struct ls_sync *s)
@@ -181,7 +181,7 @@ static void expect_grads(struct ls_sync *s, int worker)
     }
 }
 
-/* They are here, or all but here (SYNC-5). */
+/* The gradients have arrived or are about to arrive (SYNC-5). */
 static enum ls_status wait_for_grads(struct ls_sync *s, int worker)
 {
     struct ls_pushpull *p = s->state;
@@ -190,7 +190,7 @@ static enum ls_status wait_for_grads(struct ls_sync *s, int worker)
     return LS_OK;
 }
 
-/* An answer that was sent before: its worker has it, or it would not be answered again. */
+/* Completes the previous answer. The worker has received it, because it has pushed again. */
 static enum ls_status end_answer(struct ls_sync *s, int worker)
 {
     struct ls_pushpull *p = s->state;
@@ -258,7 +258,8 @@ static void note_signal(struct ls_pushpull *p, const struct ls_push *push, int m
     p->meet = most + 1;
 }
 
-/* With several servers a worker may have been sent beyond the step at which all stop. */
+/* With several servers a worker may have been sent beyond the step at which all stop. Its push is answered with that
+ * step. */
 static enum ls_status call_back(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
@@ -331,7 +332,7 @@ enum ls_status ls_pushpull_serve(struct ls_sync *s, const struct ls_serving *ser
     return LS_OK;
 }
 
-/* --- together ---------------------------------------------------------------------------------------------- */
+/* --- workers and servers ----------------------------------------------------------------------------------- */
 
 static enum ls_status gather_tallies(struct ls_sync *s)
 {
@@ -379,7 +380,7 @@ enum ls_status ls_pushpull_collect(struct ls_sync *s)
     return LS_OK;
 }
 
-/* --- made and unmade --------------------------------------------------------------------------------------- */
+/* --- open and close ---------------------------------------------------------------------------------------- */
 
 static enum ls_status make_worker(struct ls_pushpull *p)
 {
@@ -394,7 +395,7 @@ static enum ls_status make_worker(struct ls_pushpull *p)
     return LS_OK;
 }
 
-/* Receives that a server keeps posted for a worker: for each of its buckets. */
+/* The number of receives that a server keeps posted for a worker: at most one for each bucket of the server. */
 static int most_coming(const struct ls_sync *s)
 {
     const struct ls_pushpull *p = s->state;

@@ -1,5 +1,5 @@
-/* Parameters are sharded: bucket b belongs to rank b mod W, which is sent its gradients, keeps its momentum, updates it
- * and sends the new weights to all. */
+/* Parameters are sharded. Rank b mod W owns bucket b: it receives the gradients, keeps the momentum, updates the
+ * parameters and sends the new weights to all ranks. */
 #include "sync/sync.h"
 
 extern const struct ls_sync_ops ls_sync_dedicated;
@@ -15,7 +15,7 @@ static enum ls_status ready(struct ls_sync *s, int bucket)
     return LS_OK;
 }
 
-/* The owner's values, either of the two kinds, to all. */
+/* Broadcasts the owner's values of a bucket: the optimizer state, or all others. */
 static enum ls_status share(struct ls_sync *s, int bucket, bool optimizer)
 {
     const struct ls_bucket *b = &s->buckets[bucket];

@@ -47,7 +47,7 @@ static const struct ls_reducer *const reducers[] = {
     NULL,
 };
 
-/* The reducer that --compress names before a colon; NULL: there is none. */
+/* Returns the reducer that --compress names before a colon, or NULL. */
 static const struct ls_reducer *find_reducer(const char *compress)
 {
     size_t length = strcspn(compress, ":");
@@ -57,7 +57,7 @@ static const struct ls_reducer *find_reducer(const char *compress)
     return NULL;
 }
 
-/* The codec of --compress with its feedback memory for each bucket, or the reducer. */
+/* Opens the codec of --compress with feedback memory for each bucket, or opens the reducer. */
 static enum ls_status open_codec(struct ls_sync *s)
 {
     if (strcmp(s->o->compress, "none") == 0 || s->ops->no_reduce)

@@ -1,6 +1,6 @@
 /* bf16: half the bytes, 8 bits of precision over the whole range of f32. Rounds to nearest even. A finite value that
- * would round to infinity becomes the largest there is; infinities and NaNs stay what they are. The processor's own
- * instruction is not used: it takes the smallest numbers for zero, and other processors must give the same bits. */
+ * would round to infinity becomes the largest finite value. Infinities and NaNs are kept. The bf16 instruction of
+ * the processor is not used: it flushes subnormal numbers to zero, and all processors must give the same bits. */
 #include "comm/codec.h"
 #include "sync/compress/lanes.h"
 

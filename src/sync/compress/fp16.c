@@ -1,5 +1,5 @@
 /* fp16: half the bytes, 11 bits of precision from 6e-5 to 65504. Rounds to nearest even. A finite value beyond the
- * range becomes the largest there is; infinities and NaNs stay what they are, so that divergence is seen. */
+ * range becomes the largest finite value. Infinities and NaNs are kept, so that divergence is visible. */
 #include "comm/codec.h"
 #include "sync/compress/lanes.h"
 
@@ -9,7 +9,7 @@
 INLINE vh narrow(vf v)
 {
     __m256 x = (__m256)v;
-    /* The second operand where one is no number. */
+    /* min and max return the second operand when one is NaN. */
     __m256 held = _mm256_max_ps(_mm256_set1_ps(-LARGEST), _mm256_min_ps(_mm256_set1_ps(LARGEST), x));
     __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
     __m256 infinite = _mm256_cmp_ps(size, _mm256_set1_ps(__builtin_inff()), _CMP_EQ_OQ);
@@ -25,9 +25,9 @@ INLINE vh narrow(vf v)
     vu sign = (vu)v >> 16 & 0x8000, size = (vu)v & 0x7fffffff;
     const vu most = (vu)vset(LARGEST);
     vu held = pick((size > most) & (size < 0x7f800000), most, size);
-    /* The exponent's bias falls by 112; the 13 bits that go are rounded. */
+    /* The bias of the exponent falls by 112. The 13 bits that are dropped are rounded. */
     vu normal = (held - (112u << 23) + 0xfff + (held >> 13 & 1)) >> 13;
-    /* Below 2^-14 the steps are 2^-24, which is the last bit of a float around 1/2: the addition rounds. */
+    /* Below 2^-14 the steps are 2^-24, which is the last bit of a float around 1/2. The addition therefore rounds. */
     vu small = (vu)((vf)held + 0.5f) - 0x3f000000u;
     vu nan = 0x7e00 | (size >> 13 & 0x3ff);
     vu h = pick(size < 0x38800000, small, normal);

@@ -1,6 +1,6 @@
-/* The frame of codecs that turn a value into 16 bits on its own: the including file defines
+/* Codecs that convert each value to 16 bits independently. The including file first defines
  *     vh narrow(vf), vf widen(vh)
- * before, and gets encode, decode, decode_add and bytes. */
+ * This header then defines encode, decode, decode_add and bytes. */
 #ifndef LS_COMPRESS_HALVES_H
 #define LS_COMPRESS_HALVES_H
 
@@ -33,7 +33,7 @@ static void encode(const float *values, float *feedback, size_t count, void *wir
     }
     if (i < count) {
         vh h = narrow(load_some(values + i, count - i));
-        memcpy(out + i, &h, bytes(count - i)); /* an odd count is followed by a zero */
+        memcpy(out + i, &h, bytes(count - i)); /* an odd count is padded with a zero */
     }
 }
 

@@ -1,7 +1,7 @@
-/* What the compressors share. The files of this folder are compiled once for each instruction set (CMakeLists.txt) and
- * compute with vectors of 8 floats whatever the processor's are, so that
+/* Vector operations of the compressors. The files of this folder are compiled once for each instruction set
+ * (CMakeLists.txt). They compute with vectors of 8 floats on every processor.
  *
- *   L1  all instruction sets give the same bits: additions happen in one order, and no product is fused with a sum. */
+ *   L1  All instruction sets give the same bits: additions happen in one order, and no product is fused with a sum. */
 #ifndef LS_COMPRESS_LANES_H
 #define LS_COMPRESS_LANES_H
 
@@ -12,7 +12,7 @@
 #include <immintrin.h>
 #endif
 
-/* ls_codec_fp16_avx2 and so on. */
+/* Makes names such as ls_codec_fp16_avx2. */
 #define LS_JOIN2(a, b) a##_##b
 #define LS_JOIN(a, b) LS_JOIN2(a, b)
 #define LS_HERE(name) LS_JOIN(name, LS_COMPRESS_ISA)
@@ -36,7 +36,7 @@ INLINE void store(float *p, vf v)
 {
     memcpy(p, &v, sizeof v);
 }
-/* The first n lanes, zeros behind them. */
+/* Loads the first n lanes; the others are zero. */
 INLINE vf load_some(const float *p, size_t n)
 {
     vf v = {0};
@@ -55,7 +55,7 @@ INLINE vu pick(vi mask, vu yes, vu no)
 {
     return ((vu)mask & yes) | (~(vu)mask & no);
 }
-/* The sum of all lanes, by halves: (0 + 4), then (0 + 2) ... */
+/* Sums all lanes by halves: (0 + 4), then (0 + 2) ... */
 INLINE float fold(vf v)
 {
     float t[LANES];

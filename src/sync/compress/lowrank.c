@@ -1,12 +1,12 @@
-/* M is large and read from memory once a pass; P and Q stay in the cache. In M that lies row after row, a strip is
- * LANES values of one row (fewer at its end); in a blocked one it is eight values of one column. */
+/* M is large and is read from memory once per pass. P and Q stay in the cache. In row-major M a strip is LANES
+ * values of one row (fewer at its end). In blocked M it is eight values of one column. */
 #include "sync/compress/lowrank.h"
 
 #include "sync/compress/lanes.h"
 
 enum { GROUP = 4, TILE = 16 };
 
-/* --- row after row --------------------------------------------------------------------------------------- */
+/* --- row-major ------------------------------------------------------------------------------------------- */
 
 INLINE vf fetch(const float *p, size_t width)
 {
@@ -50,7 +50,7 @@ INLINE void left_rows(const struct ls_lowrank_shape *s, float *m, const float *f
     }
 }
 
-/* Adds n rows of m, the first of which is row i, to q: in the order of rows, however many at a time. */
+/* Adds n rows of m to q. The additions happen in the order of rows for every n. */
 INLINE void right_strip(const struct ls_lowrank_shape *s, const float *m, const float *p, float *q, int n, size_t width)
 {
     vf x[GROUP];
@@ -115,7 +115,7 @@ static void rebuild_rows(const struct ls_lowrank_shape *s, float *m, float *feed
 
 /* --- in blocks of rows ----------------------------------------------------------------------------------- */
 
-/* Eight rows, the first of them `row`: where their values of column 0 lie. Those of column j are j * block further. */
+/* The position of column 0 of the eight rows that begin at `row`. Column j is j * block further. */
 INLINE size_t place(const struct ls_lowrank_shape *s, size_t row)
 {
     return row / s->block * s->block * s->cols + row % s->block;
@@ -141,7 +141,7 @@ INLINE void left_blocks(const struct ls_lowrank_shape *s, float *m, const float 
     }
 }
 
-/* TILE columns at a time, so that memory is read in stretches; the eight lanes are folded once a column. */
+/* Computes TILE columns at a time, so that memory is read in long runs. The eight lanes are folded once per column. */
 INLINE void right_tile(const struct ls_lowrank_shape *s, const float *m, const float *p, float *q, int n, size_t width)
 {
     vf sum[GROUP][TILE] = {{{0}}};
@@ -192,7 +192,7 @@ static void rebuild_blocks(const struct ls_lowrank_shape *s, float *m, float *fe
 
 /* --- the table -------------------------------------------------------------------------------------------- */
 
-/* Calls body(k, n) for columns k .. k + n - 1, with n a constant so that the sums stay in registers. */
+/* Calls body(k, n) for columns k .. k + n - 1. n is a constant, so that the sums stay in registers. */
 #define FOR_EACH_GROUP(rank, body)          \
     for (int k = 0; k < (rank); k += GROUP) \
         switch ((rank)-k) {                 \
@@ -211,7 +211,7 @@ static void rebuild_blocks(const struct ls_lowrank_shape *s, float *m, float *fe
 
 static void left(const struct ls_lowrank_shape *s, float *m, const float *feedback, const float *q, float *p)
 {
-    /* The first group adds the feedback. */
+    /* Only the first group adds the feedback. */
 #define LEFT_ROWS(k, n) left_rows(s, m, k == 0 ? feedback : NULL, q + k * s->cols, p + k * s->rows, n)
 #define LEFT_BLOCKS(k, n) left_blocks(s, m, k == 0 ? feedback : NULL, q + k * s->cols, p + k * s->rows, n)
     if (s->block == 1)

@@ -1,12 +1,14 @@
-/* 1bit: the sign of each value, and for every 512 of them two means: that of the values >= 0 and that of the others
- * (Seide et al. 2014, CNTK's 1-bit SGD). What a value and its mean differ by is kept and added next time.
+/* 1bit: sends the sign of each value and two means for every 512 values. One is the mean of the values >= 0, the
+ * other the mean of the rest (Seide et al. 2014, CNTK's 1-bit SGD). The difference between a value and its mean is
+ * kept as feedback and added at the next call.
  *
- *   B1  Over any number of calls, the sum of what was decoded and the feedback is the sum of the inputs, up to f32.
- *   B2  512 values in which one is infinite or not a number decode to NaN, all of them, and leave no feedback: a run
- *       that diverges is seen to, and one that skips such a step is not spoilt for ever.
+ *   B1  Over any number of calls, the sum of the decoded values and the feedback is the sum of the inputs, up to f32
+ *       rounding.
+ *   B2  When one of 512 values is infinite or NaN, all 512 decode to NaN and leave no feedback. A run that diverges
+ *       shows it, and a run that skips such a step is not damaged.
  *
- * On the wire, for every 512 values: f32 mean of the others, f32 mean of those >= 0, one bit a value, lowest bit first,
- * in as many words of 32 bits as needed. */
+ * On the wire, every 512 values are the f32 mean of the rest, the f32 mean of the values >= 0, and one bit per
+ * value, lowest bit first, in as many words of 32 bits as needed. */
 #include "comm/codec.h"
 #include "sync/compress/lanes.h"
 
@@ -21,7 +23,7 @@ static size_t bytes(size_t count)
     return count / CHUNK * CHUNK_BYTES + (rest ? HEAD + (rest + 31) / 32 * 4 : 0);
 }
 
-/* Bit i: lane i of the mask. */
+/* Bit i is lane i of the mask. */
 INLINE uint32_t gather_bits(vi mask)
 {
 #if defined(__AVX__)
@@ -37,14 +39,14 @@ INLINE uint32_t gather_bits(vi mask)
     return bits;
 #endif
 }
-/* The lanes whose bit is set get yes, the others no. */
+/* Lanes whose bit is set get yes, the others get no. */
 INLINE vf spread(uint32_t bits, vf yes, vf no)
 {
     const vu lane = {1, 2, 4, 8, 16, 32, 64, 128};
     return (vf)pick((lane & bits) != 0, (vu)yes, (vu)no);
 }
 
-/* feedback holds input + feedback already, for CHUNK values, those from n on being zero. */
+/* feedback already holds input + feedback for CHUNK values. The values from n on are zero. */
 INLINE void encode_chunk(float *feedback, size_t n, uint32_t words[WORDS], float mean[2])
 {
     vf sum[2] = {{0}, {0}};
