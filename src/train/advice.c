@@ -1,11 +1,11 @@
-/* What a run says about its input: how many threads prepare it, and what would help where it is too slow. */
+/* Messages about the input of a run: how many threads prepare it, and what makes it faster when it is too slow. */
 #include "train/trainer.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* Waiting is worth a word beyond this share of the time, and this many seconds. */
+/* Waiting for input is reported above this share of the time and this many seconds. */
 #define WORTH_SHARE 0.10
 #define WORTH_SECONDS 0.5
 #define ADVICE_ROOM 640
@@ -25,7 +25,7 @@ int ls_trainer_watch_loader(struct ls_trainer *t)
     return pace.threads;
 }
 
-/* Appends to the text, with what stands between two pieces of advice. */
+/* Appends a piece of advice, after a separator. */
 __attribute__((format(printf, 2, 3))) static void add(char text[ADVICE_ROOM], const char *format, ...)
 {
     size_t used = strlen(text);
@@ -36,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static void add(char text[ADVICE_ROOM], co
     va_end(args);
 }
 
-/* What would help, the best first. */
+/* Lists what would help, best first. */
 static void gather(const struct ls_trainer *t, const struct ls_loader_pace *pace, char text[ADVICE_ROOM])
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);

@@ -1,4 +1,4 @@
-/* What a run is about to do, before it does it. */
+/* Prints what a run is about to do. */
 #include "base/log.h"
 #include "base/machine.h"
 #include "optim/optim.h"
@@ -112,7 +112,7 @@ static void say_rate(const struct ls_trainer *t)
     ls_trainer_say(t, "  optimizer  %s%s", optimizer, o->label_smoothing > 0 ? ", labels smoothed" : "");
 }
 
-/* The card or the processor, and the versions of the libraries that compute and communicate. */
+/* Prints the GPU or the processor, and the versions of the libraries that compute and communicate. */
 static void say_hardware(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
@@ -146,7 +146,7 @@ static void say_machine(const struct ls_trainer *t)
                    (double)e->n_grads * sizeof(float) / 1048576);
 }
 
-/* Where a device makes images itself, of what. */
+/* Prints which part of the input the device prepares, if any. */
 static void say_input(const struct ls_trainer *t)
 {
     const struct ls_device_dataset *s = &t->stepper.train;
@@ -157,7 +157,7 @@ static void say_input(const struct ls_trainer *t)
         ls_trainer_say(t, "  input      bytes, normalised by the device");
 }
 
-/* The other processes, and how gradients are combined. */
+/* Prints the other processes and how gradients are combined. */
 static void say_workers(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;

@@ -18,7 +18,7 @@ static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, in
     }
 }
 
-/* This process's share. */
+/* Evaluates the share of this process. */
 static enum ls_status evaluate_own(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
                                    struct ls_console *console, struct ls_totals *totals, double *waited)
 {
@@ -29,14 +29,14 @@ static enum ls_status evaluate_own(struct ls_stepper *s, const struct ls_task *t
     ls_feed_pin(s->engine, loader);
     enum ls_status st = run_all(s, loader, ls_dataset_info(task->test)->count, console, totals);
     if (st != LS_OK)
-        ls_step_evaluate(s, NULL, totals); /* it may still read its input */
+        ls_step_evaluate(s, NULL, totals); /* the last pass may still read its input */
     *waited = ls_loader_waited(loader);
     ls_feed_unpin(s->engine, loader);
     ls_loader_free(loader);
     return st;
 }
 
-/* One that cannot read a sample is not waited for by the others; all fail alike, and rank 0 says why. */
+/* A rank that cannot read a sample does not block the others. All ranks return the same error, and rank 0 prints it. */
 static enum ls_status evaluate_all(struct ls_stepper *s, const struct ls_task *task, const struct ls_options *o,
                                    struct ls_console *console, struct ls_totals *totals, double *waited)
 {

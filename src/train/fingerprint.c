@@ -16,21 +16,21 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define READERS 8    /* threads that ask for sizes: they wait for the file system, not for a core */
-#define PATIENCE 3.0 /* seconds before anything is said */
+#define READERS 8    /* threads that read file sizes; they wait for the file system, not for a core */
+#define PATIENCE 3.0 /* seconds before a message is printed */
 #define NAMED 4      /* differences in a message */
 #define LARGEST ((size_t)256 << 20)
 
 /* --- one sample --------------------------------------------------------------------------------------- */
 
-/* Digests of a sample's name and of what is in it. */
+/* Digests of the name and the content of a sample. */
 struct mark {
     uint64_t name, content;
 };
 
 struct marks {
     struct mark *of; /* owned; one for each sample */
-    uint64_t every;  /* a power of two: one sample of so many is looked into */
+    uint64_t every;  /* a power of two: the content of one sample in so many is read */
     double start;
     bool said;
 };
@@ -193,11 +193,11 @@ struct report {
     char *text;
     size_t room, used;
     const char *then, *now;
-    int n, mended; /* differences; those of files that only have another size */
+    int n, mended; /* differences; those that are only a changed file size */
     bool files;    /* samples are files */
 };
 
-/* The first differences in words, of the rest the number. */
+/* Adds a difference to the text. The first NAMED are described, the others are counted. */
 __attribute__((format(printf, 2, 3))) static void differs(struct report *r, const char *format, ...)
 {
     va_list args;
@@ -238,7 +238,7 @@ static void compare_class(struct report *r, const json_t *was, const json_t *is,
     }
 }
 
-/* Classes by name; each list is walked once. */
+/* Compares classes by name. Each list is traversed once. */
 static void compare_classes(struct report *r, const json_t *was, const json_t *is, bool contents)
 {
     json_t *by_name = json_object();
@@ -298,7 +298,7 @@ enum ls_data_change ls_fingerprint_compare(const char *was, const char *is, cons
     text[0] = 0;
     if (part_a && part_b)
         compare_parts(&r, part_a, part_b);
-    /* An empty class is one more that the model tells apart. */
+    /* A class without samples still adds an output to the model. */
     if (part_a && part_b && r.n == 0 && strcmp(part, "train") == 0 &&
         number(part_a, "n_classes") != number(part_b, "n_classes"))
         differs(&r, "%" PRId64 " classes %s, %" PRId64 " %s", number(part_a, "n_classes"), then,

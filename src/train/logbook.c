@@ -15,7 +15,7 @@
 #define LS_VERSION "?"
 #endif
 
-/* Local time with its zone: "2026-03-01 13:34:56 +0100". */
+/* Formats local time with its zone: "2026-03-01 13:34:56 +0100". */
 static const char *date(char text[64])
 {
     time_t now = time(NULL);
@@ -36,7 +36,7 @@ static void note_command(const struct ls_options *o)
     fputs("  command    ", out);
     ls_options_command(o, out);
     if (fclose(out) == 0)
-        ls_log_write(LS_LOG_NOTE, text); /* however long it is */
+        ls_log_write(LS_LOG_NOTE, text); /* a command line of any length */
     free(text);
 }
 

@@ -12,7 +12,7 @@
 
 /* --- options ------------------------------------------------------------------------------------------ */
 
-/* The first line in which two texts differ, without its end; "" where one is over. */
+/* Finds the first line in which two texts differ, without its newline. A line is "" where its text has ended. */
 static void first_difference(const char *a, const char *b, char line_a[128], char line_b[128])
 {
     for (;;) {
@@ -28,7 +28,7 @@ static void first_difference(const char *a, const char *b, char line_a[128], cha
 
 enum ls_status ls_rank_check_options(struct ls_comm *comm, const struct ls_options *o)
 {
-    enum { ROOM = 8192 }; /* some forty short lines */
+    enum { ROOM = 8192 }; /* about forty short lines */
     char *text = NULL, mine[ROOM] = "", line[128], other[128];
     size_t size;
     if (!comm || ls_comm_size(comm) == 1)
@@ -51,7 +51,7 @@ enum ls_status ls_rank_check_options(struct ls_comm *comm, const struct ls_optio
 
 /* --- data ---------------------------------------------------------------------------------------------- */
 
-/* What this process has that rank 0 has not, or the other way round. */
+/* Reports how the data of this process differs from that of rank 0. */
 static enum ls_status compare_data(const char *first, const char *mine)
 {
     static const char *const parts[] = {"train", "test"}, *const names[] = {"training", "test"};
@@ -89,7 +89,7 @@ enum ls_status ls_rank_check_data(struct ls_comm *comm, const char *fingerprint)
 
 /* --- kernels ------------------------------------------------------------------------------------------- */
 
-/* The rank whose number is not that of most others, -1 when all are equal. */
+/* Finds a rank whose value the fewest ranks have, or -1 when all are equal. */
 static enum ls_status find_odd(struct ls_comm *comm, uint64_t mine, int *odd)
 {
     int size = ls_comm_size(comm);
@@ -192,7 +192,7 @@ static enum ls_status sum_part(const struct ls_engine *e, enum ls_rank_check_par
     return LS_OK;
 }
 
-/* The rank whose number more than half of all have, -1: there is none. */
+/* Returns a rank whose value more than half of the ranks have, or -1. */
 static int rank_of_most(const uint64_t *all, int size, int stride)
 {
     for (int rank = 0; rank < size; rank++) {
@@ -205,7 +205,7 @@ static int rank_of_most(const uint64_t *all, int size, int stride)
     return -1;
 }
 
-/* "rank 1 (host), rank 3 (host)": those whose number is not that of rank `most`; -1: all. */
+/* Lists the ranks whose value differs from that of rank `most`, or all ranks for -1: "rank 1 (host), rank 3 (host)". */
 static void list_odd(struct ls_comm *comm, const uint64_t *all, int stride, int most, char *text, size_t room)
 {
     size_t used = 0;
@@ -216,7 +216,7 @@ static void list_odd(struct ls_comm *comm, const uint64_t *all, int stride, int 
                                      ls_comm_host(comm, rank));
 }
 
-/* Compare one part among all ranks. The message names the ranks that differ from the majority, if there is one. */
+/* Compares one part among all ranks. The message names the ranks that differ from the majority, if there is one. */
 static enum ls_status compare_part(struct ls_comm *comm, const uint64_t *all, int stride, const char *name,
                                    uint64_t step)
 {

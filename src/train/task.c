@@ -10,7 +10,7 @@ static const struct ls_dataset *any_set(const struct ls_task *t)
     return t->train ? t->train : t->test;
 }
 
-/* Image size and classes from options, data and model, in that order. */
+/* Takes image size and classes from options, data or model, in that order. */
 static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o, const struct ls_dataset_info *info,
                                   const struct ls_model_card *card)
 {
@@ -25,7 +25,7 @@ static enum ls_status decide_size(struct ls_task *t, const struct ls_options *o,
     }
     if (info && size->classes == 0)
         size->classes = info->classes;
-    /* A model whose classes are known says below which of the data's it does not have. */
+    /* With a model card, ls_classes_match names the classes of the data that the model does not have. */
     if (info && size->classes < info->classes && !(card && card->model))
         return ls_fail(LS_USAGE, "--classes %lld: the data has %lld classes; give at least as many, or none",
                        (long long)size->classes, (long long)info->classes);
@@ -78,7 +78,7 @@ static enum ls_status decide_augment(struct ls_task *t, const struct ls_options 
     return ls_task_transform(o, card, ls_dataset_info(any_set(t)), s, &t->test_augment);
 }
 
-/* Test samples have the labels that the model knows their classes by. */
+/* Gives test samples the labels of their classes in the model. */
 static enum ls_status match_classes(struct ls_task *t, const struct ls_options *o, const struct ls_model_card *card)
 {
     struct ls_classes model = {.count = t->size.classes, .foreign = true};

@@ -1,4 +1,4 @@
-/* What a command works on: the data sets, and the size of the model that fits them. */
+/* The data sets that a command works on, and the model size that fits them. */
 #ifndef LS_TRAIN_TASK_H
 #define LS_TRAIN_TASK_H
 
@@ -9,36 +9,38 @@
 #include "exec/engine.h"
 
 struct ls_task {
-    struct ls_dataset *train, *test; /* owned; NULL: not asked for */
+    struct ls_dataset *train, *test; /* owned; NULL: not requested */
     struct ls_model_size size;       /* batch: samples of one pass */
     struct ls_augment augment, test_augment;
-    int loader_threads; /* that a loader of this run has come to; 0: none has */
+    int loader_threads; /* that a loader of this run has settled on; 0: none yet */
 };
 
-/* The one transform that images are evaluated with, in train, eval and predict: the card's where it has one, else what
- * --augment keeps without its random choices; --eval-resize and --eval-crop are stronger. info: of the images that the model
- * is trained on, or NULL, or where the card does not say of those at hand. */
+/* The transform of images in evaluation. It is the same in train, eval and predict. It is that of the card if the
+ * card has one, else --augment without its random choices. --eval-resize and --eval-crop override both. info
+ * describes the training images, or the images at hand when those are not known; it may be NULL. Values of the card
+ * override info. */
 enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_model_card *card,
                                  const struct ls_dataset_info *info, const struct ls_model_size *size,
                                  struct ls_augment *a);
 
-/* Open the parts asked for. The model's input is --input, else the images' size, else (images of many sizes)
- * the model's own; classes are --classes or the data's. Test images are normalised like the training images:
- * those of the card, which may be NULL, else those of the data. */
+/* Opens the requested parts. The input of the model is --input, else the size of the images, else (images of many
+ * sizes) the model's default. The number of classes is --classes or that of the data. Test images are normalised
+ * like the training images: with the mean and deviation of the card, which may be NULL, else with those of the data. */
 enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
                             const struct ls_model_card *card);
-/* No data: --input and --classes, else the model's own. */
+/* Without data, the size is --input and --classes, else the model's default. */
 enum ls_status ls_task_size(struct ls_task *t, const struct ls_options *o);
 void ls_task_close(struct ls_task *t);
 
-/* The cores for this process: its share of those it sees, where several processes of a host see them all, and no fewer than
- * it computes with. */
+/* The number of cores for this process. Where several processes of a host see the same cores, it is the share of
+ * this process, but at least its number of compute threads. */
 int ls_task_cores(const struct ls_engine *e);
-/* Threads that a loader begins with, and ls_loader_options.max_threads: --loader-threads and 0, or half of the process's cores, nearly
- * all where a device computes, and all of them. */
+/* Returns the number of threads that a loader starts with and sets *most, which is ls_loader_options.max_threads.
+ * With --loader-threads they are its value and 0. Otherwise they are half of the process's cores (all but one where
+ * a device computes) and all of its cores. */
 int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e, int *most);
-/* A loader over the test set from its first sample to its last, each once, or where the engine has a comm this process's
- * share of it. */
+/* Makes a loader that reads every test sample once, in order. Where the engine has a comm, it reads the share of
+ * this process. */
 enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,
                                    enum ls_form form, struct ls_loader **loader);
 

@@ -1,4 +1,4 @@
-/* A trainer's setup: everything that is decided before the first step. */
+/* Setup of a trainer: everything that is decided before the first step. */
 #include "base/file.h"
 #include "base/log.h"
 #include "exec/rank_reduce.h"
@@ -53,7 +53,7 @@ static void describe_model(struct ls_trainer *t)
     memcpy(t->card.deviation, t->task.augment.deviation, sizeof t->card.deviation);
 }
 
-/* --- going on ----------------------------------------------------------------------------------------- */
+/* --- resuming ----------------------------------------------------------------------------------------- */
 
 static enum ls_status check_same(const char *option, int64_t given, int64_t recorded)
 {
@@ -66,7 +66,7 @@ static enum ls_status check_same(const char *option, int64_t given, int64_t reco
                    option, given, recorded);
 }
 
-/* What defines the run must be as it was. */
+/* Checks that the options that define the run have not changed. */
 static enum ls_status check_resumed(const struct ls_trainer *t)
 {
     const struct ls_state *s = &t->state;
@@ -80,7 +80,7 @@ static enum ls_status check_resumed(const struct ls_trainer *t)
     return LS_OK;
 }
 
-/* From here on no other run writes there. */
+/* Locks the run directory. From here on no other run writes there. */
 static enum ls_status claim(struct ls_trainer *t)
 {
     t->made = !ls_file_exists(t->run);
@@ -91,7 +91,7 @@ static enum ls_status claim(struct ls_trainer *t)
     return LS_OK;
 }
 
-/* A run that did not come to its first checkpoint has none: it starts again. */
+/* Reads the given checkpoint or the newest one. A run without a checkpoint starts from the beginning. */
 static enum ls_status find_state(struct ls_trainer *t, bool given)
 {
     t->resumed = given || ls_checkpoint_peek(t->run, &t->state);
@@ -107,7 +107,7 @@ static enum ls_status find_state(struct ls_trainer *t, bool given)
     return check_resumed(t);
 }
 
-/* All steps, and the evaluation after the last epoch. */
+/* True when all steps and the evaluation after the last epoch are done. */
 static bool is_finished(const struct ls_trainer *t)
 {
     return t->state.step >= (uint64_t)t->total_steps && t->state.position < t->epoch_samples;
@@ -125,7 +125,7 @@ static enum ls_status say_finished(struct ls_trainer *t)
     return LS_OK;
 }
 
-/* A finished run is only looked at: not even a lock is left in it. */
+/* A finished run is only read. No lock is left in it. */
 static enum ls_status resume_run(struct ls_trainer *t)
 {
     bool given = t->checkpoint != NULL;
@@ -135,22 +135,23 @@ static enum ls_status resume_run(struct ls_trainer *t)
             return say_finished(t);
     }
     LS_TRY(claim(t));
-    return given ? LS_OK : find_state(t, false); /* another run may have gone on meanwhile */
+    return given ? LS_OK : find_state(t, false); /* another process may have continued the run */
 }
 
 static enum ls_status new_run(struct ls_trainer *t)
 {
     if (!t->o->run)
-        return LS_OK; /* made when all else is known to be good */
+        return LS_OK; /* the directory is made when everything else is valid */
     t->run = ls_strdup(t->o->run);
     if (!t->run)
         return LS_FAILED;
     LS_TRY(ls_rundir_check(t->o));
     LS_TRY(claim(t));
-    return ls_rundir_check(t->o); /* another run may have come and gone */
+    return ls_rundir_check(t->o); /* another run may have written there before the lock */
 }
 
-/* Everything that can be refused before kernels are measured: a run to go on with, or room for a new one. */
+/* Finds the run to resume or the directory of a new run. This includes every check that is possible before kernels
+ * are measured. */
 static enum ls_status find_run(struct ls_trainer *t)
 {
     if (!t->root)
@@ -159,7 +160,7 @@ static enum ls_status find_run(struct ls_trainer *t)
     return t->run ? resume_run(t) : new_run(t);
 }
 
-/* What the root found. */
+/* Broadcasts what rank 0 found. */
 static enum ls_status share_found(struct ls_trainer *t)
 {
     struct {
@@ -179,14 +180,14 @@ static enum ls_status share_found(struct ls_trainer *t)
     return LS_OK;
 }
 
-/* The options that were changed since the checkpoint was saved; false: it is not known which they were. */
+/* Lists the options that changed since the checkpoint was saved. Returns false when the old options are not known. */
 static bool find_changes(const struct ls_trainer *t, char *text, size_t room)
 {
     struct ls_options was;
     bool own = ls_rundir_has_config(t->checkpoint), any = own || ls_rundir_has_config(t->run);
     if (!any || ls_options_default(&was) != LS_OK)
         return false;
-    ls_log_mute(1); /* one of another version may not be readable any more */
+    ls_log_mute(1); /* a configuration of another version may not be readable */
     bool known = ls_rundir_load_config(own ? t->checkpoint : t->run, &was) == LS_OK;
     ls_log_mute(0);
     if (known)
@@ -195,7 +196,7 @@ static bool find_changes(const struct ls_trainer *t, char *text, size_t room)
     return known;
 }
 
-/* What else changed is the user's right, but not silently. NULL: nothing. Freed by ls_free. */
+/* Describes the changes that are allowed but change the result. Returns NULL when there are none. Freed by ls_free. */
 static char *describe_changes(const struct ls_trainer *t, uint64_t config, const char *identity)
 {
     char text[768] = "", moved[512];
@@ -229,7 +230,8 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
     return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
 }
 
-/* What keeps a configuration that is run again from its bits. NULL: nothing. Freed by ls_free. */
+/* Describes why a configuration that is run again does not give the same bits. Returns NULL when it does. Freed by
+ * ls_free. */
 static char *describe_machine(const struct ls_trainer *t)
 {
     char moved[512];
@@ -256,7 +258,7 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
     return t->o->init && t->root ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
 }
 
-/* A run that is resumed needs its plan for its bits: without it they would change and nothing would say so. */
+/* A resumed run needs its plan to compute the same bits. Without the plan the bits would change silently. */
 static enum ls_status read_plan(struct ls_trainer *t, const char *path)
 {
     char why[1024];
@@ -274,7 +276,7 @@ static enum ls_status read_plan(struct ls_trainer *t, const char *path)
     return LS_OK;
 }
 
-/* The kernels of a run that is resumed, or whose config.yaml is run again, into t->plan. */
+/* Reads the kernels of a resumed run, or of a run whose config.yaml is run again, into t->plan. */
 static enum ls_status recorded_plan(struct ls_trainer *t)
 {
     char *own = t->resumed && t->run ? ls_format("%s/plan.txt", t->run) : NULL;
@@ -301,13 +303,13 @@ static enum ls_status open_files(struct ls_trainer *t)
     char *plan = ls_format("%s/plan.txt", t->run);
     enum ls_status st = log && metrics && plan ? LS_OK : LS_FAILED;
     if (st == LS_OK)
-        st = ls_rundir_config(t->run, t->o); /* first: a run that ends before it saves starts again from this */
+        st = ls_rundir_config(t->run, t->o); /* first: a run that ends before it saves starts again from this file */
     if (st == LS_OK)
         st = ls_identity_save_plan(&t->engine, t->state.identity, plan);
     if (st == LS_OK)
         st = ls_log_open(log);
     if (st == LS_OK && t->caution)
-        ls_warn("%s", t->caution); /* now that the log is there to keep it */
+        ls_warn("%s", t->caution); /* now that log.txt is open */
     if (st == LS_OK)
         ls_logbook_begin(t);
     if (st == LS_OK)
@@ -318,7 +320,7 @@ static enum ls_status open_files(struct ls_trainer *t)
     return st;
 }
 
-/* Weights and state, at rank 0. */
+/* Sets the state on every rank. Rank 0 also loads the weights. */
 static enum ls_status open_state(struct ls_trainer *t)
 {
     uint64_t config;
@@ -326,7 +328,8 @@ static enum ls_status open_state(struct ls_trainer *t)
     return t->resumed ? resume_state(t, config) : start_state(t, config);
 }
 
-/* Several processes look a step ahead (step.h: starved): the ring then has room for a step of this one, within reason. */
+/* The number of slots in the loader's ring. Several processes look one step ahead (step.h: starved), so the ring
+ * then holds one step of this process, up to 1 GiB and 4096 slots. */
 static int ring_of(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
@@ -385,7 +388,7 @@ static enum ls_status open_run(struct ls_trainer *t)
     return open_loader(t);
 }
 
-/* What each process finds out by itself. */
+/* The setup that every process does without the others. */
 static enum ls_status open_task(struct ls_trainer *t)
 {
     LS_TRY(ls_task_open(&t->task, t->o, true, t->o->evaluate, NULL));
@@ -396,7 +399,7 @@ static enum ls_status open_task(struct ls_trainer *t)
     return find_run(t);
 }
 
-/* A mistake that all of them meet is said once, and one that one of them meets ends all. */
+/* Runs open on every rank. A failure on one rank ends all of them and is printed once. */
 static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(struct ls_trainer *t))
 {
     if (!t->root)
@@ -407,7 +410,7 @@ static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(stru
     return ls_trainer_all_know(t, ls_rank_reduce_status(t->comm, st));
 }
 
-/* A directory that was made for nothing; rmdir leaves one that holds anything. */
+/* Removes a run directory that this run made and did not use. rmdir keeps a directory that is not empty. */
 static void give_up_run(struct ls_trainer *t)
 {
     ls_run_lock_release(t->lock);
