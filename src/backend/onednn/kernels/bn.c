@@ -1,6 +1,6 @@
-/* Batch normalisation with what follows it (residual, activation, max pooling) in two passes over memory instead of
- * the five to eight that separate layers make. A channel block goes through both passes before the next one starts,
- * so that the second pass finds the block in cache. */
+/* Batch normalisation with the operations after it (residual, activation, max pooling), in two passes over memory
+ * instead of the five to eight passes of separate layers. A channel block goes through both passes before the next
+ * one starts, so that the second pass finds the block in cache. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
@@ -14,7 +14,8 @@ INLINE int64_t part_begin(int64_t n, int part)
     return n * part / PARTS;
 }
 
-/* Sums over the rows of one sample's plane of 2 quantities, two accumulators each to hide the add's latency. */
+/* Sums of 2 quantities over the rows of one sample's plane. Each has two accumulators, which hides the latency of
+ * the additions. */
 struct sums {
     vf a0, a1, b0, b1;
 };
@@ -46,8 +47,9 @@ INLINE void partial_total(const double *partial, int64_t block, double *a, doubl
     }
 }
 
-/* Runs first(block, part) for all parts, then last(block), then second(block, part): by one thread when there are
- * blocks enough for all, else by all threads together on each block. */
+/* Runs first(block, part) for all parts, then last(block), then second(block, part) for all parts. With enough
+ * blocks for all threads, one thread does all the work of a block. Otherwise all threads work together on each
+ * block. */
 #define TWO_PASSES(blocks, first, last, second)                                                               \
     _Pragma("omp parallel")                                                                                   \
     {                                                                                                         \
@@ -199,7 +201,7 @@ static void bn_train(const struct ls_bn *a)
 #undef SECOND
 }
 
-/* Inference: mean and rstd hold the running mean and variance. */
+/* Inference: mean and rstd hold the running mean and the running variance. */
 static void bn_infer(const struct ls_bn *a)
 {
 #pragma omp parallel for collapse(2) schedule(static)
@@ -216,7 +218,7 @@ static void bn_infer(const struct ls_bn *a)
 
 /* --- backward -------------------------------------------------------------------------------------------------- */
 
-/* Where the two passes read the gradient of the normalised value from. */
+/* The inputs from which both passes compute the gradient of the normalised value. */
 struct source {
     const E *dy, *dy2, *x, *y;
     const uint8_t *index;
@@ -233,7 +235,7 @@ INLINE struct source source_of(const struct ls_bn_bwd *a, int64_t plane, int64_t
     };
 }
 
-/* What max pooling hands back to pixel (iy, ix): the gradients of the windows in which it was the maximum. */
+/* The gradient that max pooling returns to pixel (iy, ix): the sum over the windows in which it was the maximum. */
 INLINE vf unpool(const struct ls_map *m, const struct source *s, int64_t iy, int64_t ix)
 {
     vf dz = {0};
@@ -260,7 +262,7 @@ INLINE vf gradient(enum ls_act act, enum form form, const struct source *s, stru
     return pass_back(act, test, dz);
 }
 
-/* One pixel's share of the sums over dz and dz * (x - mean). */
+/* Adds one pixel to the sums of dz and of dz * (x - mean). */
 INLINE void pixel_sums(enum ls_act act, enum form form, const struct source *s, struct affine f, vf mean, int64_t i,
                        E *dres, vf *sum, vf *product)
 {
@@ -295,7 +297,7 @@ INLINE void pooled_sums(enum ls_act act, const struct ls_map *m, const struct so
         }
 }
 
-/* dx = scale * (dz - sum(dz)/M - (x-mean) * rstd^2 * sum(dz*(x-mean))/M), as three multiplications. */
+/* dx = scale * (dz - sum(dz)/M - (x-mean) * rstd^2 * sum(dz*(x-mean))/M), as a linear function of dz, x and 1. */
 struct slope {
     vf dz, x, one;
 };
@@ -327,7 +329,7 @@ static enum form form_of(const struct ls_bn_bwd *a)
     return (a->dy2 ? TWO : PLAIN) + (a->y ? MASKED_BY_Y : PLAIN);
 }
 
-/* body(act, form) with both as constants. */
+/* Calls body(act, form) with both arguments as constants. */
 #define FOR_EACH_FORM(a, body) \
     switch (form_of(a)) {      \
     case PLAIN:                \
@@ -375,7 +377,7 @@ static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
     }
 }
 
-/* dgamma and dbeta of a block; the sums stay in part 0 of the scratch for the second pass. */
+/* dgamma and dbeta of a block. The sums stay in part 0 of the scratch for the second pass. */
 static void backward_totals(const struct ls_bn_bwd *a, int64_t block)
 {
     double sum[B], product[B];

@@ -1,15 +1,15 @@
-/* What looks across channels: local response normalisation, concatenation, slices, and rows for dense layers. */
+/* Kernels that mix or move channels: local response normalisation, concatenation, slices, and rows for dense layers. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
 
-/* Element (n, c, i) of a blocked map. */
+/* Index of element (n, c, i) in a blocked map. */
 INLINE int64_t place(const struct ls_map *m, int64_t blocks, int64_t n, int64_t c, int64_t i)
 {
     return ((n * blocks + c / B) * m->h * m->w + i) * B + c % B;
 }
 
-/* k + alpha/size * sum of squares around each channel of one pixel; x: `channels` values. */
+/* k + alpha/size * sum of squares around each channel of one pixel. x has `channels` values. */
 static void lrn_base(const float *x, int64_t channels, int64_t size, float alpha, float k, float *base)
 {
     for (int64_t c = 0; c < channels; c++) {
@@ -38,7 +38,8 @@ static void lrn(const struct ls_map *m, int64_t channels, int64_t size, float al
         }
 }
 
-/* dx_j = dy_j base_j^-b - 2 b alpha/size x_j * sum over the c whose window holds j of dy_c x_c base_c^(-b-1). */
+/* dx_j = dy_j base_j^-b - 2 b alpha/size x_j * the sum of dy_c x_c base_c^(-b-1) over the channels c whose window
+ * contains j. */
 static void lrn_bwd(const struct ls_map *m, int64_t channels, int64_t size, float alpha, float beta, float k,
                     const void *dy, const void *x, void *dx)
 {

@@ -1,10 +1,11 @@
-/* Gradient of depthwise weights for the shapes that oneDNN leaves to its reference code (small maps, where the
- * padding is as wide as the map): one vector of channels a tap, all taps in one pass over the maps. */
+/* Gradient of depthwise weights for shapes that oneDNN computes with its reference code (small maps, where the
+ * padding is as wide as the map). There is one vector of channels per tap, and one pass over the maps computes all
+ * taps. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
 
-/* dw[tap] += sum over the outputs of one sample whose window holds that tap. */
+/* dw[tap] += sum over the outputs of one sample whose window contains that tap. */
 static void sample_gradient(const struct ls_depthwise *a, int64_t n, int64_t block, float *dw, vf *db)
 {
     const struct ls_map *in = &a->in, *out = &a->out;

@@ -1,4 +1,4 @@
-/* Activations, sums, dropout, and the optimizer's update: one read of each operand, one write. */
+/* Activations, sums, dropout, and the optimizer update. Each reads every operand once and writes the result once. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
@@ -7,7 +7,8 @@
 /* Below this many elements a parallel region costs more than it saves. */
 enum { ALONE = 16384 };
 
-/* Stored tensors are whole blocks long (their memory is rounded up to LS_ALIGN), so loops go by blocks. */
+/* Stored tensors are a whole number of blocks long, because their memory is rounded up to LS_ALIGN. The loops
+ * therefore go by blocks. */
 INLINE int64_t blocks_of(int64_t count)
 {
     return (count + B - 1) / B;
@@ -41,7 +42,7 @@ INLINE float kept(uint64_t seed, uint64_t stream, int64_t i, float p)
     return ls_uniform(r[i % 4]) >= p ? 1.0f / (1.0f - p) : 0.0f;
 }
 
-/* The choice for an element depends on its logical number, not on where it is stored. */
+/* The random number of an element depends on its logical number, not on its position in memory. */
 static void dropout(const struct ls_shape *s, bool blocked, float p, uint64_t seed, uint64_t stream, const void *x,
                     void *y)
 {
@@ -70,7 +71,7 @@ static void dropout(const struct ls_shape *s, bool blocked, float p, uint64_t se
     }
 }
 
-/* One parameter, or a vector of them. T is float or vf. */
+/* Updates one parameter, or a vector of parameters. T is float or vf. */
 #define SGD_STEP(T, W, G, M)                                       \
     do {                                                           \
         T grad_ = (G) + s->decay * (W);                            \

@@ -1,21 +1,21 @@
-/* Native compute loops for what oneDNN lacks or computes in too many passes over memory. Every file of this folder is compiled
- * once for each instruction set and activation type. A table has the functions of one such build, and ls_kernels_pick fills it
- * with the best build that this processor runs.
+/* Native kernels for operations that oneDNN lacks or computes in too many passes over memory. Every file of this
+ * folder is compiled once for each instruction set and activation type. A table has the functions of one such build.
+ * ls_kernels_pick fills it with the best build that this processor supports.
  *
- * Activations are blocked: [n][channel block][row][column][B channels], B = table->block (16 with AVX-512, else 8). oneDNN calls
- * this nChw16c and nChw8c. Channels beyond C in the last block hold zeros, and every kernel keeps them zero. Vectors with a
- * value for each channel (scale, mean ...) have room for whole blocks, zero beyond C.
+ * Activations are blocked: [n][channel block][row][column][B channels], B = table->block (16 with AVX-512, else 8).
+ * oneDNN calls this nChw16c and nChw8c. Channels beyond C in the last block hold zeros, and every kernel keeps them
+ * zero. Vectors with a value for each channel (scale, mean ...) have room for whole blocks and are zero beyond C.
  *
- *   LOOP-1  Results do not depend on the number of threads: work is cut into parts by shape alone, and partial sums are added in
- *           the order of the parts.
+ *   LOOP-1  Results do not depend on the number of threads: work is divided into parts by shape alone, and partial sums
+ *           are added in the order of the parts.
  *   LOOP-2  Samples at or beyond `valid` neither enter a statistic nor receive a gradient. */
 #ifndef LS_BACKEND_ONEDNN_KERNELS_H
 #define LS_BACKEND_ONEDNN_KERNELS_H
 
 #include "graph/graph.h"
 
-/* One dimension of a window: for output o the input range [from[o], to[o]) inside the image, origin[o] the unclipped
- * start; for input i the outputs first[i] .. last[i] whose windows hold it; share[o] = 1 / window length. */
+/* One dimension of a window. Output o reads the inputs [from[o], to[o]) inside the image; origin[o] is the start
+ * before clipping, and share[o] is 1 / window length. Input i belongs to the windows of outputs first[i] .. last[i]. */
 struct ls_axis {
     int64_t in, out, kernel;
     int32_t *from, *to, *origin, *first, *last; /* owned */
@@ -26,21 +26,21 @@ enum ls_status ls_axis_window(struct ls_axis *a, int64_t in, int64_t out, int64_
 enum ls_status ls_axis_adaptive(struct ls_axis *a, int64_t in, int64_t out);
 void ls_axis_release(struct ls_axis *a);
 
-/* Geometry of a blocked map and the window over it (axes NULL: none). */
+/* Geometry of a blocked map and of the window over it. Axes are NULL where there is no window. */
 struct ls_map {
     int64_t n, valid, blocks, h, w;
     const struct ls_axis *y, *x;
 };
 
 struct ls_bn {
-    struct ls_map map; /* of x; axes set when a max pooling follows */
+    struct ls_map map; /* of x; its axes are set when a max pooling follows */
     int64_t channels;
     enum ls_act act;
     float eps;
     const void *x, *residual;
     const float *gamma, *beta;
     float *mean, *rstd; /* training: results; inference: running mean and variance, read only */
-    float *stat;        /* training: 2 x channels, times stat_weight */
+    float *stat;        /* training: 2 x channels, multiplied by stat_weight */
     float stat_weight;
     void *y;
     uint8_t *index;
@@ -51,21 +51,21 @@ struct ls_bn_bwd {
     struct ls_map map;
     int64_t channels;
     enum ls_act act;
-    const void *dy, *dy2, *x, *y; /* y: output, only with a residual and an activation */
+    const void *dy, *dy2, *x, *y; /* y: output, set only with a residual and an activation */
     const uint8_t *index;
     const float *gamma, *beta, *mean, *rstd;
     void *dx, *dresidual;
     float *dgamma, *dbeta;
     double *partial;
 };
-/* Partial sums for each channel block, whatever the number of threads (LOOP-1). */
+/* The number of partial sums per channel block. It does not depend on the number of threads (LOOP-1). */
 enum { LS_BN_PARTS = 16 };
 static inline size_t ls_bn_scratch(int64_t blocks)
 {
     return (size_t)blocks * LS_BN_PARTS * 2 * 16 * sizeof(double);
 }
 
-/* A depthwise convolution; weights are [channel block][tap][B]. */
+/* A depthwise convolution. Weights are [channel block][tap][B]. */
 struct ls_depthwise {
     struct ls_map in, out;
     int64_t kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l, dilation_h, dilation_w;
@@ -73,10 +73,10 @@ struct ls_depthwise {
     float *dw, *db; /* db may be NULL */
 };
 
-/* A pass of a 3x3 convolution of stride 1 by Winograd's algorithm, in f32; weights and their gradient are
- * [out block][in block][tap][B in][B out], in and out as the forward pass has them.
+/* A pass of a 3x3 convolution of stride 1 by Winograd's algorithm, in f32. Weights and their gradient are
+ * [out block][in block][tap][B in][B out], with in and out as in the forward pass.
  *   FORWARD  in, weights, bias -> out
- *   DATA     in: gradient of the results, weights -> out: gradient of the inputs; out_blocks are the inputs' blocks
+ *   DATA     in: gradient of the results, weights -> out: gradient of the inputs; out_blocks counts the inputs' blocks
  *   WEIGHTS  in: the inputs, out: gradient of the results -> weights, bias */
 enum ls_winograd_pass { LS_WINOGRAD_FORWARD, LS_WINOGRAD_DATA, LS_WINOGRAD_WEIGHTS };
 struct ls_winograd {
@@ -99,11 +99,11 @@ struct ls_sgd {
 
 struct ls_loss {
     int64_t n, classes;
-    const void *scores; /* logits, or for bwd: probabilities (f32) / outputs */
+    const void *scores; /* logits; bwd: probabilities (f32) or outputs */
     const int32_t *label;
     float *loss, smoothing, scale;
     int32_t *rank;
-    void *out; /* probabilities (f32), or for bwd the gradient */
+    void *out; /* probabilities (f32); bwd: the gradient */
 };
 
 enum { LS_LRN_CHANNELS = 4096 };
@@ -120,11 +120,12 @@ struct ls_kernels {
                         void *dx);
     void (*avgpool)(const struct ls_map *, const void *x, void *y);
     void (*avgpool_bwd)(const struct ls_map *, const void *dy, void *dx);
-    /* Elementwise over count stored elements, padding included. */
+    /* Elementwise over `count` stored elements, including padding. */
     void (*act)(enum ls_act, const void *x, void *y, int64_t count);
     void (*act_bwd)(enum ls_act, const void *dy, const void *y, void *dx, int64_t count);
     void (*add)(enum ls_act, const void *a, const void *b, void *y, int64_t count);
-    /* shape: logical; blocked: 4-d stored blocked, else plain rows. */
+    /* `shape` is the logical shape. `blocked`: the tensor has 4 dimensions and is stored blocked; otherwise it is
+     * plain rows. */
     void (*dropout)(const struct ls_shape *shape, bool blocked, float p, uint64_t seed, uint64_t stream, const void *x,
                     void *y);
     /* At most LS_LRN_CHANNELS channels. */
@@ -132,15 +133,15 @@ struct ls_kernels {
                 void *y);
     void (*lrn_bwd)(const struct ls_map *, int64_t channels, int64_t size, float alpha, float beta, float k,
                     const void *dy, const void *x, void *dx);
-    /* Channels [from, from + channels) of a map into channels [to, ...) of another; whole = zero the rest of the last
-     * block written. */
+    /* Copies channels [from, from + channels) of a map to channels [to, ...) of another. Also zeroes the padding
+     * after the last channel of the other map. */
     void (*copy_channels)(const struct ls_map *, const void *x, int64_t from, void *y, int64_t y_blocks, int64_t to,
                           int64_t channels);
     /* (N, C, H, W) blocked <-> (N, C*H*W) rows. */
     void (*flatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*depthwise_bwd_weights)(const struct ls_depthwise *);
-    /* NULL in bf16. The first tells the bytes of scratch. */
+    /* NULL in bf16. winograd_scratch returns the scratch size in bytes. */
     size_t (*winograd_scratch)(const struct ls_winograd *);
     void (*winograd)(const struct ls_winograd *);
     void (*softmax)(const struct ls_loss *);
@@ -148,11 +149,12 @@ struct ls_kernels {
     void (*l2)(const struct ls_loss *);
     void (*l2_bwd)(const struct ls_loss *);
     void (*sgd)(const struct ls_sgd *);
-    /* Sums of squares, in parts (LOOP-1). */
+    /* The sum of squares, computed in parts (LOOP-1). */
     double (*norm2)(const float *x, int64_t count);
 };
 
-/* The best table for this processor and activation type; isa NULL, or a name to force one. False: there is none. */
+/* Fills *k with the best table for this processor and activation type. isa is NULL, or the name of the instruction
+ * set to use. Returns false when there is no such table. */
 bool ls_kernels_pick(enum ls_dtype dtype, const char *isa, struct ls_kernels *k);
 
 #endif

@@ -1,18 +1,18 @@
-/* Losses: a row of scores for each sample; rows are short, so they are done one thread a row. */
+/* Losses. Each sample has a row of scores. Rows are short, so one thread processes a whole row. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
 
-enum { ALONE = 64 }; /* rows below which one thread is faster */
+enum { ALONE = 64 }; /* with fewer rows, one thread is faster */
 
-/* Classes that score above the label; of equal ones those of lower number. */
+/* The number of classes that rank above the label: a higher score, or an equal score and a lower number. */
 INLINE int32_t rank_of(const E *row, int64_t classes, int32_t label)
 {
     float own = get(row + label);
     int32_t above = 0;
     for (int64_t c = 0; c < classes; c++) {
         float s = get(row + c);
-        above += !(s <= own) || (s == own && c < label); /* what is no number is no hit */
+        above += !(s <= own) || (s == own && c < label); /* NaN never counts as a hit */
     }
     return above;
 }

@@ -1,5 +1,5 @@
-/* Max and mean pooling over blocked maps. Backward passes gather: each input pixel collects from the windows that
- * hold it, so no two threads write one place and the order of additions is fixed. */
+/* Max and mean pooling over blocked maps. Backward passes gather: each input pixel sums the gradients of the windows
+ * that contain it. No two threads write the same element, and the order of additions is fixed. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"

@@ -1,4 +1,4 @@
-/* One vector of B floats, for whichever instruction set this file is compiled for. */
+/* Operations on one vector of B floats, for the instruction set that the file is compiled for. */
 #ifndef LS_KERNELS_SIMD_H
 #define LS_KERNELS_SIMD_H
 
@@ -65,7 +65,7 @@ INLINE vf vkeep_index(vi index, int k, vf x)
 {
     return (vf)_mm512_maskz_mov_ps(_mm512_cmpeq_epi32_mask((__m512i)index, _mm512_set1_epi32(k)), (__m512)x);
 }
-/* Where x > best, or is not a number: best = x, index = k. */
+/* Where x > best or x is NaN: best = x, index = k. */
 INLINE void vtake_larger(vf *best, vi *index, vf x, int k)
 {
     __mmask16 m = _mm512_cmp_ps_mask((__m512)x, (__m512)*best, _CMP_GT_OQ) |
@@ -114,7 +114,8 @@ INLINE void vstore_index(uint8_t *p, vi v)
     memcpy(p, &b, sizeof b);
 }
 
-/* Activations: E is how an element is stored, load and store convert a block, get and put one element. */
+/* Storage of activations. E is the type of a stored element. load and store convert a block, get and put one
+ * element. */
 #if LS_KERNEL_BF16
 typedef uint16_t E;
 INLINE vf load(const E *p)
@@ -179,10 +180,10 @@ INLINE vf activate(enum ls_act act, vf z)
 {
     if (act == LS_ACT_NONE)
         return z;
-    z = vmax(vset(0.0f), z); /* in this order what is not a number stays */
+    z = vmax(vset(0.0f), z); /* with this order of operands, NaN stays NaN */
     return act == LS_ACT_RELU6 ? vmin(vset(6.0f), z) : z;
 }
-/* The gradient dy where the activation passes it; test is the value before or after the activation. */
+/* The gradient dy where it passes the activation, else 0. `test` is the value before or after the activation. */
 INLINE vf pass_back(enum ls_act act, vf test, vf dy)
 {
     if (act == LS_ACT_NONE)
@@ -190,7 +191,7 @@ INLINE vf pass_back(enum ls_act act, vf test, vf dy)
     return act == LS_ACT_RELU ? vkeep_positive(test, dy) : vkeep_between(test, 6.0f, dy);
 }
 
-/* Calls body(ACT) with the activation as a constant, so that each gets a loop of its own. */
+/* Calls body(ACT) with the activation as a constant, so that the compiler makes a separate loop for each. */
 #define FOR_EACH_ACT(act, body) \
     switch (act) {              \
     case LS_ACT_RELU:           \

@@ -1,4 +1,4 @@
-/* How the files of one (instruction set, activation type) find each other: each fills its part of the table. */
+/* The parts of a table. Each file of a build (one instruction set and activation type) fills in its part. */
 #ifndef LS_KERNELS_TABLE_H
 #define LS_KERNELS_TABLE_H
 

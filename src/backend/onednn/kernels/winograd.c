@@ -1,19 +1,23 @@
-/* Winograd's F(4x4, 3x3) for maps that are small: 36 products where a direct 3x3 convolution has 144. oneDNN has it too,
- * but made for large maps: on the last stages of a ResNet it spends as long on transforming as on multiplying, and where
- * there are fewer tiles than channels it writes the transformed weights, four times the weights, out to memory.
+/* Winograd's F(4x4, 3x3) for small maps: 36 products where a direct 3x3 convolution has 144. oneDNN's implementation
+ * is made for large maps. On the last stages of a ResNet it spends as much time on the transforms as on the
+ * products. Where there are fewer tiles than channels, it also writes the transformed weights to memory, which are
+ * four times as large as the weights.
  *
- * A map is cut into tiles of 4x4 results, each from 6x6 inputs. Transformed, the 36 places of all tiles are 36
- * independent matrix products, (tiles x channels) by (channels x channels). Polynomials are evaluated at 0, +-3/4, +-3/2
- * and infinity, which are exact in binary and lose fewer bits than the textbook's 0, +-1, +-2.
+ * A map is divided into tiles of 4x4 results, each computed from 6x6 inputs. After the transform, the 36 places of
+ * all tiles are 36 independent matrix products, (tiles x channels) by (channels x channels). The interpolation
+ * points are 0, +-3/4, +-3/2 and infinity. They are exact in binary and lose fewer bits than the textbook's 0, +-1,
+ * +-2.
  *
  *   V[place][block][tile][B]    transformed inputs
  *   U[place][channel][2B]       transformed weights of a group of two blocks of results
  *   M[place][tile][2B]          products
  *
- * A place's matrix is followed by a cache line, so that the 36 of them do not fall on the same cache set.
+ * A cache line of padding follows the matrix of each place, so that the 36 matrices do not map to the same cache
+ * set.
  *
- * Threads share little but inputs and results: what two of them need, both transform, unless it is needed often. That
- * costs a few percent and saves the traffic between their caches. Every result is made by one thread in one order, so the number of threads does not matter (LOOP-1). */
+ * Threads share little except inputs and results. When two threads need the same transform, both compute it, unless
+ * it is needed often. This costs a few percent and saves the traffic between their caches. One thread computes each
+ * result in a fixed order, so results do not depend on the number of threads (LOOP-1). */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
@@ -31,10 +35,10 @@ void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k)
 enum {
     PLACES = 36,
     GROUP = 2,              /* blocks of results at a time */
-    ROWS = B == 16 ? 8 : 4, /* tiles, or channels, at a time in registers */
-    SLICE = 128 / B,        /* input blocks between two visits to M: a slice of U stays in the first cache */
-    FLOATS = 300 * 1024,    /* of V, about what a second cache holds */
-    TILES = 256             /* of a gradient between two visits to its sums */
+    ROWS = B == 16 ? 8 : 4, /* tiles, or channels, in registers at a time */
+    SLICE = 128 / B,        /* input blocks per update of M: a slice of U stays in the L1 cache */
+    FLOATS = 300 * 1024,    /* size of V, about the size of an L2 cache */
+    TILES = 256             /* tiles per update of the sums of a gradient */
 };
 static const float a = 0.75f, b = 1.5f;
 #define A2 (a * a)
@@ -51,7 +55,7 @@ static int64_t tiles_of(const struct ls_winograd *w)
     return w->n * ((w->out_h + 3) / 4) * ((w->out_w + 3) / 4);
 }
 
-/* --- one-dimensional transforms; every other element of a row or column is `s` away ------------------------------ */
+/* --- one-dimensional transforms; `s` is the distance between elements of a row or column ------------------------- */
 
 INLINE void forward_in(const vf *d, int s, vf *v, int to)
 {
@@ -84,7 +88,7 @@ INLINE void forward_out(const vf *m, int s, vf *y, int to)
     y[2 * to] = A2 * sum_a + B2 * sum_b;
     y[3 * to] = (A2 * a) * dif_a + (B2 * b) * dif_b + m[5 * s];
 }
-/* The transposes of forward_out and forward_weights: the way back for gradients. */
+/* The transposes of forward_out and forward_weights, for the gradients. */
 INLINE void backward_out(const vf *y, int s, vf *z, int to)
 {
     vf even_a = y[0] + A2 * y[2 * s], odd_a = a * y[s] + (A2 * a) * y[3 * s];
@@ -108,7 +112,7 @@ INLINE void backward_weights(const vf *u, int s, vf *g, int to)
 /* --- tiles ------------------------------------------------------------------------------------------------------- */
 
 struct tile {
-    int64_t n, y, x; /* of its first result */
+    int64_t n, y, x; /* position of the tile's first result */
 };
 INLINE struct tile tile_at(const struct ls_winograd *w, int64_t t)
 {
@@ -116,7 +120,7 @@ INLINE struct tile tile_at(const struct ls_winograd *w, int64_t t)
     return (struct tile){t / (across * down), t / across % down * 4, t % across * 4};
 }
 
-/* Read rows x columns pixels of a block from (y, x) on; zero outside the map. */
+/* Reads size x size pixels of a block, starting at (y, x). Pixels outside the map are zero. */
 INLINE void read_tile(const float *map, int64_t h, int64_t w, int64_t y, int64_t x, int size, vf *d)
 {
     for (int i = 0; i < size; i++)
@@ -131,7 +135,7 @@ static size_t v_place(int64_t tiles, int64_t blocks)
     return (size_t)(tiles * blocks * B + 16);
 }
 
-/* Tiles [first, first + count) of input block k into block `at_block` of V, which has `blocks` of them. */
+/* Transforms tiles [first, first + count) of input block k into block `at_block` of V, which has `blocks` blocks. */
 static void transform_input(const struct ls_winograd *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
                             int64_t at_block, float *v)
 {
@@ -175,7 +179,7 @@ static size_t m_place(int64_t tiles)
     return (size_t)(tiles * GROUP * B + 16);
 }
 
-/* Products of one group of result blocks into the map. */
+/* Transforms the products of one group of result blocks and writes them to the map. */
 static void transform_output(const struct ls_winograd *w, int64_t first, int64_t count, int64_t group, const float *m)
 {
     size_t place = m_place(count);
@@ -200,7 +204,7 @@ static void transform_output(const struct ls_winograd *w, int64_t first, int64_t
 
 /* --- weights: [result block][input block][tap][B inputs][B results] ---------------------------------------------- */
 
-/* One tap of a block, rows and columns exchanged. */
+/* Transposes one tap of a block. */
 INLINE void transpose(const float *from, vf *to)
 {
 #if B == 16 && defined(__AVX512F__)
@@ -232,8 +236,8 @@ static size_t u_place(int64_t blocks)
     return (size_t)(blocks * B * GROUP * B + 16);
 }
 
-/* Input blocks [from, from + count) of a group into U. Rotated, results and inputs change roles and taps their order:
- * the weights of the way back. */
+/* Transforms input blocks [from, from + count) of a group into U. The data pass uses rotated weights: results and
+ * inputs are exchanged, and the order of the taps is reversed. */
 static void transform_weights(const struct ls_winograd *w, int64_t group, int64_t from, int64_t count, float *u)
 {
     enum { BLOCK = 9 * B * B };
@@ -269,7 +273,8 @@ static void transform_weights(const struct ls_winograd *w, int64_t group, int64_
         }
 }
 
-/* The gradient of one pair of blocks from the gradient of its transform: [place][B inputs][GROUP * B results]. */
+/* Computes the gradient of one pair of blocks from the gradient of its transform:
+ * [place][B inputs][GROUP * B results]. */
 static void finish_gradient(const struct ls_winograd *w, int64_t k, int64_t group, const float *du)
 {
     for (int64_t m = group * GROUP; m < at_most((group + 1) * GROUP, w->out_blocks); m++)
@@ -325,7 +330,8 @@ static int64_t groups_of(const struct ls_winograd *w)
     return (w->out_blocks + GROUP - 1) / GROUP;
 }
 
-/* Tiles [first, first + count) of one group of result blocks. stored: its U over all input blocks, or NULL: made here. */
+/* Computes tiles [first, first + count) of one group of result blocks. `stored` is U of the group over all input
+ * blocks, or NULL: U is then computed here. */
 static void one_group(const struct ls_winograd *w, int64_t first, int64_t count, const float *v, int64_t group,
                       const float *stored, float *u, float *m)
 {
@@ -342,12 +348,12 @@ static void one_group(const struct ls_winograd *w, int64_t first, int64_t count,
     transform_output(w, first, count, group, m);
 }
 
-/* The work of a data pass: tiles in chunks, and where there are fewer chunks than threads, groups in parts. Where each
- * thread has several chunks the weights are transformed once, for all. */
+/* Division of the work of a data pass. Tiles are divided into chunks. With fewer chunks than threads, groups are
+ * also divided into parts. With several chunks per thread, the weights are transformed once for all threads. */
 struct cut {
     int64_t chunks, chunk, parts;
     bool stored;
-    size_t v, u, m; /* floats of a thread */
+    size_t v, u, m; /* floats per thread */
 };
 static struct cut cut_data(const struct ls_winograd *w)
 {
@@ -396,7 +402,7 @@ static void data_pass(const struct ls_winograd *w)
 
 /* --- the gradient of the weights --------------------------------------------------------------------------------- */
 
-/* du of B input channels (some `rows` of them) += V Z over tiles. */
+/* du of ROWS input channels += V Z over the tiles. */
 INLINE void gradient_rows(const float *v, const float *z, size_t z_block, int64_t tiles, float *du, bool fresh)
 {
     vf acc[ROWS][GROUP];
@@ -434,10 +440,11 @@ static void bias_gradient(const struct ls_winograd *w)
     }
 }
 
-/* The work of the gradient: result groups and input blocks in parts, one pair of parts a thread. */
+/* Division of the work of the gradient. Result groups and input blocks are divided into parts, and each thread
+ * handles one pair of parts. */
 struct grid {
     int64_t group_parts, block_parts, tiles;
-    bool once; /* all tiles at a time: sums need not be kept */
+    bool once; /* all tiles in one call: the sums need not be kept */
     size_t v, z;
 };
 static struct grid cut_gradient(const struct ls_winograd *w)
@@ -453,7 +460,7 @@ static struct grid cut_gradient(const struct ls_winograd *w)
                          .z = PLACES * v_place(tiles, most * GROUP)};
 }
 
-/* One pair of parts over tiles [first, first + count); the sums of each (group, block) are kept in du between calls. */
+/* Adds tiles [first, first + count) to one pair of parts. du keeps the sums of each (group, block) between calls. */
 static void gradient_part(const struct ls_winograd *w, const struct grid *c, int64_t gp, int64_t bp, int64_t first,
                           float *v, float *z, float *du)
 {
@@ -469,7 +476,8 @@ static void gradient_part(const struct ls_winograd *w, const struct grid *c, int
         for (int64_t g = g0; g < g1; g++) {
             float *sums = du + (c->once ? 0 : pair * (size_t)(g * w->in_blocks + k));
             int64_t at = (g - g0) * GROUP;
-            /* An odd last block is multiplied with itself; finish_gradient does not look at the second. */
+            /* With an odd number of blocks, the last one takes both places of the group. finish_gradient ignores the
+             * second result. */
             size_t z_block = at + 1 < blocks ? (size_t)(count * B) : 0;
             for (int p = 0; p < PLACES; p++)
                 for (int r = 0; r < B; r += ROWS)
