@@ -1,4 +1,4 @@
-/* The completion script for bash: a few lines of shell around words that come from the program's own tables. */
+/* The completion script for bash: a few lines of shell around words from the program's tables. */
 #include "config/table.h"
 
 #include <string.h>
@@ -8,7 +8,8 @@ static bool is_number(const struct ls_option *option)
     return option->type != LS_OPTION_TEXT && !ls_option_is_switch(option);
 }
 
-/* Folders that are runs or checkpoints, here and in runs/, and model files; where there are none, any folder on the way. */
+/* Offers folders that are runs or checkpoints, here and in runs/, and model files. If there are none, it offers any
+ * folder. */
 static const char runs[] = "_lockstep_runs() {\n"
                            "    local folder found=() others=()\n"
                            "    while IFS= read -r folder; do\n"
@@ -31,7 +32,7 @@ static const char runs[] = "_lockstep_runs() {\n"
                            "    fi\n"
                            "}\n";
 
-/* $1: the word so far; $2: words to offer; $3: a pattern of files, or -d for folders alone. */
+/* $1 is the word so far, $2 the words to offer, and $3 a pattern of file names, or -d for folders only. */
 static const char names[] = "_lockstep_names() {\n"
                             "    local name\n"
                             "    while IFS= read -r name; do\n"
@@ -55,7 +56,7 @@ static void put_options(enum ls_command command, FILE *out)
     }
 }
 
-/* What may follow an option. */
+/* Writes the values that each option takes. */
 static void put_values(const struct ls_completion *words, FILE *out)
 {
     for (int i = 0; i < ls_option_count; i++) {
@@ -83,7 +84,7 @@ static void put_values(const struct ls_completion *words, FILE *out)
     }
 }
 
-/* "    train | bench | plan" for a case of shell: the commands that take these words. */
+/* Writes "    train | bench | plan" for a shell case: the commands that take these words. */
 static void put_commands(enum ls_command_words words, FILE *out)
 {
     const char *between = "    ";
@@ -94,7 +95,7 @@ static void put_commands(enum ls_command_words words, FILE *out)
         }
 }
 
-/* What stands without an option: nothing in COMPREPLY lets bash offer files. */
+/* Writes the words that need no option. When COMPREPLY stays empty, bash offers files. */
 static void put_arguments(const struct ls_completion *words, FILE *out)
 {
     fprintf(out, "    case $command in\n");

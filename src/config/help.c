@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define COLUMN 28
-enum { NOTE = 512 }; /* room for the choices and the default of an option */
+enum { NOTE = 512 }; /* size of the text with an option's choices and default */
 
 /* "--batch N", "--nesterov", "--no-shuffle", "--resume [CHECKPOINT]". */
 static void spell(const struct ls_option *option, char text[64])
@@ -18,7 +18,7 @@ static void spell(const struct ls_option *option, char text[64])
         snprintf(text, 64, option->alone ? "--%s [%s]" : "--%s %s", option->name, option->value);
 }
 
-/* What stands behind the help: choices unless the help spells them, and a default worth saying. */
+/* The text after the help: the choices, unless the help lists them, and the default, where it is informative. */
 static void note(const struct ls_option *option, char text[NOTE])
 {
     size_t used = 0;
@@ -34,7 +34,7 @@ static void note(const struct ls_option *option, char text[NOTE])
         snprintf(text + used, NOTE - used, " (%s)", option->missing);
 }
 
-/* A switch that is on is listed by what turns it off. */
+/* The help lists a switch that is on by the flag that turns it off. */
 static const char *negation(const struct ls_option *option)
 {
     return option->type == LS_OPTION_SWITCH && strcmp(option->missing, "true") == 0 ? "turn off: " : "";
@@ -92,7 +92,7 @@ void ls_options_usage(const struct ls_help_row *topics, FILE *out)
                  0, out);
 }
 
-/* roff: a backslash and a leading dot or quote mean something, and - would become a hyphen. */
+/* In roff a backslash and a leading dot or quote are special, and - would become a hyphen. */
 static void roff(const char *text, FILE *out)
 {
     for (; *text; text++) {

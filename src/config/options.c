@@ -14,8 +14,8 @@
 
 extern char **environ;
 
-/* Options and arguments as they stand on the command line, checked for form and not yet for value: the YAML
- * file among them must be read before the options override it. */
+/* Options and arguments of the command line. Their form has been checked, but not their values: the YAML file among
+ * them must be read before the options override it. */
 struct words {
     struct word {
         const struct ls_option *option;
@@ -24,9 +24,9 @@ struct words {
     int n;
     const char **arguments; /* owned; borrowed strings */
     int n_arguments;
-    const char **files; /* owned; borrowed strings: YAML files */
+    const char **files; /* owned; borrowed strings: the YAML files */
     int n_files;
-    const char *model; /* the one that describes a model, or NULL */
+    const char *model; /* the file that describes a model, or NULL */
     bool help;
 };
 
@@ -44,8 +44,7 @@ static bool ends_in_yaml(const char *text)
     return (n > 5 && strcmp(text + n - 5, ".yaml") == 0) || (n > 4 && strcmp(text + n - 4, ".yml") == 0);
 }
 
-/* --- the command line
- * --------------------------------------------------------------------------------------- */
+/* --- the command line ------------------------------------------------------------------------------------------- */
 
 static enum ls_status unknown_option(enum ls_command command, const char *word)
 {
@@ -78,7 +77,7 @@ static enum ls_status not_for_command(enum ls_command command, const struct ls_o
     return ls_fail(LS_USAGE, "%s takes no --%s; it is an option of %s", info_of(command)->name, option->name, list);
 }
 
-/* The word at *i, and for options whose value stands apart the next one too. */
+/* Takes the word at *i, and also the next word where it is the option's value. */
 static enum ls_status take_option(struct words *w, enum ls_command command, int argc, char **argv, int *i)
 {
     const char *word = argv[*i], *equals = strchr(word, '='), *next = *i + 1 < argc ? argv[*i + 1] : NULL;
@@ -113,7 +112,7 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     return LS_OK;
 }
 
-/* The command judges the words that are no YAML file. */
+/* Collects a YAML file or an argument. The command checks the arguments. */
 static void take_argument(struct words *w, enum ls_command command, const char *word)
 {
     enum ls_command_words words = info_of(command)->words;
@@ -162,8 +161,7 @@ static enum ls_status set_words(struct ls_options *o, const struct words *w)
     return LS_OK;
 }
 
-/* --- the environment
- * ---------------------------------------------------------------------------------------- */
+/* --- the environment -------------------------------------------------------------------------------------------- */
 
 static void warn_unknown_variable(const char *variable, int length, const char *name)
 {
@@ -177,7 +175,8 @@ static void warn_unknown_variable(const char *variable, int length, const char *
         ls_warn("%.*s: no such option, ignored", length, variable);
 }
 
-/* Variables between Lockstep's own processes, where its modules lie, and which hosts count as one. */
+/* Variables that Lockstep processes set for each other (WORKER_*), the folder of the modules (MODULES), and the name
+ * that hosts share to count as one node (NODE). */
 static bool is_internal(const char *name)
 {
     return strncmp(name, "WORKER_", 7) == 0 || strcmp(name, "MODULES") == 0 || strcmp(name, "NODE") == 0;
@@ -186,7 +185,7 @@ static bool is_internal(const char *name)
 static enum ls_status set_variable(struct ls_options *o, const char *variable)
 {
     const char *equals = strchr(variable, '=');
-    if (!equals || !equals[1]) /* an empty variable means: not set */
+    if (!equals || !equals[1]) /* an empty variable counts as not set */
         return LS_OK;
     int length = (int)(equals - variable);
     char name[64], where[sizeof PREFIX + sizeof name];
@@ -204,8 +203,8 @@ static enum ls_status set_variable(struct ls_options *o, const char *variable)
     return LS_OK;
 }
 
-/* The one place where Lockstep reads the environment for settings; how a process was started is read by
- * launch/launch.c. */
+/* This is the only place where Lockstep reads settings from the environment. launch/launch.c reads how a process was
+ * started. */
 static enum ls_status set_environment(struct ls_options *o)
 {
     const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
@@ -219,8 +218,7 @@ static enum ls_status set_environment(struct ls_options *o)
     return LS_OK;
 }
 
-/* --- all together
- * ------------------------------------------------------------------------------------------- */
+/* --- all sources ------------------------------------------------------------------------------------------------ */
 
 enum ls_status ls_options_default(struct ls_options *o)
 {
@@ -294,7 +292,7 @@ void ls_options_differ(const struct ls_options *was, const struct ls_options *is
     }
 }
 
-/* At most one configuration and one model. */
+/* Loads at most one configuration and one model. */
 static enum ls_status load_files(struct ls_options *o, struct words *w)
 {
     const char *configuration = NULL;
@@ -310,7 +308,7 @@ static enum ls_status load_files(struct ls_options *o, struct words *w)
     return LS_OK;
 }
 
-/* A model file among the words means --model FILE. */
+/* A model file among the words has the same effect as --model FILE. */
 static enum ls_status set_model(struct ls_options *o, const struct words *w)
 {
     const struct ls_option *option = ls_option_find("model");
@@ -335,7 +333,7 @@ static enum ls_status set_all(struct ls_options *o, struct words *w)
     LS_TRY(set_environment(o));
     LS_TRY(set_model(o, w));
     LS_TRY(set_words(o, w));
-    /* Another model than the file's, which may have brought its text. */
+    /* A given model replaces that of the configuration, whose text may have been loaded. */
     if (ls_options_given(o, "model")) {
         ls_free(o->model_yaml);
         o->model_yaml = NULL;
@@ -387,8 +385,7 @@ void ls_options_release(struct ls_options *o)
     *o = (struct ls_options){0};
 }
 
-/* --- the command line as text
- * ------------------------------------------------------------------------------------------- */
+/* --- the command line as text ----------------------------------------------------------------------------------- */
 
 static void put_quoted(const char *word, FILE *out)
 {

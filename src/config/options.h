@@ -1,5 +1,5 @@
-/* Every setting of Lockstep, in one struct made from one list (lists/options.def). From that list come the struct's fields,
- * the flags, the YAML keys, the LOCKSTEP_* variables, --help, and the configuration that a run writes down.
+/* Every setting of Lockstep, in one struct made from one list (lists/options.def). The list defines the fields, the
+ * flags, the YAML keys, the LOCKSTEP_* variables, --help, and the configuration that a run writes.
  * Order of precedence: command line, environment, YAML file, default. */
 #ifndef LS_CONFIG_OPTIONS_H
 #define LS_CONFIG_OPTIONS_H
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A switch with a third value: Lockstep decides. */
+/* A switch with a third value, LS_AUTO: Lockstep decides. */
 enum ls_auto { LS_AUTO = -1, LS_OFF, LS_ON };
 
 /* clang-format off */
@@ -23,19 +23,19 @@ struct ls_options {
 #define AUTO(field, ...)   enum ls_auto field;
 #define SHAPE(field, ...)  char *field; /* NULL: not set */
 #include "config/lists/options.def"
-    /* The text of the model's file once it was read; that of the run's copy where the file has changed since. Owned.
-     * NULL: a built-in model, or a file that was not read yet. */
+    /* The text of the model file after it was read. If the file has changed since the run started, this is the text
+     * of the run's copy. Owned. NULL: a built-in model, or a file that was not read yet. */
     char *model_yaml;
-    char *config_run; /* the run directory that a loaded configuration was written in; NULL: none; owned */
-    char **args;      /* words besides options: files for predict, names for models; owned */
+    char *config_run; /* run directory of the loaded configuration; NULL: none; owned */
+    char **args;      /* arguments that are not options: files for predict, names for models; owned */
     int n_args;
-    char **command_line; /* the program's arguments, to start workers with; NULL: the library's caller has none; borrowed */
+    char **command_line; /* the program's arguments, to start workers with; NULL: used as a library; borrowed */
     int n_command_line;
-    const char *version; /* of the program, with its revision; NULL: the library's caller has none; borrowed */
-    uint64_t given[2];   /* a bit for each option that the user set; see ls_options_given */
+    const char *version; /* the program's version with its revision; NULL: used as a library; borrowed */
+    uint64_t given[2];   /* one bit for each option that the user set; see ls_options_given */
 };
 
-/* The commands: a number each, and a bit each for the commands that an option belongs to. */
+/* Each command has a number, and a bit that marks the options of the command. */
 enum ls_command_number {
 #define X(NAME, ...) LS_CMD_NUMBER_##NAME,
 #include "config/lists/commands.def"
@@ -47,10 +47,10 @@ enum ls_command {
 };
 /* clang-format on */
 
-/* Which words besides options a command takes; config/lists/commands.def explains them. */
+/* The arguments besides options that a command takes. config/lists/commands.def explains them. */
 enum ls_command_words { LS_WORDS_NONE, LS_WORDS_CONFIG, LS_WORDS_RUN, LS_WORDS_IMAGES, LS_WORDS_MODEL, LS_WORDS_DATA };
 
-/* The commands as the help, the man page and messages name them; ends with a NULL name. */
+/* The commands as the help, the man page and messages name them. The list ends with a NULL name. */
 struct ls_command_info {
     enum ls_command command;
     const char *name, *arguments, *summary;
@@ -58,53 +58,60 @@ struct ls_command_info {
 };
 extern const struct ls_command_info ls_commands[];
 
-/* Defaults, then each source, the strongest last. argv starts after the command's name. For train, eval,
- * bench and plan, words that end in .yaml or .yml are a configuration and a model; a file with the key `layers` is a model,
- * and means the same as behind --model. Other words are kept for the command. A file or variable may set options of other
- * commands, the command line may not. --help prints the command's help and returns LS_OK with *help = true.
- * Unknown options name the nearest known one. On failure *o is released. */
+/* Sets the defaults, then applies each source, the one with the highest precedence last. argv starts after the
+ * command's name.
+ *
+ * For train, eval, bench and plan, arguments that end in .yaml or .yml are a configuration and a model. A file with
+ * the key `layers` is a model, and has the same effect as --model. Other arguments are kept for the command.
+ *
+ * A file or variable may set options of other commands, the command line may not. --help prints the command's help
+ * and returns LS_OK with *help = true. The error for an unknown option names the nearest known one. On failure *o is
+ * released. */
 enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, int argc, char **argv, bool *help);
 void ls_options_release(struct ls_options *o);
-/* Every default, nothing given. */
+/* Sets every option to its default. No option counts as given. */
 enum ls_status ls_options_default(struct ls_options *o);
-/* Sets the options that were not given yet from a run's config.yaml; they count as given then. Options with `view`, such as
- * --quiet, belong to the command and keep their values. */
+/* Sets the options that were not given yet from a run's config.yaml. They count as given after that. Options with
+ * `view`, such as --quiet, belong to the command and keep their values. */
 enum ls_status ls_options_load(struct ls_options *o, const char *path);
-/* The effective configuration as YAML that `lockstep train FILE` runs again. Only options of `command`. */
+/* Writes the effective configuration as YAML that `lockstep train FILE` accepts. Only options of `command` are
+ * written. */
 enum ls_status ls_options_write(const struct ls_options *o, enum ls_command command, FILE *out);
-/* The options that decide what a run computes, as lines `name: value`. */
+/* Writes the options that determine what a run computes, as lines `name: value`. */
 void ls_options_write_meaning(const struct ls_options *o, enum ls_command command, FILE *out);
-/* Those of them in which two runs differ, as "--lr 0.1 is now 0.2, ..."; "" when there is none. */
+/* Lists those of these options in which two runs differ, as "--lr 0.1 is now 0.2, ..."; "" when there is none. */
 void ls_options_differ(const struct ls_options *was, const struct ls_options *is, enum ls_command command, char *text,
                        size_t room);
-/* *plain is o with absolute paths, so that it means the same in every folder; new strings live in `strings`. */
+/* Sets *plain to o with absolute paths, so that it means the same in every folder. New strings are allocated in
+ * `strings`. */
 struct ls_arena;
 enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *strings, struct ls_options *plain);
-/* Call after a run's config.yaml was loaded. A path that does not exist any more is looked for at the same place relative to
- * the run directory, in case both were moved; a model's file is replaced by the run's copy. Sets config_run. keep: options
- * that the file did not set. */
+/* Call after a run's config.yaml was loaded. A path that no longer exists is looked up at the same place relative to
+ * the run directory, in case both were moved. A model file is replaced by the run's copy. Sets config_run. `keep`
+ * has the options that the file did not set. */
 enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2]);
-/* Was the option given by the user (not a default)? name as in the table, e.g. "batch". */
+/* Whether the user gave the option. `name` is as in the table, for example "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
-/* Is the option's value other than its default? A run's config.yaml gives every option, so being given says less. */
+/* Whether the option's value differs from its default. After a config.yaml, which gives every option,
+ * ls_options_given cannot answer this. */
 bool ls_options_changed(const struct ls_options *o, const char *name);
 
-/* The command's help; the list of commands and help topics; a manual page for all of them. */
+/* Print the help of a command, the list of commands and help topics, and a manual page for all of them. */
 void ls_options_help(enum ls_command command, FILE *out);
 void ls_options_usage(const struct ls_help_row *topics, FILE *out);
 void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out);
 
-/* What a completion offers besides commands, options and their choices: words with spaces between them. */
+/* What the completion offers besides commands, options and their choices: lists of words separated by spaces. */
 struct ls_completion {
     const char *models, *data, *augment, *topics, *ops;
 };
 /* A bash completion script. */
 void ls_options_completion(const struct ls_completion *words, FILE *out);
 
-/* The command line as a shell takes it, secrets left out. */
+/* Writes the command line in shell syntax, without secrets. */
 void ls_options_command(const struct ls_options *o, FILE *out);
 
-/* "3x64x64" -> three positive numbers. what: the option's name for the error. */
+/* "3x64x64" -> three positive numbers. `what` is the option's name for the error. */
 enum ls_status ls_parse_input(const char *what, const char *text, int64_t *c, int64_t *h, int64_t *w);
 
 #endif

@@ -1,6 +1,7 @@
-/* Paths in a run's config.yaml. They are written from the root, so that the file means the same from every folder; the file
- * also says which run directory it was written in. When a path is gone, the run and what belongs to it may have moved
- * together: then it is as far from the run as it was from that directory. The working directory plays no part. */
+/* Paths in a run's config.yaml. They are absolute, so that the file means the same in every folder. The file also
+ * records the run directory it was written in. When a path no longer exists, the run and its files may have moved
+ * together. The path is then looked up at the same place relative to the run's present directory. The working
+ * directory is never used. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,7 +19,7 @@ static bool ends_in(const char *text, const char *tail)
     return length > end && strcmp(text + length - end, tail) == 0;
 }
 
-/* Data and models have names that are no paths. */
+/* The names of built-in data and models are not paths. */
 static bool is_path(const struct ls_option *option, const char *value)
 {
     if (!value || !option->path)
@@ -41,7 +42,7 @@ enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *
         if (!option->path || !is_path(option, *field(plain, option)))
             continue;
         char *path = ls_path_absolute(*field(plain, option));
-        /* A folder above may have a name that YAML cannot hold. */
+        /* A parent folder may have a name that YAML cannot represent. */
         bool writable = path && ls_utf8_valid(path);
         char *kept = writable ? ls_arena_strdup(strings, path) : *field(plain, option);
         ls_free(path);
@@ -54,7 +55,8 @@ enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *
 
 /* --- reading ------------------------------------------------------------------------------------------ */
 
-/* The path that is to `to` as `path` is to `from`; freed by ls_free. */
+/* Returns the path whose position relative to `to` is that of `path` relative to `from`. The caller frees it with
+ * ls_free. */
 static char *moved(const char *path, const char *from, const char *to)
 {
     size_t common = 0;
@@ -98,7 +100,8 @@ static bool has(const char *folder, const char *name)
     return there;
 }
 
-/* The folder of a file, behind all links, without the last `levels` of its folders; freed by ls_free. */
+/* The folder of a file after resolving all links, without its last `levels` components. The caller frees it with
+ * ls_free. */
 static char *folder_of(const char *file, int levels)
 {
     char *real = realpath(file, NULL), *folder = real ? ls_strdup(real) : NULL;
@@ -111,14 +114,14 @@ static char *folder_of(const char *file, int levels)
     return folder;
 }
 
-/* Is the model of a run's own config.yaml the one of o? A copy of that file may have been edited. */
+/* Whether the config.yaml of the run names the same model as o. A copy of that file may have been edited. */
 static bool same_model(const struct ls_options *o, const char *run)
 {
     struct ls_options of_run;
     bool same = false;
     char *path = ls_format("%s/config.yaml", run), *text = NULL;
     size_t size;
-    ls_log_mute(1); /* a run that cannot be read is not the one */
+    ls_log_mute(1); /* a run that cannot be read does not match */
     if (path && ls_file_read(path, MODEL_LIMIT, &text, &size) == LS_OK && ls_options_default(&of_run) == LS_OK) {
         same = ls_options_yaml(&of_run, path, text, size, NULL) == LS_OK && strcmp(of_run.model, o->model) == 0;
         ls_options_release(&of_run);
@@ -129,8 +132,8 @@ static bool same_model(const struct ls_options *o, const char *run)
     return same;
 }
 
-/* The run that a configuration belongs to: it lies there, or in one of its checkpoints, or was copied from there. NULL: it
- * belongs to none. Freed by ls_free. */
+/* The run that a configuration belongs to. The file is in the run directory or in one of its checkpoints, or is a
+ * copy of a file from there. NULL: there is no such run. The caller frees it with ls_free. */
 static char *find_run(const struct ls_options *o, const char *file)
 {
     char *folder = folder_of(file, 0), *above = folder_of(file, 2);
@@ -145,7 +148,7 @@ static char *find_run(const struct ls_options *o, const char *file)
     return found;
 }
 
-/* The copy is what the run trains, whatever became of the file. */
+/* The run trains the model of this copy, even if the original file has changed or is gone. */
 static enum ls_status take_copy(struct ls_options *o, const char *folder)
 {
     enum ls_status st = LS_OK;

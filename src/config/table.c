@@ -26,8 +26,8 @@ const struct ls_command_info ls_commands[] = {
     {0},
 };
 
-/* The choices of options, and the forms that their help shows, from the lists. Where a list comes first, each string begins
- * with a separator, which CHOICES and FORMS cut off. */
+/* The choices of options, and the forms that their help shows, come from the lists. Where a list comes first, each
+ * string begins with a separator, which CHOICES and FORMS skip. */
 #define CHOICES(list) (list) + 1
 #define FORMS(list) (list) + 2
 

@@ -1,4 +1,4 @@
-/* The option table, made from lists/options.def: one row an option. */
+/* The option table, made from lists/options.def, with one row per option. */
 #ifndef LS_CONFIG_TABLE_H
 #define LS_CONFIG_TABLE_H
 
@@ -12,33 +12,33 @@ enum ls_option_type {
     LS_OPTION_SEED,   /* uint64_t */
     LS_OPTION_REAL,   /* double */
     LS_OPTION_SWITCH, /* bool: --name and --no-name */
-    LS_OPTION_AUTO,   /* enum ls_auto: --name, --no-name, and auto where neither stands */
+    LS_OPTION_AUTO,   /* enum ls_auto: --name, --no-name, and auto without either */
     LS_OPTION_SHAPE   /* char *, CxHxW */
 };
 
-/* What a completion offers for a value, besides choices. */
+/* What the completion offers for a value, besides choices. */
 enum ls_option_names { LS_NAMES_FILES, LS_NAMES_MODELS, LS_NAMES_DATA, LS_NAMES_AUGMENT, LS_NAMES_RUNS };
 
 struct ls_option {
-    const char *name; /* as on the command line; YAML and the environment spell it with _ too */
+    const char *name; /* as on the command line; YAML and the environment also accept _ */
     enum ls_option_type type;
     size_t offset;       /* in struct ls_options */
     const char *missing; /* the default as text; NULL: not set (text only) */
     unsigned commands;   /* enum ls_command bits */
-    const char *value;   /* what the help calls the value */
-    const char *help;    /* says in brackets what not being set means */
-    const char *group;   /* heading; rows of a group stand together */
+    const char *value;   /* name of the value in the help */
+    const char *help;    /* says in brackets what an unset option means */
+    const char *group;   /* heading; the rows of a group are adjacent */
     const char *choices; /* "f32 bf16", NULL: anything */
     enum ls_option_names names;
-    bool head;        /* choices are for the part before the first ':' */
-    bool alone;       /* may be given without a value; the value is "auto" then */
-    bool below;       /* the range ends below `high` */
+    bool head;        /* the choices apply to the part before the first ':' */
+    bool alone;       /* may be given without a value, which means "auto" */
+    bool below;       /* the range excludes `high` */
     bool path;        /* may be the path of a file or folder */
-    bool here;        /* where this process runs, or a secret: not written into a run's config.yaml */
-    bool view;        /* what this command prints: neither written into a config.yaml nor read from one */
-    bool free;        /* may change between parts of a run: results agree, up to rounding */
-    bool secret;      /* log.txt does not hold the value */
-    double low, high; /* allowed range; the default is allowed even outside of it */
+    bool here;        /* depends on this process, or a secret: not written into a run's config.yaml */
+    bool view;        /* affects only what this command prints: neither written into a config.yaml nor read from one */
+    bool free;        /* may change between parts of a run: results agree up to rounding */
+    bool secret;      /* log.txt omits the value */
+    double low, high; /* allowed range; the default is allowed even outside it */
 };
 
 /* At most LS_OPTION_ROWS rows: struct ls_options.given has a bit for each. */
@@ -50,17 +50,17 @@ static inline bool ls_option_is_switch(const struct ls_option *option)
 }
 extern const int ls_option_count;
 
-/* The row with that name, - and _ and case being the same; NULL: none. */
+/* The row with that name, or NULL. - and _ are equivalent, and case does not matter. */
 const struct ls_option *ls_option_find(const char *name);
 /* The name nearest to `word` among the options of `commands`, or NULL. */
 const char *ls_option_nearest(const char *word, unsigned commands);
 
-/* Check text and set the option from it. where: "--batch", "LOCKSTEP_BATCH", "run.yaml:12: batch". */
+/* Checks the text and sets the option from it. `where` is "--batch", "LOCKSTEP_BATCH" or "run.yaml:12: batch". */
 enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where, const char *text);
-/* The value as text that ls_option_set takes back; NULL: not set. Made in `room` unless the option is a text.
- */
+/* The value as text that ls_option_set accepts, or NULL if it is not set. The text is in `room` unless the option is
+ * a text. */
 const char *ls_option_get(const struct ls_options *o, const struct ls_option *option, char room[32]);
-/* Which rows the user set. */
+/* Whether the user set the option of this row. */
 static inline bool ls_option_given(const uint64_t given[2], const struct ls_option *option)
 {
     size_t row = (size_t)(option - ls_option_table);
@@ -72,9 +72,10 @@ static inline void ls_option_mark(struct ls_options *o, const struct ls_option *
     o->given[row / 64] |= (uint64_t)1 << row % 64;
 }
 
-/* Is the text a model, not a configuration: a map with the key `layers`? Text that is no YAML is neither. */
+/* Whether the text is a model: a map with the key `layers`. Text that is not YAML is neither a model nor a
+ * configuration. */
 bool ls_yaml_is_model(const char *text, size_t size);
-/* Options from YAML text; `name` is the file for messages. Rows whose bit is in `keep` stay;
+/* Sets options from YAML text. `name` is the file name for messages. Rows whose bit is in `keep` stay unchanged;
  * NULL: none. */
 enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
                                const uint64_t keep[2]);

@@ -15,7 +15,8 @@ static void *field(const struct ls_options *o, const struct ls_option *option)
     return (char *)o + option->offset;
 }
 
-/* strtoll and friends skip spaces and take signs, hex and "nan"; an option's number is digits alone. */
+/* strtoll and related functions skip spaces and accept signs, hex and "nan". An option's number consists of digits
+ * only. */
 static bool starts_number(const char *text, const char *also)
 {
     if (*text && strchr("+-", *text))

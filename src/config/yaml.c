@@ -4,15 +4,14 @@
 #include <string.h>
 #include <yaml.h>
 
-/* --- reading
- * ------------------------------------------------------------------------------------------------ */
+/* --- reading ---------------------------------------------------------------------------------------------------- */
 
 struct reader {
     yaml_parser_t parser;
     const char *name;                    /* of the file, borrowed */
     struct ls_options *o;                /* borrowed */
-    uint64_t keep[2];                    /* rows not to set */
-    unsigned first_line[LS_OPTION_ROWS]; /* where a row was set, 0: not yet */
+    uint64_t keep[2];                    /* rows that are not set */
+    unsigned first_line[LS_OPTION_ROWS]; /* line where a row was set; 0: not yet */
 };
 
 static unsigned line_of(const yaml_event_t *event)
@@ -56,7 +55,7 @@ static bool is_null(const yaml_event_t *event)
            (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0);
 }
 
-/* A scalar holds any bytes between quotes, \0 too; an option's text does not. */
+/* A quoted scalar can hold any bytes, including \0. The text of an option cannot. */
 static bool has_zero(const yaml_event_t *event)
 {
     return strlen((const char *)event->data.scalar.value) != event->data.scalar.length;
@@ -101,7 +100,7 @@ static enum ls_status set_value(struct reader *r, const struct ls_option *option
     return LS_OK;
 }
 
-/* One `key: value` of the map; *end when it is over. */
+/* Reads one `key: value` of the map. Sets *end at the end of the map. */
 static enum ls_status read_pair(struct reader *r, bool *end)
 {
     yaml_event_t key, value;
@@ -118,7 +117,7 @@ static enum ls_status read_pair(struct reader *r, bool *end)
     return st;
 }
 
-/* Skip to what the document holds; *empty when there is no document. */
+/* Skips to the content of the document. Sets *empty when there is no document. */
 static enum ls_status open_map(struct reader *r, bool *empty)
 {
     for (;;) {
@@ -137,7 +136,7 @@ static enum ls_status open_map(struct reader *r, bool *empty)
     }
 }
 
-/* Nothing may follow the map but the end. */
+/* Only the end of the document may follow the map. */
 static enum ls_status close_document(struct reader *r)
 {
     for (;;) {
@@ -178,10 +177,10 @@ enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const cha
     return st;
 }
 
-/* --- configuration or model
- * ------------------------------------------------------------------------------------------------ */
+/* --- configuration or model ------------------------------------------------------------------------------------- */
 
-/* One event; depth counts the maps and lists it is in, key: the next scalar of the outermost map is a key. */
+/* Processes one event. `depth` counts the maps and lists around it. `key`: the next scalar of the outermost map is a
+ * key. */
 static bool is_layers_key(const yaml_event_t *event, int *depth, bool *key)
 {
     switch (event->type) {
@@ -225,10 +224,9 @@ bool ls_yaml_is_model(const char *text, size_t size)
     return model;
 }
 
-/* --- writing
- * ------------------------------------------------------------------------------------------------ */
+/* --- writing ---------------------------------------------------------------------------------------------------- */
 
-/* Values that YAML could read as something else stand in quotes. */
+/* Whether the value needs no quotes: YAML reads it as this text. */
 static bool is_plain(const char *text)
 {
     static const char safe[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./:,+-";
@@ -237,7 +235,7 @@ static bool is_plain(const char *text)
            (text[0] != '-' || (text[1] >= '0' && text[1] <= '9')) && strcmp(text, "null") != 0;
 }
 
-/* How many bytes follow the first one of a character; -1: none starts so. */
+/* The number of bytes after the first byte of a UTF-8 character, or -1 if no character starts with this byte. */
 static int bytes_after(unsigned char first)
 {
     if (first < 0x80)
@@ -245,7 +243,7 @@ static int bytes_after(unsigned char first)
     return first < 0xc2 ? -1 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : -1;
 }
 
-/* YAML has no place for what is not UTF-8, nor for some characters of it; names of files may have any. */
+/* YAML can represent only UTF-8, and not all of its characters. File names may contain any bytes. */
 static bool is_yaml_text(const char *text)
 {
     for (const unsigned char *p = (const unsigned char *)text; *p;) {

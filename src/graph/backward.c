@@ -1,5 +1,5 @@
-/* Autodiff: the forward nodes are walked from the loss back to the input; each op appends the nodes of its own
- * gradient, and a tensor read by several nodes gets the sum of what they hand back. */
+/* Autodiff. It visits the forward nodes from the loss back to the input. Each op appends the nodes of its gradient.
+ * A tensor that several nodes read gets the sum of their gradients. */
 #include "base/log.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
@@ -9,7 +9,7 @@
 struct walk {
     struct ls_graph *g;
     int *grad;   /* gradient of each forward tensor so far, or LS_NONE */
-    bool *needs; /* does a parameter stand behind this tensor? */
+    bool *needs; /* whether the tensor depends on a parameter */
 };
 
 static void find_needs(struct walk *w, int n_nodes)
@@ -71,7 +71,7 @@ static enum ls_status visit(struct walk *w, int n)
     return LS_OK;
 }
 
-/* bn_bwd reads two gradients of its output in the same pass: a sum that only feeds it is not needed. */
+/* bn_bwd reads two gradients of its output in one pass, so a sum node whose only reader is bn_bwd is removed. */
 static void fold_sums(struct ls_graph *g)
 {
     int kept = 0;

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Larger tensors are a mistake in a model file, not a net; the bound keeps every size far from overflow. */
+/* A larger tensor is a mistake in a model file. The bound keeps every size far from overflow. */
 #define MOST_ELEMENTS ((int64_t)1 << 40)
 
 static bool shape_is_sane(const struct ls_shape *s)
@@ -69,7 +69,7 @@ void ls_scheme_init(enum ls_scheme scheme, const struct ls_shape *weight_shape, 
     double window = 1;
     for (int i = 2; i < weight_shape->rank; i++)
         window *= (double)weight_shape->dim[i];
-    /* PyTorch's fans: a grouped convolution's fan_out still counts all output channels. */
+    /* Fan-in and fan-out as in PyTorch: the fan-out of a grouped convolution counts all output channels. */
     double fan_in = window * (double)weight_shape->dim[1], fan_out = window * (double)weight_shape->dim[0];
     *bias = (struct ls_init){LS_INIT_CONST, 0};
     switch (scheme) {
@@ -88,7 +88,7 @@ void ls_scheme_init(enum ls_scheme scheme, const struct ls_shape *weight_shape, 
     }
 }
 
-/* The tensor "<layer>.<part>" as input number *n of the node to be. */
+/* Adds the tensor "<layer>.<part>" as input number *n of the node under construction. */
 static enum ls_status add_param(struct ls_graph *g, const char *layer, const char *part, enum ls_role role,
                                 struct ls_shape shape, struct ls_init init, int *in, int *n)
 {
@@ -307,7 +307,7 @@ void ls_attr_same_padding(struct ls_attr *attr, int64_t height, int64_t width)
     attr->pad_l = total_w / 2, attr->pad_r = total_w - attr->pad_l;
 }
 
-/* --- short hands --------------------------------------------------------------------------------------------- */
+/* --- shorthands ---------------------------------------------------------------------------------------------- */
 
 static void set_window(struct ls_attr *attr, int64_t kernel, int64_t stride, int64_t pad)
 {

@@ -1,12 +1,12 @@
-/* Building a forward graph layer by layer. Errors stick: after the first one every call is a no-op that returns
- * LS_NONE, and ls_build_finish reports it, so models read as straight lines. */
+/* Builds a forward graph layer by layer. Errors are sticky: after the first one every call is a no-op that returns
+ * LS_NONE, and ls_build_finish reports the error. Model code therefore needs no error checks. */
 #ifndef LS_GRAPH_BUILD_H
 #define LS_GRAPH_BUILD_H
 
 #include "graph/graph.h"
 #include "graph/ops.h"
 
-/* How weights start; biases follow PyTorch's rule for the same scheme. */
+/* How weights are initialised. Biases follow PyTorch's rule for the same scheme. */
 enum ls_scheme {
     LS_SCHEME_TORCH,       /* layer default: uniform(+-1/sqrt(fan_in)) for weight and bias */
     LS_SCHEME_KAIMING_OUT, /* normal, sqrt(2/fan_out); bias 0 */
@@ -18,43 +18,43 @@ struct ls_build {
     struct ls_graph *g; /* borrowed */
     enum ls_status status;
     enum ls_scheme conv_scheme, dense_scheme;
-    float dropout;   /* < 0: as the model says; else every dropout gets this p (--dropout) */
-    uint32_t layers; /* dropout layers so far: each has a random stream of its own */
-    int64_t classes; /* what the logits must have */
+    float dropout;   /* < 0: as the model says; otherwise every dropout uses this p (--dropout) */
+    uint32_t layers; /* dropout layers so far: each has a separate random stream */
+    int64_t classes; /* required number of logits */
 };
 
 struct ls_model_size {
     int64_t batch, channels, height, width, classes;
 };
 
-/* A new graph (ls_graph_init'ed here, released by the caller even after a failure) with its inputs "images" and
- * "labels"; training decides bn, dropout and whether backward may follow. */
+/* Starts a new graph with the inputs "images" and "labels". The function calls ls_graph_init; the caller releases
+ * the graph, also after a failure. `training` determines the mode of bn and dropout and whether backward may follow. */
 enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const struct ls_model_size *size, bool training,
                               enum ls_dtype act_dtype);
-/* The logits become the graph's output, and with a loss op (softmax_xent or l2_loss) the loss is appended. */
+/* Makes the logits the graph's output. With a loss op (softmax_xent or l2_loss) the loss is appended. */
 enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_op *loss, float smoothing);
 
-/* Any layer op over n_in activations; returns the layer's output. Parameters are made as the op needs them, named
- * "<name>.weight", ".bias", ".running_mean" ... A dropout that drops nothing adds no node and returns its input.
- * Layer names are unique, at most LS_LAYER_NAME bytes. */
+/* Appends a layer of any op over n_in activations and returns the layer's output. Parameters are made as the op
+ * needs them, and are named "<name>.weight", ".bias", ".running_mean" ... A dropout that drops nothing adds no node
+ * and returns its input. Layer names are unique and have at most LS_LAYER_NAME bytes. */
 #define LS_LAYER_NAME 200
 int ls_build_layer(struct ls_build *b, const struct ls_op *op, const char *name, const struct ls_attr *attr,
                    const int *in, int n_in);
-/* A name made by printf; lives as long as the graph. */
+/* A name formatted by printf. It is valid as long as the graph. */
 const char *ls_build_name(struct ls_build *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* A parameter made before, by its full name ("fc6.bias"), starts another way than its scheme says. */
+/* Overrides the initialisation of an existing parameter, given by its full name ("fc6.bias"). */
 void ls_build_init(struct ls_build *b, const char *param, enum ls_init_kind kind, float value);
-/* How the weight (O, I/g, KH, KW) or (O, K) of a layer and its bias start under a scheme. */
+/* The initialisation of a layer's weight (O, I/g, KH, KW) or (O, K) and of its bias under a scheme. */
 void ls_scheme_init(enum ls_scheme scheme, const struct ls_shape *weight_shape, struct ls_init *weight,
                     struct ls_init *bias);
 
 /* Attributes with every default of the op filled in. */
 struct ls_attr ls_attr_default(const struct ls_op *op);
-/* Field number `field` (0 .. key->fields-1) of an attribute; bools are 0 or 1, activations their enum. */
+/* Field number `field` (0 .. key->fields-1) of an attribute. Bools are 0 or 1, activations are their enum value. */
 double ls_attr_get(const struct ls_attr *attr, const struct ls_attr_key *key, int field);
 void ls_attr_set(struct ls_attr *attr, const struct ls_attr_key *key, int field, double value);
 
-/* Short hands; name may be a printf-made string, it is copied. */
+/* Shorthands for common layers. The name is copied, so it may be a temporary string. */
 int ls_conv(struct ls_build *b, const char *name, int x, int64_t out, int64_t kernel, int64_t stride, int64_t pad,
             int64_t groups, bool bias);
 int ls_dense(struct ls_build *b, const char *name, int x, int64_t out);
@@ -70,7 +70,8 @@ int ls_flatten(struct ls_build *b, const char *name, int x);
 int ls_lrn(struct ls_build *b, const char *name, int x, int64_t size, float alpha, float beta, float k);
 /* Max pooling with "same" padding. */
 int ls_maxpool_same(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride);
-/* "Same" padding as CNTK's and TensorFlow's: output = ceil(input / stride), the odd pixel at the end. */
+/* "Same" padding as in CNTK and TensorFlow: output = ceil(input / stride), and an odd pixel of padding goes to the
+ * end. */
 void ls_attr_same_padding(struct ls_attr *attr, int64_t height, int64_t width);
 
 #endif

@@ -1,17 +1,17 @@
-/* Rewrites of the forward nodes, before autodiff, so that each fused form has one gradient rule of its own.
- * Every rule keeps the values: sums and products stay in the same order, and max commutes with relu.
+/* Rewrites of the forward nodes before autodiff, so that each fused form has a single gradient rule. Every rule
+ * keeps the values: sums and products stay in the same order, and max commutes with relu.
  *
  *   conv 1x1 with a stride        ->  avgpool 1x1 with it, conv 1x1  where asked for (dense_1x1)
  *   flatten, dropout|act          ->  dropout|act, flatten           so that the next rule applies
  *   flatten, dense                ->  dense over (N,C,H,W)           no copy into rows
  *   conv|dense|bn|add, act        ->  the op with .act
  *   bn, add                       ->  bn with a residual input
- *   conv(act), maxpool            ->  conv, maxpool(act)             the mask is computed on the small side
+ *   conv(act), maxpool            ->  conv, maxpool(act)             the mask is computed on the smaller tensor
  *   bn(act), maxpool              ->  bn(act, pool)                  the large tensor between them is never stored
  *
  * A rule applies only when the tensor between the two nodes has no other reader and is not the model's output.
- * Invariant F1: after a rewrite the nodes are in execution order again (G1), because the joined node stands where
- * the later of the two stood. */
+ * Invariant F1: after a rewrite the nodes are again in execution order (G1), because the joined node takes the
+ * position of the later one. */
 #include "base/log.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
@@ -29,15 +29,16 @@ static void drop(struct ls_graph *g, int n)
     g->n_nodes--;
 }
 
-/* The node that makes input `slot` of node n, when only n reads it; LS_NONE otherwise. */
+/* The node that produces input `slot` of node n, if n is its only reader; otherwise LS_NONE. */
 static int sole_source(const struct ls_graph *g, int n, int slot)
 {
     int t = g->nodes[n].in[slot];
     return t != LS_NONE && private_between(g, t) ? ls_graph_producer(g, t) : LS_NONE;
 }
 
-/* A 1x1 convolution with a stride reads every stride-th pixel: picking them first (a mean over one pixel) leaves a
- * plain matrix product, and its gradient spreads them back. */
+/* A 1x1 convolution with a stride reads every stride-th pixel. An avgpool over 1x1 windows selects these pixels
+ * first. The convolution is then a plain matrix product, and the gradient of the avgpool puts the pixels back in
+ * place. */
 static bool pick_pixels(struct ls_graph *g, int n)
 {
     const struct ls_node conv = g->nodes[n];
@@ -168,8 +169,8 @@ enum ls_status ls_graph_fuse(struct ls_graph *g, bool dense_1x1)
 {
     static bool (*const rules[])(struct ls_graph *, int) = {pick_pixels, sink_flatten,  dense_over_map,
                                                             join_act,    join_residual, join_pool};
-    /* Rules are tried in this order over the whole array: a residual add takes its act first, a pool sees acts
-     * already joined. Each application uses up what it matches, so this ends. */
+    /* Each rule is tried over the whole array before the next: a residual add is fused with its act first, and a
+     * pool sees acts that are already fused. Each application removes what it matched, so the loop ends. */
     for (size_t r = dense_1x1 ? 0 : 1; r < sizeof rules / sizeof *rules; r++)
         for (int n = 0; n < g->n_nodes; n++)
             if (rules[r](g, n))

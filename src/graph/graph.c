@@ -20,7 +20,7 @@ void ls_graph_release(struct ls_graph *g)
     ls_graph_init(g);
 }
 
-/* Room for one more element of an array, doubling it when full. */
+/* Makes room for one more element of an array. A full array doubles in size. */
 static bool grow(void **array, int count, int *room, size_t size)
 {
     if (count < *room)

@@ -1,21 +1,20 @@
-/* The training step as data: tensors and nodes in two arrays, named by integer ids.
+/* The training step as data: tensors and nodes in two arrays, identified by integer ids.
  *
- * A graph is made in named passes, each in a file of its own:
+ * Named passes make a graph, each in a separate file:
  *   build     a model appends forward nodes                        (src/model, graph/build.h)
  *   loss      softmax_xent or l2_loss on the logits                (graph/build.h)
  *   fuse      rewrites of the forward nodes                        (graph/fuse.c)
- *   backward  autodiff: every op says what its gradient is         (graph/backward.c, graph/ops/)
+ *   backward  autodiff: every op has a gradient rule               (graph/backward.c, graph/ops/)
  *   update    optimizer nodes, one for each parameter              (src/optim)
  *   prepare   a backend picks layouts and kernels, adds reorders   (src/backend)
  *   plan      liveness: an offset in one arena for each activation (graph/plan.c)
- * After that nothing changes any more: a step is a walk over the array.
+ * The graph does not change after that. A step executes the nodes in array order.
  *
  * Invariants (tests cite them by number):
- *  G1  Nodes stand in execution order: a node's inputs are produced before it.
+ *  G1  Nodes are in execution order: a node's inputs are produced before it.
  *  G2  A tensor is written by one node, except PARAM, STATE and OPTIMIZER, which update nodes write in place.
  *  G3  Shapes are logical (N, C, H, W), whatever layout a backend stores; dim 0 of every activation is the batch.
- *  G4  A slot that is not used holds LS_NONE; slot numbers mean the same for every node of an op (graph/ops.h).
- */
+ *  G4  An unused slot holds LS_NONE; slot numbers mean the same for every node of an op (graph/ops.h). */
 #ifndef LS_GRAPH_GRAPH_H
 #define LS_GRAPH_GRAPH_H
 
@@ -33,25 +32,25 @@
 enum ls_dtype { LS_F32, LS_BF16, LS_F16, LS_I32, LS_U8 };
 
 enum ls_role {
-    LS_ROLE_INPUT,     /* images and labels, filled from outside */
+    LS_ROLE_INPUT,     /* images and labels, written by the caller */
     LS_ROLE_PARAM,     /* trained */
     LS_ROLE_GRAD,      /* gradient of a parameter, or BN's batch statistics: summed over replicas */
     LS_ROLE_STATE,     /* BN running statistics: part of the model, kept from step to step */
-    LS_ROLE_OPTIMIZER, /* state of the optimizer, such as a momentum: kept from step to step, no part of the model */
+    LS_ROLE_OPTIMIZER, /* state of the optimizer, such as a momentum: kept from step to step, not part of the model */
     LS_ROLE_ACT        /* lives within one pass */
 };
-/* Is a tensor of this role kept from step to step? */
+/* Whether a tensor of this role is kept from step to step. */
 static inline bool ls_role_kept(enum ls_role role)
 {
     return role == LS_ROLE_PARAM || role == LS_ROLE_STATE || role == LS_ROLE_OPTIMIZER;
 }
 
-/* What an activation function does; fused into conv, dense, bn, add and maxpool as attr.act. */
+/* Activation functions. They are fused into conv, dense, bn, add and maxpool as attr.act. */
 enum ls_act { LS_ACT_NONE, LS_ACT_RELU, LS_ACT_RELU6 };
 
 enum ls_init_kind { LS_INIT_CONST, LS_INIT_UNIFORM, LS_INIT_NORMAL };
 
-/* How a parameter (or state) starts: the constant, +-bound, or standard deviation is `value`. */
+/* Initialisation of a parameter or state. `value` is the constant, the bound (+-), or the standard deviation. */
 struct ls_init {
     enum ls_init_kind kind;
     float value;
@@ -69,17 +68,18 @@ struct ls_tensor {
     enum ls_dtype dtype;
     struct ls_shape shape;
     struct ls_init init; /* PARAM, STATE, OPTIMIZER */
-    int grad;            /* PARAM: its GRAD tensor once backward was made, else LS_NONE */
+    int grad;            /* PARAM: its GRAD tensor after the backward pass was made, else LS_NONE */
     bool no_decay;       /* PARAM: BN scale or shift, or a bias */
 };
 
-/* The hyperparameters of all optimizers; each reads its own. */
+/* The hyperparameters of all optimizers. Each optimizer reads some of them. */
 struct ls_hyper {
 #define X(field) double field;
 #include "config/lists/hyperparameters.def"
 };
 
-/* One struct for all ops; which fields an op reads is in its attribute list (graph/ops/NAME.c). */
+/* One struct for the attributes of all ops. The attribute list of an op (graph/ops/NAME.c) names the fields it
+ * reads. */
 struct ls_attr {
     int64_t out;                                    /* conv, dense: output channels */
     int64_t kernel_h, kernel_w, stride_h, stride_w; /* conv, pools */
@@ -90,16 +90,16 @@ struct ls_attr {
     bool bias;                                      /* conv, dense */
     bool include_pad;                               /* avgpool: padding counts in the mean */
     bool training;                                  /* bn, dropout, maxpool, losses */
-    enum ls_act act;                                /* fused activation, or which one op `act` is */
+    enum ls_act act;                                /* the fused activation, or the function of op `act` */
     bool pool;                                      /* bn: a max pooling (kernel, stride, pad) follows act */
-    float eps, momentum;                            /* bn: momentum is the new value's share */
+    float eps, momentum;                            /* bn: momentum is the weight of the new value */
     float p;                                        /* dropout */
     int64_t size;                                   /* lrn: channels in the window */
     float alpha, beta, k;                           /* lrn, as in PyTorch */
     float smoothing;                                /* softmax_xent */
     struct ls_hyper hyper;                          /* ops of optimizers */
     bool nesterov;                                  /* sgd */
-    uint32_t layer;                                 /* dropout: number of the layer, part of its random stream */
+    uint32_t layer;                                 /* dropout: number of the layer, which selects the random stream */
 };
 
 enum ls_phase { LS_FORWARD, LS_BACKWARD, LS_UPDATE };
@@ -121,46 +121,46 @@ struct ls_graph {
     struct ls_arena strings;
     enum ls_dtype act_dtype; /* of activations: LS_F32, LS_BF16 or LS_F16 */
     bool training;
-    int input, label;     /* tensor ids: images (N, C, H, W) f32 and labels (N) i32, -1 = no sample */
-    int logits;           /* the model's output (N, classes) */
-    int loss, label_rank; /* per sample: loss (N) f32; how many classes scored above the label (N) i32 */
+    int input, label; /* tensor ids: images (N, C, H, W) f32 and labels (N) i32, -1 = no sample */
+    int logits;       /* the model's output (N, classes) */
+    int loss, rank;   /* per sample: loss (N) f32; number of classes that score above the label (N) i32 */
 };
 
-/* --- making ------------------------------------------------------------------------------------------------ */
+/* --- construction ------------------------------------------------------------------------------------------ */
 
 void ls_graph_init(struct ls_graph *g);
 void ls_graph_release(struct ls_graph *g);
 
-/* Append a tensor; LS_NONE when memory is out. The name is copied. */
+/* Appends a tensor. Returns LS_NONE when memory is exhausted. The name is copied. */
 int ls_graph_tensor(struct ls_graph *g, const char *name, enum ls_role role, enum ls_dtype dtype,
                     struct ls_shape shape);
-/* Append a node with its inputs set (name copied, in[] copied up to n_in, the rest LS_NONE), then infer its
- * outputs: op->infer checks shapes and appends the output tensors. The error names the layer. */
+/* Appends a node with its inputs. The name and in[0 .. n_in-1] are copied, and the other slots become LS_NONE.
+ * op->infer then checks shapes and appends the output tensors. Errors name the layer. */
 enum ls_status ls_graph_node(struct ls_graph *g, const struct ls_op *op, const char *name, const struct ls_attr *attr,
                              const int *in, int n_in, int *node);
 
-/* --- asking ------------------------------------------------------------------------------------------------ */
+/* --- queries ----------------------------------------------------------------------------------------------- */
 
 int64_t ls_shape_count(const struct ls_shape *s);
 bool ls_shape_equal(const struct ls_shape *a, const struct ls_shape *b);
 struct ls_shape ls_shape_make(int rank, int64_t a, int64_t b, int64_t c, int64_t d);
-/* "64x3x7x7" into text. */
+/* Writes the shape as "64x3x7x7" into text. */
 const char *ls_shape_text(const struct ls_shape *s, char text[64]);
 size_t ls_dtype_size(enum ls_dtype t);
 const char *ls_dtype_name(enum ls_dtype t);
 const char *ls_act_name(enum ls_act act); /* "none" "relu" "relu6" */
-/* The tensor of that name, LS_NONE when there is none. */
+/* The tensor of that name, or LS_NONE. */
 int ls_graph_find(const struct ls_graph *g, const char *name);
-/* Node that writes the tensor first, or LS_NONE; number of nodes that read it. */
+/* The first node that writes the tensor, or LS_NONE; the number of nodes that read it. */
 int ls_graph_producer(const struct ls_graph *g, int tensor);
 int ls_graph_readers(const struct ls_graph *g, int tensor);
-/* Trained parameters, and in how many tensors; multiply-accumulates of one sample's forward pass. */
+/* The number of trained parameters, and of their tensors; the multiply-accumulates of one sample's forward pass. */
 int64_t ls_graph_parameters(const struct ls_graph *g, int *n_tensors);
 int64_t ls_graph_macs(const struct ls_graph *g);
 
 /* --- passes ------------------------------------------------------------------------------------------------ */
 
-/* dense_1x1: the backend is at its best on 1x1 convolutions without a stride. */
+/* dense_1x1: the backend is fastest on 1x1 convolutions without a stride. */
 enum ls_status ls_graph_fuse(struct ls_graph *g, bool dense_1x1);
 enum ls_status ls_graph_backward(struct ls_graph *g);
 

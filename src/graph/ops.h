@@ -43,14 +43,15 @@
  *    normalises; stat = run.stat_weight * (mean, unbiased variance). y = act(scale*(x-mean)*rstd + shift + residual),
  *    then, when attr.pool, max-pooled with index. bn_bwd: dz = (dy + dy2) passed back through pool and act (act's
  *    mask from y when given: needed with a residual; else recomputed from x); dresidual = dz; samples at or
- *    beyond `valid` get dx = 0, dresidual = 0 and count nowhere.
+ *    beyond `valid` get dx = 0, dresidual = 0 and enter no sum.
  *  - maxpool index: position inside the window, ky * kernel_w + kx, of the first maximum (u8; windows <= 255);
  *    padding never wins. attr.act applies to the pooled value; maxpool_bwd then masks dy by y.
  *  - act_bwd: relu passes where y > 0; relu6 where 0 < y < 6.
  *  - dropout: element i (logical N,C,H,W index) is kept when uniform(word i%4 of philox(seed, stream, i/4)) >= p,
  *    stream = ls_random_stream(LS_RANDOM_DROPOUT, step, replica, attr.layer); kept values are scaled by 1/(1-p).
- *  - losses: label < 0 marks no sample: loss 0, rank -1, gradient 0. rank = number of classes with a score above
- *    the label's (equal scores of lower index count as above). softmax_xent = -sum q log p with
+ *  - losses: label < 0 means that there is no sample: loss 0, rank -1, gradient 0.
+ *    rank = number of classes with a score above the label's (equal scores of lower index count as above).
+ *    softmax_xent = -sum q log p with
  *    q = (1-smoothing) onehot + smoothing/K. l2_loss = 0.5*|x - onehot|^2. *_bwd scale by run.grad_scale.
  *  - lrn: y = x / (k + alpha/size * sum of squares over size channels around c)^beta, window as in PyTorch
  *    (size/2 below, (size-1)/2 above).
@@ -66,8 +67,8 @@
 
 enum ls_attr_type { LS_ATTR_INT, LS_ATTR_FLOAT, LS_ATTR_BOOL, LS_ATTR_ACT };
 
-/* An attribute as model files spell it. `pair` keys set two fields (h and w) from one number or a list of two;
- * `quad` sets t, l, b, r from one number, [h, w], or [t, l, b, r]. */
+/* An attribute as model files write it. `pair` keys set two fields (h and w) from one number or a list of two.
+ * `quad` keys set t, l, b, r from one number, [h, w], or [t, l, b, r]. */
 struct ls_attr_key {
     const char *key;
     enum ls_attr_type type;
@@ -76,34 +77,36 @@ struct ls_attr_key {
     double missing; /* value when the key is not given */
     bool required;
     const char *help;
-    double low, high;  /* whole numbers: from low on; others: any number where high is 0 and not `above` */
-    bool above, below; /* the range begins above `low`, ends below `high` */
+    double low, high;  /* whole numbers: at least low; others: any number where high is 0 and not `above` */
+    bool above, below; /* above: the range excludes `low`; below: it excludes `high` */
 };
 
 struct ls_op {
     const char *name;
-    const char *help;                /* of a layer, for `lockstep help ops` */
-    int min_in, max_in;              /* input slots a node must and may fill, parameters and state among them */
-    bool update;                     /* an optimizer's: in is a parameter, its gradient, and the optimizer's state */
-    bool layer;                      /* may stand in a model file */
-    bool weights;                    /* a layer of it has parameters, which build.c makes, and reads one tensor */
+    const char *help;                /* description of the layer for `lockstep help ops` */
+    int min_in, max_in;              /* minimum and maximum number of input slots, including parameters and state */
+    bool update;                     /* op of an optimizer: the inputs are a parameter, its gradient, and state */
+    bool layer;                      /* may appear in a model file */
+    bool weights;                    /* its layers have parameters, which build.c makes, and read one tensor */
     const struct ls_attr_key *attrs; /* ends with a NULL key; NULL: none */
-    /* Check inputs and attributes, append outputs into n->out. Errors name n->name. */
+    /* Checks inputs and attributes and appends the outputs to n->out. Errors name n->name. */
     enum ls_status (*infer)(struct ls_graph *g, struct ls_node *n);
-    /* Append backward nodes. dout[i] is the gradient of n->out[i] or LS_NONE; set din[i] to the gradient of
-     * n->in[i] where want[i], leave LS_NONE elsewhere. Parameters: set g->tensors[param].grad.
-     * NULL: no gradient passes. The node is passed by index: appending moves the array. */
+    /* Appends backward nodes. dout[i] is the gradient of n->out[i] or LS_NONE. The function sets din[i] to the
+     * gradient of n->in[i] where want[i], and leaves LS_NONE elsewhere. For parameters it sets
+     * g->tensors[param].grad. NULL: no gradient passes. The node is passed by index because appending moves the
+     * array. */
     enum ls_status (*backward)(struct ls_graph *g, int node, const int *dout, const bool *want, int *din);
-    /* Multiply-accumulates for one sample; NULL: none worth counting. */
+    /* Multiply-accumulates for one sample. NULL: a negligible number. */
     int64_t (*macs)(const struct ls_graph *g, const struct ls_node *n);
-    /* The output slot 0 may lie over input slot `inplace` - 1 (0: never) when that input dies here. */
+    /* Output slot 0 may reuse the memory of input slot `inplace` - 1 (0: never) when this node is the last to use
+     * that input. */
     int inplace;
 };
 
 /* Ends with NULL. */
 extern const struct ls_op *const ls_ops[];
 const struct ls_op *ls_op_find(const char *name);
-/* What an attribute may be: "whole number from 1", "true or false". */
+/* Describes the allowed values of an attribute: "whole number from 1", "true or false". */
 const char *ls_attr_range(const struct ls_attr_key *key, char text[64]);
 bool ls_attr_allowed(const struct ls_attr_key *key, double value);
 
@@ -112,13 +115,14 @@ bool ls_attr_allowed(const struct ls_attr_key *key, double value);
 #define X(name, ...) extern const struct ls_op ls_op_##name;
 #include "config/lists/optimizers.def"
 
-/* For infer functions of backward nodes, whose outputs have the shape of a known tensor, the caller passes that
- * tensor as `like`: append a node of `op` without infer; outputs are made by the caller with these helpers. */
-/* A new activation shaped like t, named "d" + its name, in the graph's activation type. */
+/* Helpers for backward rules. The outputs of backward nodes have the shapes of known tensors, so these nodes are
+ * appended without a call of infer. The caller makes the outputs with these helpers. */
+/* A new activation with the shape of tensor `like`, named "d" + its name, in the graph's activation type. */
 int ls_grad_act(struct ls_graph *g, int like);
-/* The GRAD tensor of a parameter (made on first use, recorded in its .grad). */
+/* The GRAD tensor of a parameter. It is made on first use and recorded in the parameter's .grad. */
 int ls_grad_param(struct ls_graph *g, int param);
-/* Append a backward node with inputs and outputs given (LS_NONE allowed); attributes and name from `forward`. */
+/* Appends a backward node with the given inputs and outputs (LS_NONE allowed). It takes attributes and name from
+ * `forward`. */
 enum ls_status ls_backward_node(struct ls_graph *g, const struct ls_op *op, int forward, const int *in, int n_in,
                                 const int *out, int n_out);
 

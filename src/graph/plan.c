@@ -20,7 +20,7 @@ static int larger_first(const void *a, const void *b, void *spans)
     return *(const int *)a - *(const int *)b;
 }
 
-/* Lowest offset at which span s fits among the placed ones (kept sorted by offset) that live at the same time. */
+/* The lowest offset at which span s fits among the placed spans (sorted by offset) that are live at the same time. */
 static size_t lowest_gap(const struct ls_span *spans, const int *placed, int n_placed, const struct ls_span *s)
 {
     size_t at = 0;

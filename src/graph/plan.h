@@ -1,10 +1,10 @@
-/* Where each activation lies. Spans are tensors (or scratch) with a size and the first and last node during which
- * they hold something; ls_plan_place gives each an offset so that no two spans alive at once overlap.
+/* Memory plan of the activations. A span is a tensor or scratch, with a size and with the first and last node that
+ * use it. ls_plan_place gives each span an offset such that no two spans that are live at once overlap.
  *
  *   P1  Spans whose lifetimes meet never overlap in memory.
  *   P2  Offsets are multiples of LS_ALIGN.
- *   P3  A span with `over` set lies exactly on that span (an in-place result), whose life it extends.
- *   P4  With reuse off every span has memory of its own; results are the same bits. */
+ *   P3  A span with `over` set has exactly the memory of that span (an in-place result), and extends its lifetime.
+ *   P4  With reuse off every span has separate memory; results are the same bits. */
 #ifndef LS_GRAPH_PLAN_H
 #define LS_GRAPH_PLAN_H
 
@@ -13,19 +13,19 @@
 struct ls_span {
     size_t bytes;
     int first, last; /* node numbers, inclusive */
-    int over;        /* index of the span it lies on, or LS_NONE */
-    size_t offset;   /* the answer */
+    int over;        /* index of the span whose memory it reuses, or LS_NONE */
+    size_t offset;   /* result of ls_plan_place */
 };
 
-/* Total bytes. */
+/* Places all spans and sets *bytes to the total size. */
 enum ls_status ls_plan_place(struct ls_span *spans, int n, bool reuse, size_t *bytes);
 
-/* First and last use of every tensor of g (arrays of n_tensors); last = -1: not used by any node. Tensors that are
- * read from outside (logits, loss, rank) live to the end. */
+/* The first and last use of every tensor of g, in arrays of n_tensors. last = -1: no node uses it. Tensors that are
+ * read from outside (logits, loss, rank) are live to the end. */
 void ls_plan_lifetimes(const struct ls_graph *g, int *first, int *last);
 
-/* The input tensor that output slot 0 of node n may overwrite, or LS_NONE: the op allows it, the input is an
- * activation of the same bytes and dies at n. */
+/* The input tensor whose memory output slot 0 of node n may reuse, or LS_NONE. The op must allow it, and the input
+ * must be an activation of the same size whose last use is n. */
 int ls_plan_inplace(const struct ls_graph *g, int n, const int *last);
 
 #endif

@@ -1,4 +1,4 @@
-/* Batch normalisation over (N, H, W), fused where asked with a residual sum, an activation and a max pooling:
+/* Batch normalisation over (N, H, W), optionally fused with a residual sum, an activation and a max pooling:
  * y = pool(act(gamma * (x - mean) * rstd + beta + residual)). */
 #include "graph/ops/op.h"
 
@@ -30,7 +30,8 @@ static enum ls_status bn_infer(struct ls_graph *g, struct ls_node *n)
     return LS_OK;
 }
 
-/* bn_bwd gets y only when the activation's mask cannot be recomputed from x alone: with a residual. */
+/* bn_bwd reads y only when the activation's mask cannot be recomputed from x alone, which is the case with a
+ * residual. */
 static enum ls_status bn_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     const struct ls_node n = g->nodes[node];

@@ -1,5 +1,5 @@
-/* Convolution: y = x * w + b, optionally through an activation. Weights are (O, I/groups, KH, KW), as
- * PyTorch's. */
+/* Convolution: y = x * w + b, optionally followed by an activation. Weights are (O, I/groups, KH, KW), as in
+ * PyTorch. */
 #include "graph/ops/op.h"
 
 #include <inttypes.h>
@@ -24,7 +24,8 @@ static enum ls_status conv_infer(struct ls_graph *g, struct ls_node *n)
     return ls_op_output_act(g, n, ls_shape_make(4, x.dim[0], a->out, out_h, out_w));
 }
 
-/* Weights first: the input dies with them, so dx may take its room, and the gradient can be sent earlier. */
+/* The weights' gradient comes first. It is the last reader of the input, so dx may reuse the input's memory, and the
+ * exchange of the gradient can start earlier. */
 static enum ls_status conv_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     int x = g->nodes[node].in[0], w = g->nodes[node].in[1], b = g->nodes[node].in[2], dz;

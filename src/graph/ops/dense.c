@@ -1,4 +1,4 @@
-/* Dense layer: y = x w' + b on the flattened input, optionally through an activation. Weights are (O, K). */
+/* Dense layer: y = x w' + b on the flattened input, optionally followed by an activation. Weights are (O, K). */
 #include "graph/ops/op.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* Dropout: the mask is a function of (seed, step, replica, layer, element), so backward makes it again. */
+/* Dropout. The mask is a function of (seed, step, replica, layer, element), so backward recomputes it. */
 #include "graph/ops/op.h"
 
 static enum ls_status dropout_infer(struct ls_graph *g, struct ls_node *n)

@@ -1,5 +1,5 @@
-/* Ops that bring tensors together: add (a residual), concat along channels and its gradient slice, and sum,
- * which adds up the gradients of a tensor that several nodes read. */
+/* Ops that combine tensors: add (a residual), concat along channels, slice, which is the gradient of concat, and
+ * sum, which adds the gradients of a tensor that several nodes read. */
 #include "graph/ops/op.h"
 
 #include <inttypes.h>

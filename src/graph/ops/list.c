@@ -1,4 +1,4 @@
-/* The list of ops, and what attributes may be. */
+/* The list of ops, and the allowed values of attributes. */
 #include "graph/ops.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Losses per sample, with the rank of the label among the scores, from which top-1 and top-5 are counted. */
+/* Losses per sample, and the rank of the label among the scores, which gives the top-1 and top-5 accuracy. */
 #include "graph/ops/op.h"
 
 #include <inttypes.h>
@@ -19,13 +19,13 @@ static enum ls_status softmax_xent_infer(struct ls_graph *g, struct ls_node *n)
         return ls_fail(LS_BAD_INPUT, "layer %s: smoothing %g is not a share from 0 to below 1", n->name,
                        (double)n->attr.smoothing);
     LS_TRY(loss_infer(g, n));
-    /* In 16 bits a label's probability would soon be 1, and its gradient gone. */
+    /* The probabilities are f32. In 16 bits the label's probability would soon round to 1, and its gradient to 0. */
     return ls_op_output(g, n, 2, "prob", LS_ROLE_ACT, LS_F32, *ls_op_shape(g, n->in[0]));
 }
 
 static enum ls_status softmax_xent_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
-    (void)dout; /* the loss is where gradients start */
+    (void)dout; /* gradients start at the loss */
     const struct ls_node *n = &g->nodes[node];
     return ls_op_unary_backward(g, &ls_op_softmax_xent_bwd, node, (int[]){n->out[2], n->in[1]}, 2, want, din);
 }

@@ -1,4 +1,4 @@
-/* Local response normalisation across channels, as AlexNet's. */
+/* Local response normalisation across channels, as in AlexNet. */
 #include "graph/ops/op.h"
 
 #include <inttypes.h>

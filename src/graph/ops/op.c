@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Attributes from model files are held to sizes whose products cannot overflow. */
+/* Limits for the attributes of model files: products of these sizes cannot overflow. */
 #define MAX_EXTENT ((int64_t)1 << 20)
 #define MAX_ELEMENTS ((int64_t)1 << 40)
 

@@ -1,4 +1,4 @@
-/* Max, average and adaptive average pooling. Global pooling is the adaptive one with an output of 1 x 1. */
+/* Max, average and adaptive average pooling. Global pooling is adaptive pooling with an output of 1 x 1. */
 #include "graph/ops/op.h"
 
 #include <inttypes.h>

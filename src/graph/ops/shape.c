@@ -1,5 +1,5 @@
-/* Ops that move values without changing them: flatten and its gradient unflatten, and reorder, which backends
- * insert where a tensor must change its layout or type. */
+/* Ops that move values without changing them: flatten, unflatten, which is the gradient of flatten, and reorder.
+ * Backends insert reorder where a tensor must change its layout or type. */
 #include "graph/ops/op.h"
 
 static enum ls_status flatten_infer(struct ls_graph *g, struct ls_node *n)

@@ -1,4 +1,5 @@
-/* The update ops of all optimizers: one step on one parameter, in place. The optimizer pass appends them (src/optim). */
+/* The update ops of all optimizers: one step on one parameter, in place. The optimizer pass appends them
+ * (src/optim). */
 #include "graph/ops/op.h"
 
 static enum ls_status infer(struct ls_graph *g, struct ls_node *n)
