@@ -13,12 +13,13 @@ static struct {
     FILE *file;
     ls_log_sink *forward;  /* of a module: the program's log; NULL: messages are printed here */
     ls_log_filter *filter; /* NULL: none */
-    int muted;
     char last[1024];
+    bool last_muted;   /* the last error or warning was not printed */
     char status[1024]; /* the status line; "": none */
 } out = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local char place[512];
+static _Thread_local bool muted;
 
 void ls_log_place(const char *format, ...)
 {
@@ -36,7 +37,7 @@ static void print(enum ls_log_kind kind, const char *text)
 {
     static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "lockstep: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
-    if (stream && !out.muted && !out.forward) {
+    if (stream && !muted && !out.forward) {
         if (out.status[0]) {
             fputs("\r\033[K", stdout);
             fflush(stdout);
@@ -57,9 +58,10 @@ static void print(enum ls_log_kind kind, const char *text)
 static void deliver(enum ls_log_kind kind, const char *text)
 {
     pthread_mutex_lock(&out.lock);
-    ls_log_sink *forward = out.muted ? NULL : out.forward;
+    ls_log_sink *forward = muted ? NULL : out.forward;
     if (kind <= LS_LOG_WARNING) {
         snprintf(out.last, sizeof out.last, "%.*s", (int)sizeof out.last - 1, text);
+        out.last_muted = muted;
         if (out.filter)
             out.filter(out.last);
         text = out.filter ? out.last : text;
@@ -150,7 +152,7 @@ void ls_note(const char *format, ...)
 void ls_log_status_line(const char *line)
 {
     pthread_mutex_lock(&out.lock);
-    if (!out.muted && (line || out.status[0])) {
+    if (!muted && (line || out.status[0])) {
         snprintf(out.status, sizeof out.status, "%s", line ? line : "");
         printf("\r%s\033[K", out.status);
         fflush(stdout);
@@ -178,11 +180,9 @@ void ls_log_close(void)
     pthread_mutex_unlock(&out.lock);
 }
 
-void ls_log_mute(int muted)
+void ls_log_mute(int on)
 {
-    pthread_mutex_lock(&out.lock);
-    out.muted = muted;
-    pthread_mutex_unlock(&out.lock);
+    muted = on != 0;
 }
 
 const char *ls_log_last(void)
@@ -190,9 +190,11 @@ const char *ls_log_last(void)
     return out.last;
 }
 
-void ls_log_last_copy(char *text, size_t room)
+bool ls_log_last_copy(char *text, size_t room)
 {
     pthread_mutex_lock(&out.lock);
     snprintf(text, room, "%s", out.last);
+    bool printed = !out.last_muted;
     pthread_mutex_unlock(&out.lock);
+    return printed;
 }

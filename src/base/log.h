@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Reports an error and returns status: `return ls_fail(LS_BAD_INPUT, "%s: ...", path);` */
@@ -29,12 +30,13 @@ void ls_log_place(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Appends all further messages to the file at path. */
 enum ls_status ls_log_open(const char *path);
 void ls_log_close(void);
-/* While muted, nothing is printed (--quiet, tests). Errors are still available from ls_log_last. */
-void ls_log_mute(int muted);
+/* While a thread is muted, nothing that it reports is printed. Errors are still available from ls_log_last. Other threads are
+ * not affected: the loss of a peer is printed while the main thread is muted. */
+void ls_log_mute(int on);
 /* Returns the last error or warning, "" if there was none. Use it only while no other thread reports. */
 const char *ls_log_last(void);
-/* Copies the last error or warning; safe while other threads report. */
-void ls_log_last_copy(char *text, size_t room);
+/* Copies the last error or warning, and returns whether it was printed. Safe while other threads report. */
+bool ls_log_last_copy(char *text, size_t room);
 
 /* Sets a function that edits errors and warnings in place before they are printed; the text must not grow. The C library
  * uses it to replace option names by the names of its settings. NULL: none. */

@@ -82,7 +82,7 @@ static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, 
         ls_log_mute(1);
     enum ls_status st = open_parts(o, trained, task);
     if (!root)
-        ls_log_mute(0);
+        st = ls_rank_reduce_unmute(st);
     return ls_rank_reduce_status(comm, st);
 }
 

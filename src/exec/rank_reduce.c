@@ -64,7 +64,7 @@ enum ls_status ls_rank_reduce_status(struct ls_comm *comm, enum ls_status status
 enum ls_status ls_rank_reduce_unmute(enum ls_status status)
 {
     char why[1024];
-    ls_log_last_copy(why, sizeof why);
+    bool printed = ls_log_last_copy(why, sizeof why);
     ls_log_mute(0);
-    return status == LS_PEER_LOST ? ls_fail(status, "%s", why) : status;
+    return status == LS_PEER_LOST && !printed ? ls_fail(status, "%s", why) : status;
 }

@@ -406,7 +406,7 @@ static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(stru
         ls_log_mute(1);
     enum ls_status st = open(t);
     if (!t->root)
-        ls_log_mute(0);
+        st = ls_rank_reduce_unmute(st);
     return ls_trainer_all_know(t, ls_rank_reduce_status(t->comm, st));
 }
 

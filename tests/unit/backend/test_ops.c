@@ -236,7 +236,7 @@ static void short_batch_test(void **state)
     open_case(&s, c, ls_backend_find("ref"), LS_F32, &apart);
     session_run(&s);
     float *mean = session_read(&s, ls_graph_find(&s.g, "op.mean")), *loss = session_read(&s, s.g.loss);
-    float *rank = session_read(&s, s.g.rank), *dx = session_read(&s, gradient_of_pre(&s.g));
+    float *rank = session_read(&s, s.g.label_rank), *dx = session_read(&s, gradient_of_pre(&s.g));
     int64_t sample = c->c * c->h * c->w;
     for (int64_t i = 3 * sample; i < 4 * sample; i++) {
         assert_true(dx[i] == 0);
@@ -265,7 +265,7 @@ static void rank_test(void **state)
         s.images[i] = i % 10 < 2 ? 2 : (float)(i % 10 == 7);
     memcpy(s.labels, (int32_t[]){0, 1, 7, 9}, 4 * sizeof *s.labels);
     session_run(&s);
-    float *rank = session_read(&s, s.g.rank);
+    float *rank = session_read(&s, s.g.label_rank);
     assert_true(rank[0] == 0 && rank[1] == 1 && rank[2] == 2 && rank[3] == 9);
     ls_free(rank);
     session_close(&s);

@@ -133,7 +133,7 @@ static void same_results(const struct fuse_case *c, const struct ls_backend *bac
     session_run(&b);
     same = same_values(&a, a.g.logits, &b, b.g.logits, tolerance, c->name) && same;
     same = same_values(&a, a.g.loss, &b, b.g.loss, tolerance, c->name) && same;
-    same = same_values(&a, a.g.rank, &b, b.g.rank, 0, c->name) && same;
+    same = same_values(&a, a.g.label_rank, &b, b.g.label_rank, 0, c->name) && same;
     for (int t = 0; t < a.g.n_tensors; t++) {
         if (a.g.tensors[t].role != LS_ROLE_GRAD)
             continue;

@@ -217,7 +217,7 @@ static void same_graph(const struct ls_graph *a, const struct ls_graph *b)
         same_node(&a->nodes[n], &b->nodes[n]);
     assert_int_equal(a->logits, b->logits);
     assert_int_equal(a->loss, b->loss);
-    assert_int_equal(a->rank, b->rank);
+    assert_int_equal(a->label_rank, b->label_rank);
 }
 
 static enum ls_status parse(const char *text, const struct ls_model_size *size, struct ls_graph *g)
