@@ -4,13 +4,13 @@
 #include <string.h>
 
 /* Errors stick, as in graph/build.h. */
-struct maker {
+struct ls_case_maker {
     struct ls_graph *g;
     enum ls_status st;
 };
 
-static int append(struct maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr, const int *in,
-                  int n_in)
+static int append(struct ls_case_maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                  const int *in, int n_in)
 {
     int node = LS_NONE;
     if (m->st == LS_OK)
@@ -19,14 +19,15 @@ static int append(struct maker *m, const struct ls_op *op, const char *name, con
 }
 
 /* The same, giving the first output. */
-static int layer(struct maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr, const int *in,
-                 int n_in)
+static int layer(struct ls_case_maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+                 const int *in, int n_in)
 {
     int node = append(m, op, name, attr, in, n_in);
     return node == LS_NONE ? LS_NONE : m->g->nodes[node].out[0];
 }
 
-static int tensor(struct maker *m, enum ls_role role, const char *owner, const char *part, struct ls_shape shape)
+static int tensor(struct ls_case_maker *m, enum ls_role role, const char *owner, const char *part,
+                  struct ls_shape shape)
 {
     char name[128];
     if (m->st != LS_OK)
@@ -37,15 +38,15 @@ static int tensor(struct maker *m, enum ls_role role, const char *owner, const c
     return t;
 }
 
-static struct ls_shape shape_of(const struct maker *m, int t)
+struct ls_shape ls_case_shape(const struct ls_case_maker *m, int t)
 {
     return t == LS_NONE ? ls_shape_make(4, 1, 1, 1, 1) : m->g->tensors[t].shape;
 }
 
 /* A 1x1 convolution that keeps channels apart, or mixes them when their number changes. */
-static int pointwise(struct maker *m, const char *name, int x, int64_t out)
+static int pointwise(struct ls_case_maker *m, const char *name, int x, int64_t out)
 {
-    int64_t channels = shape_of(m, x).dim[1];
+    int64_t channels = ls_case_shape(m, x).dim[1];
     bool depthwise = out == channels;
     struct ls_attr attr = {.out = out,
                            .kernel_h = 1,
@@ -59,58 +60,40 @@ static int pointwise(struct maker *m, const char *name, int x, int64_t out)
     return layer(m, &ls_op_conv, name, &attr, in, 2);
 }
 
-static int flatten(struct maker *m, const char *name, int x)
+static int flatten(struct ls_case_maker *m, const char *name, int x)
 {
     struct ls_attr attr = {0};
-    return shape_of(m, x).rank == 2 ? x : layer(m, &ls_op_flatten, name, &attr, &x, 1);
+    return ls_case_shape(m, x).rank == 2 ? x : layer(m, &ls_op_flatten, name, &attr, &x, 1);
 }
 
-static int dense(struct maker *m, const char *name, int x, int64_t out)
+static int dense(struct ls_case_maker *m, const char *name, int x, int64_t out)
 {
     struct ls_attr attr = {.out = out};
-    int in[] = {x, tensor(m, LS_ROLE_PARAM, name, "weight", ls_shape_make(2, out, shape_of(m, x).dim[1], 0, 0))};
+    int in[] = {x, tensor(m, LS_ROLE_PARAM, name, "weight", ls_shape_make(2, out, ls_case_shape(m, x).dim[1], 0, 0))};
     return layer(m, &ls_op_dense, name, &attr, in, 2);
 }
 
-static bool is_loss(const struct ls_op *op)
+int ls_case_param(struct ls_case_maker *m, const char *part, struct ls_shape shape)
 {
-    return op == &ls_op_softmax_xent || op == &ls_op_l2_loss;
+    return tensor(m, LS_ROLE_PARAM, "op", part, shape);
 }
 
-/* The op's inputs: activations first, then the parameters it needs. */
-static int inputs_of(struct maker *m, const struct ls_case *c, const struct ls_attr *a, int *in)
+int ls_case_state(struct ls_case_maker *m, const char *part, struct ls_shape shape)
 {
-    struct ls_graph *g = m->g;
-    int n = 1;
-    in[0] = c->first ? g->input : pointwise(m, "pre", g->input, c->c);
-    if (c->flat)
-        in[0] = flatten(m, "pre_flat", in[0]);
-    const struct ls_shape x = shape_of(m, in[0]);
-    struct ls_shape per_out = ls_shape_make(1, a->out, 0, 0, 0), per_channel = ls_shape_make(1, x.dim[1], 0, 0, 0);
-    if (c->op == &ls_op_conv) {
-        struct ls_shape w = ls_shape_make(4, a->out, x.dim[1] / a->groups, a->kernel_h, a->kernel_w);
-        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "weight", w);
-    }
-    if (c->op == &ls_op_dense) {
-        struct ls_shape w = ls_shape_make(2, a->out, ls_shape_count(&x) / x.dim[0], 0, 0);
-        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "weight", w);
-    }
-    if (a->bias)
-        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "bias", per_out);
-    if (c->op == &ls_op_bn) {
-        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "weight", per_channel);
-        in[n++] = tensor(m, LS_ROLE_PARAM, "op", "bias", per_channel);
-        in[n++] = tensor(m, LS_ROLE_STATE, "op", "running_mean", per_channel);
-        in[n++] = tensor(m, LS_ROLE_STATE, "op", "running_var", per_channel);
-    }
-    if (c->op == &ls_op_add || c->op == &ls_op_concat || c->residual)
-        in[n++] = pointwise(m, "second", in[0], c->other ? c->other : c->c);
-    if (is_loss(c->op))
-        in[n++] = g->label;
-    return n;
+    return tensor(m, LS_ROLE_STATE, "op", part, shape);
 }
 
-static void build_op(struct maker *m, const struct ls_case *c)
+int ls_case_second(struct ls_case_maker *m, const struct ls_case *c, int first)
+{
+    return pointwise(m, "second", first, c->other ? c->other : c->c);
+}
+
+int ls_case_label(const struct ls_case_maker *m)
+{
+    return m->g->label;
+}
+
+static void build_op(struct ls_case_maker *m, const struct ls_case *c)
 {
     struct ls_graph *g = m->g;
     struct ls_attr attr = c->attr;
@@ -119,10 +102,14 @@ static void build_op(struct maker *m, const struct ls_case *c)
     attr.dilation_h += !attr.dilation_h, attr.dilation_w += !attr.dilation_w;
     attr.groups += !attr.groups;
     attr.training = !c->inference;
-    int n_in = inputs_of(m, c, &attr, in);
+    const struct ls_case_family *family = ls_case_family(c);
+    in[0] = c->first ? g->input : pointwise(m, "pre", g->input, c->c);
+    if (c->flat)
+        in[0] = flatten(m, "pre_flat", in[0]);
+    int n_in = family->inputs ? family->inputs(m, c, &attr, in) : 1;
     int node = append(m, c->op, "op", &attr, in, n_in);
     g->logits = in[0];
-    if (node != LS_NONE && !is_loss(c->op)) {
+    if (node != LS_NONE && !family->loss) {
         g->logits = flatten(m, "flat", g->nodes[node].out[0]);
         if (c->head)
             g->logits = dense(m, "head", g->logits, 10);
@@ -136,7 +123,7 @@ static void build_op(struct maker *m, const struct ls_case *c)
         m->st = ls_graph_backward(g);
 }
 
-static void append_update(struct maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr,
+static void append_update(struct ls_case_maker *m, const struct ls_op *op, const char *name, const struct ls_attr *attr,
                           const int *in, int n_in)
 {
     int node = append(m, op, name, attr, in, n_in);
@@ -145,7 +132,7 @@ static void append_update(struct maker *m, const struct ls_op *op, const char *n
 }
 
 /* A layer with all its parameters updated. */
-static void build_updates(struct maker *m, const struct ls_case *c)
+static void build_updates(struct ls_case_maker *m, const struct ls_case *c)
 {
     struct ls_graph *g = m->g;
     struct ls_case layer_case = *c;
@@ -179,7 +166,7 @@ bool ls_case_updates(const struct ls_case *c)
 
 enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struct ls_graph *g)
 {
-    struct maker m = {.g = g};
+    struct ls_case_maker m = {.g = g};
     ls_graph_init(g);
     g->training = !c->inference;
     g->act_dtype = dtype;
@@ -194,14 +181,26 @@ enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struc
     return m.st;
 }
 
+static const struct ls_case_family *const families[] = {
+#define X(name) &ls_cases_##name,
+#include "backend/selftest/ops/list.def"
+    NULL};
+
 const struct ls_case *ls_case_at(int i)
 {
-    const struct ls_case *const lists[] = {ls_cases_linear, ls_cases_norm, ls_cases_maps, ls_cases_flat,
-                                           ls_cases_large};
-    for (size_t l = 0; l < sizeof lists / sizeof *lists; l++)
-        for (const struct ls_case *c = lists[l]; c->name; c++)
+    for (const struct ls_case_family *const *f = families; *f; f++)
+        for (const struct ls_case *c = (*f)->cases; c->name; c++)
             if (i-- == 0)
                 return c;
+    return NULL;
+}
+
+const struct ls_case_family *ls_case_family(const struct ls_case *c)
+{
+    for (const struct ls_case_family *const *f = families; *f; f++)
+        for (const struct ls_case *other = (*f)->cases; other->name; other++)
+            if (other->op == c->op)
+                return *f;
     return NULL;
 }
 

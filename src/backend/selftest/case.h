@@ -32,7 +32,28 @@ bool ls_case_updates(const struct ls_case *c);
 /* Builds the graph of the case in *g. Release it, after a failure as well. */
 enum ls_status ls_case_build(const struct ls_case *c, enum ls_dtype dtype, struct ls_graph *g);
 
-/* The lists; each ends with a NULL name. */
-extern const struct ls_case ls_cases_linear[], ls_cases_norm[], ls_cases_maps[], ls_cases_flat[], ls_cases_large[];
+/* --- families of ops (selftest/ops/NAME.c) -------------------------------------------------------------------------- */
+
+struct ls_case_maker; /* a graph that is being built */
+
+struct ls_case_family {
+    const struct ls_case *cases; /* ends with a NULL name */
+    /* The op's inputs behind in[0], which is its first activation; returns the number of all inputs. NULL: no more. */
+    int (*inputs)(struct ls_case_maker *m, const struct ls_case *c, const struct ls_attr *a, int *in);
+    bool loss;       /* the op is a loss */
+    bool scale_free; /* the op does not depend on the scale of its input */
+};
+/* The family of the case's op. */
+const struct ls_case_family *ls_case_family(const struct ls_case *c);
+
+/* For `inputs`: the shape of a tensor; a new parameter or state of the op; a second activation beside `first`; the labels. */
+struct ls_shape ls_case_shape(const struct ls_case_maker *m, int tensor);
+int ls_case_param(struct ls_case_maker *m, const char *part, struct ls_shape shape);
+int ls_case_state(struct ls_case_maker *m, const char *part, struct ls_shape shape);
+int ls_case_second(struct ls_case_maker *m, const struct ls_case *c, int first);
+int ls_case_label(const struct ls_case_maker *m);
+
+#define X(name) extern const struct ls_case_family ls_cases_##name;
+#include "backend/selftest/ops/list.def"
 
 #endif

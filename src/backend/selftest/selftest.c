@@ -49,9 +49,10 @@ void ls_selftest_close(struct ls_selftest *t)
 static bool is_comparable(const struct ls_case *c, const struct ls_graph *g, int tensor)
 {
     const struct ls_tensor *t = &g->tensors[tensor];
-    bool loss = c->op == &ls_op_softmax_xent || c->op == &ls_op_l2_loss;
+    const struct ls_case_family *family = ls_case_family(c);
+    bool loss = family->loss;
     bool kept = ls_role_kept(t->role);
-    bool behind_bn = c->op == &ls_op_bn || (ls_case_updates(c) && c->attr.out == 0);
+    bool behind_bn = family->scale_free || (ls_case_updates(c) && c->attr.out == 0);
     if (t->dtype == LS_U8 || t->role == LS_ROLE_INPUT || (t->dtype == LS_I32 && !loss))
         return false;
     if (c->large && !loss && tensor == g->loss)

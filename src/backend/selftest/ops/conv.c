@@ -1,7 +1,18 @@
-/* Convolutions and dense layers. */
+/* Convolutions. */
 #include "backend/selftest/list.h"
 
-const struct ls_case ls_cases_linear[] = {
+static int inputs(struct ls_case_maker *m, const struct ls_case *c, const struct ls_attr *a, int *in)
+{
+    int n = 1;
+    int64_t channels = ls_case_shape(m, in[0]).dim[1] / a->groups;
+    (void)c;
+    in[n++] = ls_case_param(m, "weight", ls_shape_make(4, a->out, channels, a->kernel_h, a->kernel_w));
+    if (a->bias)
+        in[n++] = ls_case_param(m, "bias", ls_shape_make(1, a->out, 0, 0, 0));
+    return n;
+}
+
+static const struct ls_case cases[] = {
     {.name = "conv 3x3",
      .op = &ls_op_conv,
      IMAGE(2, 16, 9, 9),
@@ -115,36 +126,6 @@ const struct ls_case ls_cases_linear[] = {
      .attr = {.out = 16, WINDOW(3, 1, 1), .bias = true},
      .valid = 3,
      .winograd = true},
-    {.name = "dense", .op = &ls_op_dense, IMAGE(4, 30, 1, 1), .attr = {.out = 10, .bias = true}, .flat = true},
-    {.name = "dense no bias", .op = &ls_op_dense, IMAGE(3, 64, 1, 1), .attr = {.out = 48}, .flat = true},
-    {.name = "dense relu",
-     .op = &ls_op_dense,
-     IMAGE(4, 24, 1, 1),
-     .attr = {.out = 33, .bias = true, .act = LS_ACT_RELU},
-     .flat = true},
-    {.name = "dense relu6",
-     .op = &ls_op_dense,
-     IMAGE(4, 24, 1, 1),
-     .attr = {.out = 16, .bias = true, .act = LS_ACT_RELU6},
-     .flat = true},
-    {.name = "dense on maps", .op = &ls_op_dense, IMAGE(2, 16, 3, 3), .attr = {.out = 20, .bias = true}},
-    {.name = "dense on odd maps relu",
-     .op = &ls_op_dense,
-     IMAGE(3, 5, 4, 3),
-     .attr = {.out = 17, .bias = true, .act = LS_ACT_RELU}},
-    {.name = "dense on the image",
-     .op = &ls_op_dense,
-     IMAGE(3, 1, 8, 8),
-     .attr = {.out = 12, .bias = true},
-     .first = true},
-    {.name = "dense short batch",
-     .op = &ls_op_dense,
-     IMAGE(5, 20, 1, 1),
-     .attr = {.out = 10, .bias = true},
-     .flat = true,
-     .valid = 2},
-
-    /* where a GPU has paths of its own */
     {.name = "conv 3x3 of 6 channels to 10",
      .op = &ls_op_conv,
      IMAGE(2, 6, 9, 7),
@@ -192,10 +173,45 @@ const struct ls_case ls_cases_linear[] = {
      .op = &ls_op_conv,
      IMAGE(2, 8, 8, 8),
      .attr = {.out = 8, KERNEL(3, 3), STRIDE(2, 2), PAD(0, 0, 1, 1), .groups = 8}},
-    {.name = "dense of 6 to 3", .op = &ls_op_dense, IMAGE(3, 6, 1, 1), .attr = {.out = 3, .bias = true}, .flat = true},
-    {.name = "dense on maps of 20 channels",
-     .op = &ls_op_dense,
-     IMAGE(4, 20, 3, 2),
-     .attr = {.out = 10, .bias = true, .act = LS_ACT_RELU}},
+
+    /* Many blocks of a GPU, and sums over many of them. Products are kept small, because ref is slow. */
+    {.name = "conv 3x3 large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(8, 64, 28, 28),
+     .attr = {.out = 64, WINDOW(3, 1, 1)}},
+    {.name = "conv 1x1 large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(8, 64, 56, 56),
+     .attr = {.out = 64, WINDOW(1, 1, 0)}},
+    {.name = "conv 3x3 stride 2 large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(8, 32, 56, 56),
+     .attr = {.out = 48, WINDOW(3, 2, 1), .bias = true, .act = LS_ACT_RELU}},
+    {.name = "conv stem large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(4, 3, 112, 112),
+     .attr = {.out = 64, WINDOW(7, 2, 3)},
+     .first = true},
+    {.name = "conv depthwise large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(16, 96, 56, 56),
+     .attr = {.out = 96, WINDOW(3, 1, 1), .groups = 96}},
+    {.name = "conv depthwise stride 2 large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(16, 96, 57, 55),
+     .attr = {.out = 96, WINDOW(3, 2, 1), .groups = 96}},
+    {.name = "conv groups large",
+     .op = &ls_op_conv,
+     .large = true,
+     IMAGE(8, 48, 28, 28),
+     .attr = {.out = 96, WINDOW(3, 1, 1), .groups = 2}},
     {.name = NULL},
 };
+
+const struct ls_case_family ls_cases_conv = {.cases = cases, .inputs = inputs};

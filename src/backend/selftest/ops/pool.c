@@ -1,10 +1,7 @@
-/* Activations, pools, and what brings maps together. */
+/* Poolings. */
 #include "backend/selftest/list.h"
 
-const struct ls_case ls_cases_maps[] = {
-    {.name = "relu", .op = &ls_op_act, IMAGE(2, 16, 5, 5), .attr = {.act = LS_ACT_RELU}},
-    {.name = "relu6", .op = &ls_op_act, IMAGE(2, 5, 3, 7), .attr = {.act = LS_ACT_RELU6}},
-    {.name = "relu flat", .op = &ls_op_act, IMAGE(3, 21, 1, 1), .attr = {.act = LS_ACT_RELU}, .flat = true},
+static const struct ls_case cases[] = {
     {.name = "maxpool 2", .op = &ls_op_maxpool, IMAGE(2, 16, 8, 8), .attr = {WINDOW(2, 2, 0)}},
     {.name = "maxpool 3 stride 2", .op = &ls_op_maxpool, IMAGE(2, 16, 9, 11), .attr = {WINDOW(3, 2, 1)}},
     {.name = "maxpool 3 stride 1 odd", .op = &ls_op_maxpool, IMAGE(2, 3, 6, 5), .attr = {WINDOW(3, 1, 1)}},
@@ -55,15 +52,6 @@ const struct ls_case ls_cases_maps[] = {
      .op = &ls_op_adaptive_avgpool,
      IMAGE(2, 5, 2, 5),
      .attr = {.out_h = 7, .out_w = 7}},
-    {.name = "add", .op = &ls_op_add, IMAGE(2, 16, 5, 5)},
-    {.name = "add relu", .op = &ls_op_add, IMAGE(2, 16, 5, 5), .attr = {.act = LS_ACT_RELU}},
-    {.name = "add relu6 odd", .op = &ls_op_add, IMAGE(2, 7, 3, 5), .attr = {.act = LS_ACT_RELU6}},
-    {.name = "concat", .op = &ls_op_concat, IMAGE(2, 16, 4, 4), .other = 32},
-    {.name = "concat odd", .op = &ls_op_concat, IMAGE(2, 5, 4, 3), .other = 3},
-    {.name = "concat unaligned", .op = &ls_op_concat, IMAGE(2, 24, 4, 4), .other = 40},
-
-    /* where a GPU has paths of its own */
-    {.name = "relu of 3 channels", .op = &ls_op_act, IMAGE(2, 3, 7, 5), .attr = {.act = LS_ACT_RELU}},
     {.name = "maxpool 3 stride 2 of 20 channels", .op = &ls_op_maxpool, IMAGE(2, 20, 13, 9), .attr = {WINDOW(3, 2, 1)}},
     {.name = "maxpool 3x2", .op = &ls_op_maxpool, IMAGE(2, 10, 9, 8), .attr = {KERNEL(3, 2), STRIDE(1, 2)}},
     {.name = "avgpool 1 stride 2", .op = &ls_op_avgpool, IMAGE(2, 16, 7, 8), .attr = {WINDOW(1, 2, 0)}},
@@ -71,8 +59,16 @@ const struct ls_case ls_cases_maps[] = {
      .op = &ls_op_adaptive_avgpool,
      IMAGE(2, 6, 13, 13),
      .attr = {.out_h = 7, .out_w = 7}},
-    {.name = "add of 10 channels", .op = &ls_op_add, IMAGE(3, 10, 3, 3), .attr = {.act = LS_ACT_RELU}},
-    {.name = "concat of 20 and 6", .op = &ls_op_concat, IMAGE(2, 20, 3, 5), .other = 6},
-    {.name = "concat of 3 and 16", .op = &ls_op_concat, IMAGE(3, 3, 4, 4), .other = 16},
+
+    /* Many blocks of a GPU, and sums over many of them. Products are kept small, because ref is slow. */
+    {.name = "maxpool large", .op = &ls_op_maxpool, .large = true, IMAGE(16, 64, 57, 55), .attr = {WINDOW(3, 2, 1)}},
+    {.name = "avgpool large", .op = &ls_op_avgpool, .large = true, IMAGE(16, 64, 56, 56), .attr = {WINDOW(2, 2, 0)}},
+    {.name = "adaptive large",
+     .op = &ls_op_adaptive_avgpool,
+     .large = true,
+     IMAGE(64, 512, 7, 7),
+     .attr = {.out_h = 1, .out_w = 1}},
     {.name = NULL},
 };
+
+const struct ls_case_family ls_cases_pool = {.cases = cases};

@@ -1,7 +1,21 @@
-/* Batch normalisation in all its forms, and lrn. */
+/* Batch normalisation in all its forms. */
 #include "backend/selftest/list.h"
 
-const struct ls_case ls_cases_norm[] = {
+static int inputs(struct ls_case_maker *m, const struct ls_case *c, const struct ls_attr *a, int *in)
+{
+    int n = 1;
+    struct ls_shape per_channel = ls_shape_make(1, ls_case_shape(m, in[0]).dim[1], 0, 0, 0);
+    (void)a;
+    in[n++] = ls_case_param(m, "weight", per_channel);
+    in[n++] = ls_case_param(m, "bias", per_channel);
+    in[n++] = ls_case_state(m, "running_mean", per_channel);
+    in[n++] = ls_case_state(m, "running_var", per_channel);
+    if (c->residual)
+        in[n++] = ls_case_second(m, c, in[0]);
+    return n;
+}
+
+static const struct ls_case cases[] = {
     {.name = "bn", .op = &ls_op_bn, IMAGE(3, 16, 5, 5), .attr = {BN}, .head = true},
     {.name = "bn odd channels", .op = &ls_op_bn, IMAGE(2, 7, 6, 5), .attr = {BN}, .head = true},
     {.name = "bn relu", .op = &ls_op_bn, IMAGE(3, 32, 5, 5), .attr = {BN, .act = LS_ACT_RELU}},
@@ -59,18 +73,6 @@ const struct ls_case ls_cases_norm[] = {
      IMAGE(3, 16, 6, 6),
      .attr = {.eps = 1e-5f, .act = LS_ACT_RELU, .pool = true, WINDOW(3, 2, 1)},
      .inference = true},
-    {.name = "lrn 5", .op = &ls_op_lrn, IMAGE(2, 16, 4, 4), .attr = {.size = 5, .alpha = 0.1f, .beta = 0.75f, .k = 2}},
-    {.name = "lrn 3", .op = &ls_op_lrn, IMAGE(2, 7, 3, 5), .attr = {.size = 3, .alpha = 0.3f, .beta = 0.75f, .k = 1}},
-    {.name = "lrn even window",
-     .op = &ls_op_lrn,
-     IMAGE(2, 9, 3, 3),
-     .attr = {.size = 4, .alpha = 0.3f, .beta = 0.5f, .k = 1}},
-    {.name = "lrn alexnet",
-     .op = &ls_op_lrn,
-     IMAGE(2, 96, 4, 4),
-     .attr = {.size = 5, .alpha = 1e-4f, .beta = 0.75f, .k = 2}},
-
-    /* where a GPU has paths of its own */
     {.name = "bn 3 channels", .op = &ls_op_bn, IMAGE(2, 3, 5, 7), .attr = {BN, .act = LS_ACT_RELU}},
     {.name = "bn relu pool 2 of 10 channels",
      .op = &ls_op_bn,
@@ -93,9 +95,33 @@ const struct ls_case ls_cases_norm[] = {
      .valid = 4},
     {.name = "bn one sample counts", .op = &ls_op_bn, IMAGE(3, 8, 4, 4), .attr = {BN}, .valid = 1, .head = true},
     {.name = "bn many channels", .op = &ls_op_bn, IMAGE(4, 520, 2, 2), .attr = {BN, .act = LS_ACT_RELU}},
-    {.name = "lrn of 10 channels",
-     .op = &ls_op_lrn,
-     IMAGE(2, 10, 5, 3),
-     .attr = {.size = 5, .alpha = 0.2f, .beta = 0.75f, .k = 1}},
+
+    /* Many blocks of a GPU, and sums over many of them. Products are kept small, because ref is slow. */
+    {.name = "bn large", .op = &ls_op_bn, .large = true, IMAGE(16, 64, 56, 56), .attr = {BN, .act = LS_ACT_RELU}},
+    {.name = "bn residual large",
+     .op = &ls_op_bn,
+     .large = true,
+     IMAGE(16, 64, 56, 56),
+     .attr = {BN, .act = LS_ACT_RELU},
+     .residual = true,
+     .valid = 13},
+    {.name = "bn pool large",
+     .op = &ls_op_bn,
+     .large = true,
+     IMAGE(16, 64, 56, 56),
+     .attr = {BN, .act = LS_ACT_RELU, .pool = true, WINDOW(3, 2, 1)}},
+    {.name = "bn pool 2 large",
+     .op = &ls_op_bn,
+     .large = true,
+     IMAGE(16, 64, 56, 56),
+     .attr = {BN, .act = LS_ACT_RELU, .pool = true, WINDOW(2, 2, 0)},
+     .valid = 15},
+    {.name = "bn 2048 channels large",
+     .op = &ls_op_bn,
+     .large = true,
+     IMAGE(32, 2048, 7, 7),
+     .attr = {BN, .act = LS_ACT_RELU}},
     {.name = NULL},
 };
+
+const struct ls_case_family ls_cases_bn = {.cases = cases, .inputs = inputs, .scale_free = true};
