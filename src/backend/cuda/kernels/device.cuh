@@ -1,9 +1,9 @@
-/* What the kernels share: octets (8 neighbouring channels, LS_CUDA_LANE) as memory holds them and as floats, the
- * activation, small reductions, division by a number known on the host, and the choice of a template by type.
+/* Helpers of all kernels: octets (8 adjacent channels, LS_CUDA_LANE) in packed form and as floats, the activation,
+ * small reductions, division by a number known on the host, and the choice of a template by type.
  *
- *   struct octet<T>       8 values of T in registers: one 16-byte word, two for f32
- *   load, load_once       of an octet; load_once for what is not read again soon
- *   store, store_once     likewise
+ *   struct octet<T>       8 values of T in registers: one 16-byte word, or two for f32
+ *   load, load_once       read an octet; load_once is for octets that are not read again soon
+ *   store, store_once     write an octet; store_once likewise
  *   widen, narrow         octet <-> float[8]; narrow rounds to nearest even
  *
  * To keep several loads in flight, load all octets of a batch before widening the first. */
@@ -27,7 +27,7 @@ template <typename T> struct octet {
     uint4 word[words];
 };
 
-/* `at` counts octets. Through the ordinary caches but not L1: good also where the kernel writes the same memory. */
+/* `at` counts octets. The load bypasses L1, so it is also correct where the kernel writes the same memory. */
 template <typename T> __device__ __forceinline__ octet<T> load(const void *from, int64_t at)
 {
     octet<T> o;
@@ -38,7 +38,7 @@ template <typename T> __device__ __forceinline__ octet<T> load(const void *from,
     return o;
 }
 
-/* First to leave the caches. */
+/* The octet is the first to be evicted from the caches. */
 template <typename T> __device__ __forceinline__ octet<T> load_once(const void *from, int64_t at)
 {
     octet<T> o;
@@ -49,7 +49,7 @@ template <typename T> __device__ __forceinline__ octet<T> load_once(const void *
     return o;
 }
 
-/* Through L1, for what neighbouring threads read too; only of memory that the kernel never writes. */
+/* The load goes through L1, for octets that neighbouring threads read too. The kernel must never write this memory. */
 template <typename T> __device__ __forceinline__ octet<T> load_shared(const void *from, int64_t at)
 {
     octet<T> o;
@@ -85,7 +85,7 @@ template <typename T> __device__ __forceinline__ octet<T> zero_octet()
     return o;
 }
 
-/* The address `octets` further. */
+/* The address `octets` octets further. */
 template <typename T> __device__ __forceinline__ const void *move(const void *p, int64_t octets)
 {
     return (const uint4 *)p + octets * octet<T>::words;
@@ -95,7 +95,7 @@ template <typename T> __device__ __forceinline__ void *move(void *p, int64_t oct
     return (uint4 *)p + octets * octet<T>::words;
 }
 
-/* Two values of a 16-bit type in one register, the lower first. */
+/* Two values of a 16-bit type in one register, the first in the lower half. */
 template <typename T> __device__ __forceinline__ void widen_pair(uint32_t pair, float &a, float &b);
 template <> __device__ __forceinline__ void widen_pair<__nv_bfloat16>(uint32_t pair, float &a, float &b)
 {
@@ -157,7 +157,7 @@ template <typename T> __device__ __forceinline__ octet<T> narrow(const float (&v
     return o;
 }
 
-/* Channels 2p and 2p + 1 of an octet alone; p known when compiling. */
+/* Channels 2p and 2p + 1 of an octet. p must be a compile-time constant. */
 template <typename T> __device__ __forceinline__ float2 pair_of(const octet<T> &o, int p)
 {
     float2 v;
@@ -184,13 +184,13 @@ template <typename T> __device__ __forceinline__ void set_pair(octet<T> &o, int 
     }
 }
 
-/* 8 parameters of f32, cached; `at` counts octets. */
+/* 8 parameters of type f32, cached. `at` counts octets. */
 __device__ __forceinline__ void load_floats(const float *from, int64_t at, float (&v)[8])
 {
     widen<float>(load_shared<float>(from, at), v);
 }
 
-/* The same of memory that this kernel writes too. */
+/* The same for memory that this kernel also writes. */
 __device__ __forceinline__ void load_written(const float *from, int64_t at, float (&v)[8])
 {
     widen<float>(load<float>(from, at), v);
@@ -227,13 +227,13 @@ template <> __device__ __forceinline__ __half from_float<__half>(float v)
 
 /* --- activation ------------------------------------------------------------------------------------------------ */
 
-/* relu and relu6 differ by where they end: `top` is act_top(act). */
+/* The upper bound of the activation, `top` below: the only difference between relu and relu6. */
 inline __host__ __device__ float act_top(enum ls_act act)
 {
     return act == LS_ACT_RELU6 ? 6.0f : INFINITY;
 }
 
-/* What is not a number stays so. */
+/* NaN stays NaN. */
 template <bool CLIPS> __device__ __forceinline__ float act_of(float z, float top)
 {
     if (CLIPS)
@@ -241,7 +241,7 @@ template <bool CLIPS> __device__ __forceinline__ float act_of(float z, float top
     return z;
 }
 
-/* Does the gradient pass, of z before or y after the activation? */
+/* Whether the gradient passes. z is the value before or after the activation. */
 __device__ __forceinline__ bool act_passes(float z, float top)
 {
     return z > 0.0f && z < top;
@@ -257,8 +257,9 @@ template <typename V> __device__ __forceinline__ V warp_sum(V v)
     return v;
 }
 
-/* True, in all threads, of the last of `blocks` blocks to come here; what the others wrote before is then visible to
- * loads through L2 (load, __ldcg). The counter is zero before and after. All threads of the block call it. */
+/* Returns true, in all threads, in the last of `blocks` blocks that call it. What the other blocks wrote before
+ * their call is then visible to loads through L2 (load, __ldcg). The counter is zero before the first call and after
+ * the last. All threads of the block call it. */
 __device__ __forceinline__ bool last_of(unsigned *counter, unsigned blocks)
 {
     __shared__ bool last;
@@ -273,7 +274,7 @@ __device__ __forceinline__ bool last_of(unsigned *counter, unsigned blocks)
 
 /* --- division -------------------------------------------------------------------------------------------------- */
 
-/* n / by for 0 <= n < 2^31 and 1 <= by < 2^31, without a division. */
+/* n / by for 0 <= n < 2^31 and 1 <= by < 2^31, without a division instruction. */
 struct divider {
     uint32_t by, factor, shift;
 };
@@ -292,7 +293,7 @@ __device__ __forceinline__ uint32_t divide(uint32_t n, const divider &d)
     return (__umulhi(n, d.factor) + n) >> d.shift;
 }
 
-/* The quotient is the result, the remainder takes n's place. */
+/* Returns the quotient and sets n to the remainder. */
 __device__ __forceinline__ uint32_t divide_rest(uint32_t &n, const divider &d)
 {
     uint32_t q = divide(n, d);
@@ -317,15 +318,15 @@ inline int multiprocessors(void)
     return n;
 }
 
-/* A kernel's blocks need `bytes` of shared memory each, and many of them are to fit a multiprocessor: what it has goes to
- * shared memory rather than to L1. */
+/* Prefers shared memory over L1 for a kernel whose blocks need `bytes` of shared memory each, so that many of them
+ * fit on a multiprocessor. */
 template <typename K> inline void want_shared(K *kernel, size_t bytes)
 {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 
-/* Statements with T standing for the type `t` names. */
+/* Compiles the statements with T as the type that `t` names. */
 #define LS_CUDA_BY_TYPE(t, ...)      \
     do {                             \
         if ((t) == LS_F32) {         \

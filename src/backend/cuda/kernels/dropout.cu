@@ -1,4 +1,5 @@
-/* Dropout. The mask is drawn, forward and backward, from the elements' logical numbers, four to a call of Philox. */
+/* Dropout. Forward and backward both draw the mask from the logical numbers of the elements. One call of Philox
+ * serves four elements. */
 #include "backend/cuda/kernels/device.cuh"
 #include "backend/cuda/kernels/random.cuh"
 
@@ -7,9 +8,9 @@ using namespace ls_device;
 #define THREADS 256
 
 struct job {
-    uint32_t octets; /* stored, in all */
-    divider columns; /* octets of a row */
-    divider pixels;  /* of a sample */
+    uint32_t octets; /* stored octets in total */
+    divider columns; /* octets per row */
+    divider pixels;  /* per sample */
     int64_t channels;
     uint32_t layer;
     float p;
@@ -20,13 +21,13 @@ static __device__ __forceinline__ uint64_t stream_of(const struct ls_cuda_run *r
     return random_stream(LS_RANDOM_DROPOUT, run->step, run->replica, j.layer);
 }
 
-/* Is the element kept? */
+/* Whether the element is kept. */
 static __device__ __forceinline__ bool keeps(const struct job &j, uint32_t word)
 {
     return random_uniform(word) >= j.p;
 }
 
-/* Rows of a matrix: an octet's numbers follow each other, and lie in two or three blocks of four. */
+/* Rows of a matrix: the numbers of an octet are consecutive, and belong to two or three calls of Philox. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     matrix_kernel(struct job j, const struct ls_cuda_run *run, const void *from, void *to)
@@ -58,7 +59,7 @@ static __global__ void __launch_bounds__(THREADS)
     store<T>(to, at, narrow<T>(v));
 }
 
-/* A map: an octet's numbers are a plane apart. */
+/* Maps: the numbers of an octet are one plane apart. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     map_kernel(struct job j, const struct ls_cuda_run *run, const void *from, void *to)

@@ -1,5 +1,5 @@
-/* Losses: a block a sample, of as many threads as its classes keep busy. A row is read several times, but from the
- * caches; everything is computed in f32. */
+/* Losses. One block handles one sample, with as many threads as the classes keep busy. The kernels read a row
+ * several times, mostly from the caches. All arithmetic is in f32. */
 #include "backend/cuda/kernels/device.cuh"
 
 using namespace ls_device;
@@ -17,7 +17,7 @@ static __device__ __forceinline__ struct row row_of(const struct ls_cuda_run *ru
     return r;
 }
 
-/* The sum over the block, the same in all threads. `room` is used from barrier to barrier. */
+/* The sum over the block, returned in all threads. Barriers separate the uses of `room`. */
 static __device__ float block_sum(float v)
 {
     __shared__ float room[MAX_THREADS / 32];
@@ -52,13 +52,13 @@ template <typename T> static __device__ __forceinline__ float score_at(const str
     return r.label < 0 ? 0 : to_float(((const T *)scores)[r.sample * r.octets * 8 + r.label]);
 }
 
-/* Is class k above the label, whose score is `own`? */
+/* Whether class k ranks above the label, whose score is `own`. */
 static __device__ __forceinline__ bool above(const struct row &r, int64_t k, float score, float own)
 {
-    return !(score <= own) || (score == own && k < r.label); /* what is no number is no hit */
+    return !(score <= own) || (score == own && k < r.label); /* NaN never counts as a hit */
 }
 
-/* The number of classes, as of each thread, above the label. */
+/* Writes the number of classes above the label. `mine` is this thread's count. */
 static __device__ void write_rank(const struct row &r, int32_t mine, int32_t *rank)
 {
     float sum = block_sum((float)mine); /* exact: there are far fewer than 2^24 classes */
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     struct row r = row_of(run, c, classes);
     float factor = run->grad_scale * (scale ? scale->scale : 1), floor = smoothing / (float)classes, v[8];
     for (int64_t octet = threadIdx.x; octet < r.octets; octet += blockDim.x) {
-        widen<float>(load<float>(prob, r.sample * r.octets + octet), v); /* dlogits of f32 may lie on prob */
+        widen<float>(load<float>(prob, r.sample * r.octets + octet), v); /* dlogits of f32 may alias prob */
         for (int i = 0; i < 8; i++) {
             int64_t k = octet * 8 + i;
             float q = k == r.label ? 1 - smoothing + floor : floor;

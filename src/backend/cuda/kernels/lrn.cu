@@ -1,6 +1,6 @@
-/* Local response normalisation across channels. A thread has an octet of a row and reads its two neighbours as well,
- * which holds a window of 5 (AlexNet's); other windows take a plain path. Padding is zero, so that windows may run into
- * it. */
+/* Local response normalisation across channels. A thread handles an octet of a row and also reads the octets on both
+ * sides, which is enough for a window of 5 (AlexNet's). Other windows take a slower path. Padding channels are zero,
+ * so windows may extend into them. */
 #include "backend/cuda/kernels/device.cuh"
 
 using namespace ls_device;
@@ -9,10 +9,10 @@ using namespace ls_device;
 #define WINDOW 5
 
 struct job {
-    int64_t octets; /* in all, below 2^31 */
-    int columns;    /* octets of a row */
+    int64_t octets; /* in total, below 2^31 */
+    int columns;    /* octets per row */
     int channels, size;
-    float alpha, beta, k; /* alpha: divided by size */
+    float alpha, beta, k; /* alpha is already divided by size */
 };
 
 /* scale^-beta. */
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void load_three(const struct job &j, const voi
     }
 }
 
-/* k + alpha * the squares of the window around v[at]. */
+/* k + alpha * the sum of squares of the window around v[at]. */
 static __device__ __forceinline__ float scale_of(const struct job &j, const float (&v)[24], int at)
 {
     float squares = 0;
@@ -78,7 +78,7 @@ static __global__ void __launch_bounds__(THREADS)
     float v[24], d[24], own[8], share[8 + WINDOW - 1], out[8];
     load_three<T>(j, x, at, v);
     load_three<T>(j, dy, at, d);
-    /* share: what a channel's scale hands back to every channel in its window. */
+    /* share: the gradient that the scale of a channel gives to every channel in its window. */
 #pragma unroll
     for (int i = 0; i < 8 + WINDOW - 1; i++) {
         int c = 8 - WINDOW / 2 + i;
@@ -98,7 +98,7 @@ static __global__ void __launch_bounds__(THREADS)
     store<T>(dx, at, narrow<T>(out));
 }
 
-/* --- any window, a thread an element ------------------------------------------------------------------------- */
+/* --- any window, one thread per element ---------------------------------------------------------------------- */
 
 template <typename T> static __device__ float plain_scale(const struct job &j, const T *row, int c)
 {

@@ -1,4 +1,4 @@
-/* Kernels that only move values: channels of one tensor into another, maps into rows and back. */
+/* Kernels that only move values: channels of one tensor into another, maps into rows, and rows into maps. */
 #include "backend/cuda/kernels/device.cuh"
 
 using namespace ls_device;
@@ -9,11 +9,11 @@ using namespace ls_device;
 
 struct channels {
     int64_t from_c, from_first, to_c, to_first, channels;
-    int64_t width, count; /* what is written of a row, and in all: elements, or octets below 2^31 */
+    int64_t width, count; /* written per row, and in total: elements, or octets (below 2^31) */
     divider row;          /* width in octets */
 };
 
-/* All boundaries are octets'; only the last octet may have less than eight channels, zeros follow. */
+/* All boundaries are multiples of 8 channels, except that the last octet may have fewer; zeros fill it up. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) octets_kernel(struct channels ch, const void *from, void *to)
 {
@@ -72,15 +72,16 @@ void ls_cuda_copy_channels(ls_cuda_stream s, enum ls_dtype t, const void *from, 
 #define TILE 32
 #define TILE_ROWS (THREADS / TILE)
 
-/* A sample is a matrix of pixels by channels (stored: c columns) in the map, of channels by pixels in the row. A block
- * turns a tile of it; blockIdx counts tiles of channels, fastest, of pixels, and samples. */
+/* A sample is a matrix of pixels by channels (c stored columns) in the map, and of channels by pixels in the row. A
+ * block transposes one tile. blockIdx counts the tiles of channels (fastest), then those of pixels, then the
+ * samples. */
 struct turn {
     int64_t pixels, c, channels, row; /* row: stored columns */
     divider tiles_c, tiles_p;
 };
 
 struct tile {
-    int64_t sample, pixel, channel; /* its first */
+    int64_t sample, pixel, channel; /* the first of the tile */
 };
 
 static __device__ __forceinline__ struct tile tile_of(const struct turn &m)

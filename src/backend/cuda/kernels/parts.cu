@@ -1,11 +1,12 @@
-/* Sums over the memory of several cards, or of several processes on one: every value is read once from each part and
- * written once to each, so that a card needs no second look at its neighbours. */
+/* Sums over the memory of several GPUs, or of several processes on one GPU. Every value is read once from each part
+ * and written once to each part, so a GPU reads the memory of each neighbour only once. */
 #include "backend/cuda/kernels/device.cuh"
 
 #define THREADS 256
-#define BLOCKS 128 /* enough for the links between cards, and most of each processor left to the pass beside it */
+#define BLOCKS 128 /* enough for the links between GPUs; most of each multiprocessor stays free for other kernels */
 
-/* part[to] += part[from] in registers: which they are is known to the list alone, so each is compared with all. */
+/* part[to] += part[from] in registers. The indices come from the list at run time, and registers cannot be indexed,
+ * so each index is compared with all parts. */
 template <int N> static __device__ __forceinline__ void add_in_order(const struct ls_cuda_parts &p, float4 (&v)[N])
 {
     for (int s = 0; s < p.n - 1; s++) {

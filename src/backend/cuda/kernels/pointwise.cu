@@ -1,5 +1,5 @@
-/* Element by element: activations, sums, conversions. Memory is taken in words of 16 bytes, WORDS of them in flight in
- * each thread where there is enough to do; a result may lie on an operand. */
+/* Elementwise kernels: activations, sums, conversions. Memory is accessed in words of 16 bytes. A thread has WORDS
+ * of them in flight where there is enough work. A result may be the same memory as an operand. */
 #include "backend/cuda/kernels/quad.cuh"
 
 using namespace ls_device;
@@ -25,7 +25,7 @@ template <typename T> static __device__ __forceinline__ uint4 narrow_word(const 
         return narrow<T>(v).word[0];
 }
 
-/* How many words a thread takes: few where that leaves processors idle. */
+/* Whether a thread handles WORDS words. It handles fewer where WORDS would leave multiprocessors idle. */
 static bool many(int64_t words)
 {
     return words >= (int64_t)1 << 18;
@@ -38,7 +38,7 @@ static unsigned grid_for(int64_t words, int each)
 
 /* --- one or two operands ------------------------------------------------------------------------------------- */
 
-/* What to compute of a and b; with one operand b is 0. */
+/* Functions of a and b. With one operand, b is 0. */
 struct same {
     __device__ float operator()(float a, float) const
     {

@@ -1,5 +1,5 @@
-/* Quads: 4 neighbouring channels, for kernels that hold much in registers or mix f32 with 16-bit memory, where octets
- * would be too wide. As device.cuh's octets: packed as memory holds them until they are widened. */
+/* Quads: 4 adjacent channels, for kernels that hold many values in registers or mix f32 with 16-bit memory, where
+ * octets would be too wide. Quads stay packed until they are widened, like the octets of device.cuh. */
 #ifndef LS_BACKEND_CUDA_KERNELS_QUAD_CUH
 #define LS_BACKEND_CUDA_KERNELS_QUAD_CUH
 
@@ -15,13 +15,13 @@ template <typename T> struct quad {
     word_t word;
 };
 
-/* `at` counts quads. Through all caches. */
+/* `at` counts quads. The load goes through all caches. */
 template <typename T> __device__ __forceinline__ quad<T> load_quad(const void *from, int64_t at)
 {
     return quad<T>{((const typename quad<T>::word_t *)from)[at]};
 }
 
-/* First to leave the caches. */
+/* The quad is the first to be evicted from the caches. */
 template <typename T> __device__ __forceinline__ quad<T> load_quad_once(const void *from, int64_t at)
 {
     return quad<T>{__ldcs((const typename quad<T>::word_t *)from + at)};

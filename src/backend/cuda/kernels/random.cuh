@@ -1,4 +1,4 @@
-/* base/random.h on the device, bit for bit. */
+/* Device versions of the functions of base/random.h, with the same bits. */
 #ifndef LS_BACKEND_CUDA_KERNELS_RANDOM_CUH
 #define LS_BACKEND_CUDA_KERNELS_RANDOM_CUH
 
@@ -42,7 +42,7 @@ __device__ __forceinline__ uint64_t random_stream(enum ls_random_use use, uint64
     return random_mix(random_mix(random_mix(random_mix((uint64_t)use) ^ a) ^ b) ^ c);
 }
 
-/* [0, 1) with 24 bits. */
+/* Uniform in [0, 1), with 24 bits. */
 __device__ __forceinline__ float random_uniform(uint32_t bits)
 {
     return (float)(bits >> 8) * 0x1p-24f;

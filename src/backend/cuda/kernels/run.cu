@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-/* A launch carries its arguments along, so nothing of the host's has to stay for it. */
+/* A kernel launch copies its arguments, so no host memory has to stay valid for it. */
 static __global__ void set_run(struct ls_cuda_run *to, struct ls_cuda_run run)
 {
     *to = run;
@@ -21,7 +21,7 @@ template <typename T> static __global__ void fill(T *to, int64_t count)
         bits ^= bits >> 15;
         bits *= 2246822519u;
         bits ^= bits >> 13;
-        /* sign, an exponent of -7 to 0, all of the mantissa */
+        /* sign and mantissa from the hash, exponent from -7 to 0 */
         to[i] = (T)__uint_as_float((bits & 0x80000000u) | (120u + (bits >> 28 & 7u)) << 23 | (bits & 0x7fffffu));
     }
 }

@@ -1,4 +1,5 @@
-/* The updates of sgd and lars, loss scaling, running statistics, and checksums, each over a whole list of tensors. */
+/* Update kernels of sgd and lars, loss scaling, running statistics, and checksums. Each launch covers a whole list
+ * of tensors. */
 #include "backend/cuda/kernels/update.cuh"
 
 #include <limits.h>
@@ -25,7 +26,7 @@ static bool any_lars(const struct ls_cuda_update *host, int n)
     return false;
 }
 
-/* The sum over a block's threads, the same in all of them. */
+/* The sum over the threads of a block, returned in all of them. */
 static __device__ float2 block_sum(float2 v)
 {
     __shared__ float2 warps[THREADS / 32];
@@ -43,8 +44,8 @@ static __device__ float2 block_sum(float2 v)
 
 /* --- sgd and lars -------------------------------------------------------------------------------------------- */
 
-/* m = momentum * m + before * g; w -= after * m: sgd has the rate after, lars before. Everything is streamed but the
- * 16-bit copy, which the next pass reads. */
+/* m = momentum * m + before * g; w -= after * m. sgd applies the learning rate in `after`, lars in `before`. All
+ * accesses are streaming, except the store of the 16-bit copy, which the next pass reads. */
 struct rates {
     float before, after, unscale;
 };
@@ -138,7 +139,7 @@ template <typename G> static __device__ __forceinline__ float2 chunk_squares(con
     return sum;
 }
 
-/* squares[block] = (|w|^2, |g|^2) of its chunk. */
+/* squares[block] = (|w|^2, |g|^2) of the block's chunk. */
 static __global__ void __launch_bounds__(THREADS)
     squares_kernel(const struct ls_cuda_update *updates, int n, float2 *squares)
 {
@@ -157,7 +158,7 @@ static __global__ void __launch_bounds__(THREADS)
         squares[blockIdx.x] = sum;
 }
 
-/* A block a tensor: local = trust * |w| / (|g| + decay * |w| + 1e-9), 1 when |w| or |g| is 0. */
+/* One block per tensor: local = trust * |w| / (|g| + decay * |w| + 1e-9), or 1 when |w| or |g| is 0. */
 static __global__ void __launch_bounds__(THREADS)
     local_kernel(const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, const float2 *squares,
                  float *local)
@@ -236,7 +237,7 @@ void ls_cuda_bn_running(ls_cuda_stream s, const struct ls_cuda_running *list, in
 
 /* --- loss scaling -------------------------------------------------------------------------------------------- */
 
-/* Does this thread hold a gradient that is not finite? */
+/* Whether this thread has a gradient that is not finite. */
 template <typename G> static __device__ __forceinline__ bool chunk_bad(const struct ls_cuda_update &u)
 {
     quad<G> g4[QUADS];
@@ -310,7 +311,7 @@ void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth
 
 /* --- checksum ------------------------------------------------------------------------------------------------- */
 
-/* Each result for one x alone, and every bit of x in all of it. */
+/* A bijective mix: every bit of x affects all bits of the result. */
 static __device__ __forceinline__ uint64_t mixed(uint64_t x)
 {
     x = (x ^ x >> 32) * 0xd6e8feb86659fd93u;
@@ -318,7 +319,7 @@ static __device__ __forceinline__ uint64_t mixed(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* State k of a tensor takes part with numbers of its own; those of state 0 and of parameters are the plain ones. */
+/* State k of a tensor enters the hash with an offset that depends on k. Parameters and state 0 have the offset 0. */
 static __global__ void __launch_bounds__(THREADS)
     checksum_kernel(const struct ls_cuda_update *updates, int n, int optimizer, unsigned long long *sum)
 {

@@ -1,5 +1,5 @@
-/* What the updates of all optimizers share. One launch takes a whole list of tensors. Each block takes CHUNK elements of one
- * tensor; it finds the tensor by counting the tensors that begin at or before it. */
+/* Helpers of the update kernels of all optimizers. One launch covers a whole list of tensors. Each block handles
+ * CHUNK elements of one tensor. It finds the tensor by counting the tensors that begin at or before it. */
 #ifndef LS_BACKEND_CUDA_KERNELS_UPDATE_CUH
 #define LS_BACKEND_CUDA_KERNELS_UPDATE_CUH
 
@@ -18,19 +18,19 @@ static inline int64_t chunks(const struct ls_cuda_update *u)
     return (u->count + CHUNK - 1) / CHUNK;
 }
 
-/* Blocks of a numbered list, or of a part of it. */
+/* Blocks of a numbered list, or of a part of one. */
 static inline int blocks_of(const struct ls_cuda_update *host, int n)
 {
     return n ? host[n - 1].first_block + (int)chunks(host + n - 1) - host[0].first_block : 0;
 }
 
-/* A list may be part of a longer one, which was numbered as a whole. */
+/* The number of this block in the list. A list may be part of a longer one, which was numbered as a whole. */
 __device__ __forceinline__ int block_number(const struct ls_cuda_update *updates)
 {
     return (int)blockIdx.x + updates[0].first_block;
 }
 
-/* Which tensor this block works for; all threads get the same answer. */
+/* The tensor of this block, the same in all threads. */
 __device__ __forceinline__ int tensor_of_block(const struct ls_cuda_update *updates, int n)
 {
     int begun = 0, block = block_number(updates);
@@ -41,7 +41,7 @@ __device__ __forceinline__ int tensor_of_block(const struct ls_cuda_update *upda
     return begun - 1;
 }
 
-/* The tensor, its blocks numbered from the first of this list. */
+/* The tensor, with its blocks numbered from the first block of this list. */
 __device__ __forceinline__ struct ls_cuda_update tensor_at(const struct ls_cuda_update *updates, int i)
 {
     struct ls_cuda_update u = updates[i];
@@ -49,13 +49,13 @@ __device__ __forceinline__ struct ls_cuda_update tensor_at(const struct ls_cuda_
     return u;
 }
 
-/* This thread's k-th quad in the block's chunk. */
+/* The index of this thread's k-th quad in the block's chunk. */
 __device__ __forceinline__ int64_t quad_at(const struct ls_cuda_update &u, int k)
 {
     return (int64_t)((int)blockIdx.x - u.first_block) * (CHUNK / 4) + k * THREADS + (int)threadIdx.x;
 }
 
-/* The 16-bit copy of a parameter, which the next pass reads. */
+/* Stores the 16-bit copy of a parameter, which the next pass reads. */
 __device__ __forceinline__ void store_half(const struct ls_cuda_update &u, int64_t at, const float (&w)[4])
 {
     if (u.half && u.half_t == LS_BF16)

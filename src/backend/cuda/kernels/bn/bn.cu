@@ -1,4 +1,4 @@
-/* Batch normalisation forward: statistics, normalising. */
+/* Batch normalisation, forward: the statistics and the normalisation. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 
 using namespace ls_bn;
@@ -8,11 +8,11 @@ namespace
 
 /* --- statistics ------------------------------------------------------------------------------------------------ */
 
-/* Octets in flight in a thread. */
+/* Loads in flight per thread, in octets. */
 template <typename T> constexpr int stats_batch = sizeof(T) == 4 ? 3 : 6;
 
-/* Sums of x - k and its square, k being the channel's first value: no cancellation when the mean is far from 0. A place
- * beyond the last row reads the first row instead, which adds nothing. */
+/* Sums x - k and its square, where k is the first value of the channel. This avoids cancellation when the mean is
+ * far from 0. A thread beyond the last row reads the first row instead, which adds 0. */
 template <typename T>
 __global__ void __launch_bounds__(SUM_THREADS, 2)
     stats(const void *x, const struct ls_cuda_run *run, int64_t area, int octets, float eps, float *scratch,
@@ -88,14 +88,14 @@ void ls_cuda_bn_stats(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct
                     <<<l.grid, l.block, room, s>>>(x, run, area, l.octets, b->eps, b->scratch, mean, rstd, stat));
 }
 
-/* --- normalising ----------------------------------------------------------------------------------------------- */
+/* --- normalisation --------------------------------------------------------------------------------------------- */
 
 namespace
 {
 
 template <typename T, bool RESIDUAL> constexpr int apply_batch = (sizeof(T) == 4 ? 2 : 4) * (RESIDUAL ? 1 : 2);
 
-/* Bit i: the gradient of channel i passes. */
+/* Bit i is set where the gradient of channel i passes the activation. */
 __device__ __forceinline__ uint32_t passing(const float (&v)[8], float top)
 {
     uint32_t bits = 0;

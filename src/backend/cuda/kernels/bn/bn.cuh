@@ -1,17 +1,17 @@
-/* How batch normalisation's kernels lie over a map, and how they sum over its rows.
+/* Layout of the batch normalisation kernels over a map, and their sums over its rows.
  *
- * A map is rows (pixels of all samples) of octets. A block is tx octets wide, a segment, and ty rows high; a grid is
- * (segments, row blocks). Two kinds of kernels:
+ * A map consists of rows (the pixels of all samples) of octets. A block covers a segment, which is tx octets wide,
+ * and ty rows. The grid is (segments, row blocks). There are two kinds of kernels:
  *
- *   summing   few blocks, each walks every (row blocks * ty)-th row; sums of 16 numbers an octet (8 channels, a first
- *             and a second sum; in bn_twin.cu a third) go through shared memory into scratch, and the last block of a
- *             segment adds them up
- *   mapping   many blocks, each writes `repeat` * ty rows next to each other
+ *   summing   Few blocks run, and each thread handles every (row blocks * ty)-th row. Each octet has 16 sums (a
+ *             first and a second sum for each of 8 channels; bn_twin.cu has a third). They go through shared memory
+ *             into the scratch, and the last block of a segment adds them up.
+ *   mapping   Many blocks run, and each writes `repeat` * ty adjacent rows.
  *
- * The summing kernel walks from the last row to the first, the mapping one that follows from the first to the last:
- * what one read last is still in L2 when the next begins with it, as is what the layer before wrote last.
+ * The summing kernel goes from the last row to the first. The mapping kernel after it goes from the first row to the
+ * last. Each kernel thus begins with the rows that the kernel before it read or wrote last, which are still in L2.
  *
- * Scratch: counters (LS_CUDA_BN_ZEROS bytes), then 16 * tx sums for each block, segment by segment. */
+ * The scratch holds the counters (LS_CUDA_BN_ZEROS bytes), then 16 * tx sums for each block, segment by segment. */
 #ifndef LS_BACKEND_CUDA_KERNELS_BN_BN_CUH
 #define LS_BACKEND_CUDA_KERNELS_BN_BN_CUH
 
@@ -22,15 +22,15 @@ namespace ls_bn
 
 using namespace ls_device;
 
-static constexpr int SEGMENT = 16;      /* octets at most */
-static constexpr int SUM_THREADS = 512; /* of a summing block, at most */
-static constexpr int MAP_THREADS = 256; /* of a mapping block, at most */
-static constexpr int BLOCKS_PER_SM = 4; /* of a summing kernel, at most: sizes the scratch */
+static constexpr int SEGMENT = 16;      /* maximum width in octets */
+static constexpr int SUM_THREADS = 512; /* maximum threads of a summing block */
+static constexpr int MAP_THREADS = 256; /* maximum threads of a mapping block */
+static constexpr int BLOCKS_PER_SM = 4; /* maximum of a summing kernel; determines the scratch size */
 
 struct layout {
     dim3 grid, block;
-    int octets; /* of a row */
-    int repeat; /* mapping: how often a block's ty rows */
+    int octets; /* per row */
+    int repeat; /* mapping kernels: how many groups of ty rows a block handles */
 };
 
 inline void lay_segments(layout *l, int64_t c)
@@ -38,12 +38,13 @@ inline void lay_segments(layout *l, int64_t c)
     l->octets = (int)(c / LS_CUDA_LANE);
     int64_t segments = ceil_div(l->octets, SEGMENT), tx = ceil_div(l->octets, segments);
     if (segments > 1 && tx % 2)
-        tx++; /* whole 32-byte sectors */
+        tx++; /* round up to whole 32-byte sectors */
     l->block.x = (unsigned)tx;
     l->grid.x = (unsigned)ceil_div(l->octets, tx);
 }
 
-/* For `rows` things to walk; a block has `threads`, and per_sm of them fit. */
+/* Layout of a summing kernel over `rows` rows. A block has `threads` threads, and per_sm blocks fit on a
+ * multiprocessor. */
 inline layout lay_summing(int64_t c, int64_t rows, int threads, int per_sm)
 {
     layout l = {};
@@ -55,7 +56,8 @@ inline layout lay_summing(int64_t c, int64_t rows, int threads, int per_sm)
     return l;
 }
 
-/* Blocks of up to 16 * ty rows, fewer where that leaves multiprocessors idle. `batch` rows are in flight at once. */
+/* Layout of a mapping kernel. A block handles up to 16 * ty rows, or fewer where 16 * ty would leave multiprocessors
+ * idle. `batch` rows are in flight at once. */
 inline layout lay_mapping(int64_t c, int64_t rows, int threads, int batch)
 {
     layout l = {};
@@ -82,13 +84,14 @@ inline size_t sums_bytes(int64_t c)
     return LS_CUDA_BN_ZEROS + (size_t)blocks * 16 * l.block.x * sizeof(float);
 }
 
-/* gamma * (x - mean) * rstd + beta, the same wherever it is asked for: scale is gamma * rstd by __fmul_rn. */
+/* gamma * (x - mean) * rstd + beta, with scale = gamma * rstd computed by __fmul_rn. All kernels use this function,
+ * so that they get the same bits. */
 __device__ __forceinline__ float normalised(float x, float mean, float scale, float beta)
 {
     return __fmaf_rn(__fsub_rn(x, mean), scale, beta);
 }
 
-/* What an octet is normalised with. `spread` is rstd, or with `inference` the variance. */
+/* The normalisation parameters of an octet. `spread` is rstd, or the variance with `inference`. */
 struct affine {
     float mean[8], scale[8], beta[8];
 };
@@ -106,8 +109,8 @@ __device__ __forceinline__ void load_affine(affine &a, int octet, const float *g
         a.scale[i] = __fmul_rn(a.scale[i], inference ? 1.0f / sqrtf(rstd[i] + eps) : rstd[i]);
 }
 
-/* Parameters of a segment in shared memory, pair by pair, so that they do not fill the registers that loads in flight
- * need: parameter k of the block's octet x, channels 2p and 2p + 1. */
+/* Parameters of a segment in shared memory. They stay out of the registers, which the loads in flight need. They are
+ * stored in pairs: parameter k of octet x of the block, channels 2p and 2p + 1. */
 template <int COUNT> struct parameters {
     float2 v[COUNT * 4 * SEGMENT];
 
@@ -117,7 +120,7 @@ template <int COUNT> struct parameters {
         for (int p = 0; p < 4; p++)
             v[(k * 4 + p) * SEGMENT + x] = make_float2(of[2 * p], of[2 * p + 1]);
     }
-    /* Read anew each time: the compiler must not keep it. */
+    /* The load is volatile, so that the compiler does not keep the value in registers. */
     __device__ __forceinline__ float2 get(int k, int x, int p) const
     {
         float2 f;
@@ -127,10 +130,11 @@ template <int COUNT> struct parameters {
     }
 };
 
-/* Of both passes backward, and of the second alone: dx = scale * dz + slope * x + offset. */
+/* The first three parameters serve both backward passes. The others serve the second pass:
+ * dx = scale * dz + slope * x + offset. */
 enum { P_MEAN, P_SCALE, P_BETA, P_FIRST, P_SLOPE = P_FIRST, P_OFFSET, P_ALL };
 
-/* `count`: how many values of a channel there are. */
+/* `count` is the number of values per channel. */
 template <bool SECOND, int COUNT>
 __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, int octet,
                                              const struct ls_cuda_bn_grad &g, int64_t count)
@@ -156,15 +160,15 @@ __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, i
     params.put(P_OFFSET, x, offset);
 }
 
-enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* where the activation's mask comes from */
+enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* source of the activation's mask */
 
-/* How dy2 lies. */
+/* How dy2 is stored. */
 enum extra { EXTRA_NONE, EXTRA_DENSE, EXTRA_SPARSE };
 
-/* Which rows a sparse dy2 has. */
+/* The rows that a sparse dy2 stores: every stride-th pixel in both directions. */
 struct picks {
     divider by_width, by_height, by_stride;
-    int width, height; /* of dy2 as stored */
+    int width, height; /* of the stored dy2 */
 };
 
 inline picks picks_of(const struct ls_cuda_map &m, int stride)
@@ -173,7 +177,7 @@ inline picks picks_of(const struct ls_cuda_map &m, int stride)
             (int)ceil_div(m.h, stride)};
 }
 
-/* Where dy2 has a row of the map; -1: it is 0 there. */
+/* The index in dy2 of a row of the map, or -1 where dy2 does not store the row and its value is 0. */
 __device__ __forceinline__ int picked(const picks &k, int row)
 {
     uint32_t x = (uint32_t)row, y = divide_rest(x, k.by_width);
@@ -182,12 +186,12 @@ __device__ __forceinline__ int picked(const picks &k, int row)
     return x | y ? -1 : (int)((n * k.height + up) * k.width + left);
 }
 
-/* One row of an octet: what dz is made of, and x. */
+/* One row of an octet: the inputs of dz, and x. */
 template <typename T, mask MASK, extra DY2> struct terms {
     octet<T> dy, dy2, x, y;
     uint32_t bits;
 
-    /* ONCE: what dz is made of is not read again, ALL: nor is x. */
+    /* ONCE: the inputs of dz are not read again. ALL: x is not read again either. */
     template <bool ONCE, bool ALL> __device__ __forceinline__ void read(const struct ls_cuda_bn_grad &g, int64_t at)
     {
         dy = ONCE ? load_once<T>(g.dy, at) : load<T>(g.dy, at);
@@ -204,7 +208,7 @@ template <typename T, mask MASK, extra DY2> struct terms {
         if (MASK == MASK_BITS)
             bits = ONCE ? __ldcs((const uint8_t *)g.kept + at) : __ldcg((const uint8_t *)g.kept + at);
     }
-    /* A sparse dy2 of the row that `at` is in. */
+    /* Reads the value of a sparse dy2 for `row`, the row of index `at`. */
     __device__ __forceinline__ void read_sparse(const struct ls_cuda_bn_grad &g, const picks &k, int row, int64_t at,
                                                 int octets)
     {
@@ -216,7 +220,7 @@ template <typename T, mask MASK, extra DY2> struct terms {
         dy = dy2 = x = y = zero_octet<T>();
         bits = 0;
     }
-    /* dz of channels 2p and 2p + 1; z: of the activation, for MASK_X. */
+    /* dz of channels 2p and 2p + 1. z is the input of the activation, for MASK_X. */
     __device__ __forceinline__ float2 dz(int p, float2 z, float top) const
     {
         float2 d = pair_of<T>(dy, p);
@@ -238,8 +242,8 @@ template <typename T, mask MASK, extra DY2> struct terms {
     }
 };
 
-/* Channels 2p and 2p + 1 of a row into the sums of dz and of dz * (x - mean); scale and beta for MASK_X. WRITES: dz takes
- * dy's place, and as the second pass will see it rounded, it counts rounded. */
+/* Adds channels 2p and 2p + 1 of a row to the sums of dz and of dz * (x - mean). MASK_X uses scale and beta. With
+ * WRITES, dz replaces dy, and the sums use the rounded dz because the second pass reads the rounded value. */
 template <typename T, mask MASK, extra DY2, bool WRITES>
 __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 mean, float2 scale, float2 beta,
                                        float top, float (&first)[8], float (&second)[8])
@@ -259,7 +263,7 @@ __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 me
     second[2 * p + 1] = fmaf(d.y, v.y - mean.y, second[2 * p + 1]);
 }
 
-/* All channels of some rows. */
+/* The same for all channels of several rows. */
 template <typename T, mask MASK, extra DY2, bool WRITES, int ROWS>
 __device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const parameters<P_FIRST> &params, int x,
                                          float top, float (&first)[8], float (&second)[8])
@@ -278,10 +282,12 @@ __device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const 
     }
 }
 
-/* Adds `mine`, SUMS sums for each channel of this thread's octet, over the whole grid, and calls finish(channel, sums)
- * once for each channel, in the last block of its segment. The order of all additions is fixed. All threads of the block
- * call it; those beyond the row's octets with zeros. room: shared memory of sums_room<SUMS> bytes for each thread,
- * aligned to 8. The scratch, made for two sums and BLOCKS_PER_SM blocks, has room for three where half as many run. */
+/* Adds `mine` over the whole grid. `mine` has SUMS sums for each channel of the thread's octet. The last block of
+ * each segment calls finish(channel, sums) once for each channel. The order of all additions is fixed.
+ *
+ * All threads of the block call this function. Threads beyond the last octet of the row pass zeros. `room` is shared
+ * memory, sums_room<SUMS> bytes for each thread, aligned to 8 bytes. The size of the scratch allows two sums with
+ * BLOCKS_PER_SM blocks per multiprocessor, or three sums with half as many blocks. */
 template <int SUMS> constexpr int sums_room = 8 * SUMS * sizeof(float);
 static constexpr int SUMS_ROOM = sums_room<2>;
 
@@ -295,8 +301,9 @@ __device__ __forceinline__ void sum_all(const float (&mine)[SUMS][8], int octets
         room[(threadIdx.y * 8 * SUMS + i) * tx + threadIdx.x] = mine[i / 8][i % 8];
     __syncthreads();
 
-    /* This block's rows: a column a thread, every parts-th row, then the parts. Neither they nor the groups below depend
-     * on SUMS: a sum has the same bits whatever is summed beside it. */
+    /* Sums over the rows of this block: each thread adds every parts-th row of one column, and the parts are added
+     * after that. Neither the parts nor the groups below depend on SUMS, so a sum has the same bits whatever the
+     * other sums are. */
     const int parts = ty >= 16 ? ty / 16 : 1;
     float *to = scratch + LS_CUDA_BN_ZEROS / sizeof(float) + ((int64_t)blockIdx.x * gridDim.y + blockIdx.y) * columns;
     for (int j = t; j < parts * columns; j += threads) {
@@ -304,7 +311,7 @@ __device__ __forceinline__ void sum_all(const float (&mine)[SUMS][8], int octets
         float sum = 0;
         for (int r = part; r < ty; r += parts)
             sum += room[r * columns + column];
-        room[j] = sum; /* only this thread reads that place */
+        room[j] = sum; /* only this thread reads this element */
     }
     __syncthreads();
     for (int j = t; j < columns; j += threads) {
@@ -316,7 +323,8 @@ __device__ __forceinline__ void sum_all(const float (&mine)[SUMS][8], int octets
     if (!last_of((unsigned *)scratch + blockIdx.x, gridDim.y))
         return;
 
-    /* All blocks' rows: four columns a thread, every groups-th block, then the groups. */
+    /* Sums over all blocks: each thread adds four columns of every groups-th block, and the groups are added after
+     * that. */
     double *sums = (double *)room;
     const int quads = columns / 4, groups = ty >= 4 ? ty / 4 : 1, blocks = gridDim.y;
     const float4 *all =
@@ -354,7 +362,7 @@ __device__ __forceinline__ void sum_all(const float (&mine)[SUMS][8], int octets
     }
 }
 
-/* Two sums, and finish(channel, first sum, second sum). */
+/* The same for two sums; calls finish(channel, first sum, second sum). */
 template <typename F>
 __device__ __forceinline__ void sum_rows(const float (&first)[8], const float (&second)[8], int octets, float *scratch,
                                          float *room, F finish)
@@ -368,8 +376,9 @@ __device__ __forceinline__ void sum_rows(const float (&first)[8], const float (&
     sum_all<2>(both, octets, scratch, room, [&](int channel, const double(&of)[2]) { finish(channel, of[0], of[1]); });
 }
 
-/* In bn_pool.cu and bn_pool_bwd.cu, with a pooling. 2 or 3 where the fast kernels for that window do, which alone keep
- * what won; else 0. */
+/* Defined in bn_pool.cu and bn_pool_bwd.cu, for batch normalisation with a pooling. fast_pool returns the window
+ * size, 2 or 3, where the fast kernels support the pooling, else 0. Only the fast kernels store the x of each
+ * maximum. */
 int fast_pool(const struct ls_cuda_bn *b, bool residual);
 void pool_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual, const float *gamma,
                 const float *beta, const float *mean, const float *spread, bool inference, void *y, uint8_t *index,
@@ -377,8 +386,8 @@ void pool_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, con
 void pool_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
               const struct ls_cuda_bn_grad *g);
 
-/* In bn_small.cu: both halves of forward, or of backward, in one launch, for maps that are small enough. Nothing is kept
- * for backward with a pooling. */
+/* Defined in bn_small.cu: both passes of forward, or of backward, in one launch, for small maps. With a pooling,
+ * forward does not store the x of the maxima. */
 bool small_enough(const struct ls_cuda_bn *b, bool residual);
 void small_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run, const void *x,
                  const void *residual, const float *gamma, const float *beta, float *mean, float *rstd, float *stat,
@@ -386,7 +395,8 @@ void small_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_c
 void small_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                const struct ls_cuda_bn_grad *g);
 
-/* In bn_bwd.cu: its first pass alone, over a map y of pooled values, with the x that won in g->kept, which becomes dz. */
+/* Defined in bn_bwd.cu: the first backward pass alone, over a map y of pooled values. g->kept holds the x of each
+ * maximum on entry and dz on return. */
 void pooled_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                  const struct ls_cuda_bn_grad *g);
 

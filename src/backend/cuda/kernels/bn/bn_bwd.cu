@@ -1,10 +1,10 @@
-/* Batch normalisation backward, without a pooling:
+/* Batch normalisation, backward, without a pooling:
  *
  *   sums      dz = (dy + dy2) where the activation passed; dbeta = sum of dz, dgamma = sum of dz * xhat; dresidual = dz
  *   gradient  dx = gamma * rstd * (dz - (dbeta + xhat * dgamma) / count)
  *
- * The second pass reads dresidual where there is one, instead of all that dz was made of: then the first keeps only that
- * and x in the caches. */
+ * Where there is a dresidual, the second pass reads it instead of the inputs of dz. The first pass then keeps only
+ * dresidual and x in the caches. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 
 using namespace ls_bn;
@@ -14,7 +14,7 @@ namespace
 
 constexpr int BWD_THREADS = 384;
 
-/* Rows in flight in a thread: up to 8 words of 16 bytes. */
+/* Rows in flight per thread: up to 8 words of 16 bytes. */
 template <typename T, mask MASK, extra DY2> constexpr int bwd_batch()
 {
     int streams = 2 + (MASK == MASK_Y) + (DY2 != EXTRA_NONE), words = 8 / (streams * octet<T>::words);
@@ -34,7 +34,8 @@ __global__ void __launch_bounds__(BWD_THREADS, 2)
         put_backward<false>(params, x, octet, g, 0);
     __syncthreads();
 
-    /* Rows that count, and rows to walk: dresidual is 0 where there is no sample. */
+    /* `valid` rows enter the sums. With WRITES the kernel visits all rows, because dresidual is 0 for rows without a
+     * sample. */
     const int valid = (int)(run->valid * area), rows = WRITES ? (int)(n * area) : valid;
     const int step = (int)(gridDim.y * blockDim.y);
     float first[8] = {}, second[8] = {};

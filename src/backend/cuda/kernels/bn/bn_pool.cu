@@ -1,5 +1,5 @@
-/* Batch normalisation, activation and max pooling in one, so that the large map between them is never stored: forward
- * here, backward in bn_pool_bwd.cu. A thread walks down a strip of outputs. */
+/* Batch normalisation, activation and max pooling in one kernel, so that the large map between them is never stored.
+ * This file has the forward pass, bn_pool_bwd.cu the backward pass. A thread handles a vertical strip of outputs. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 #include "backend/cuda/kernels/pool/pool.cuh"
 
@@ -16,13 +16,14 @@ struct normalise {
     float eps, top;
 };
 
-/* What is pooled: the activation of the normalised value. Parameters from shared memory, or plainly from registers. */
+/* The function that is pooled: the activation of the normalised value. pool_strip takes the parameters from shared
+ * memory, pool_plainly from registers. */
 template <bool CLIPS> struct from_shared {
     static constexpr bool CLIPPED = CLIPS;
     const parameters<P_FIRST> &params;
     int x;
     float top;
-    uint32_t flip[4]; /* where gamma is negative */
+    uint32_t flip[4]; /* sign bits set where gamma is negative */
 
     __device__ __forceinline__ from_shared(const parameters<P_FIRST> &from, int octet, float clip)
         : params(from), x(octet), top(clip)
@@ -117,7 +118,7 @@ void launch_pooled(ls_cuda_stream s, int K, int64_t n, int64_t c, const normalis
 
 } // namespace
 
-/* relu6 makes equal what is large too, which the fast way does not see. */
+/* relu6 also maps all values above 6 to the same value. The fast kernels handle ties only at 0. */
 int ls_bn::fast_pool(const struct ls_cuda_bn *b, bool residual)
 {
     if (residual || b->act == LS_ACT_RELU6)

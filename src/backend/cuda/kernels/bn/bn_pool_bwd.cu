@@ -1,8 +1,9 @@
-/* Batch normalisation backward through a max pooling. Neither the gradient of the large map nor its mask is ever stored:
- * it is gathered from the pooled side.
+/* Batch normalisation, backward through a max pooling. Neither the gradient of the large map nor its mask is stored:
+ * both passes gather it from the pooled map.
  *
- * Only values that won their window have a gradient, so where forward kept them the first pass goes over the pooled map
- * alone (bn_bwd.cu) and leaves dz there, which the second hands out. Else both passes gather pixel by pixel. */
+ * Only the maximum of each window has a gradient. Where forward stored the x of the maxima, the first pass runs over
+ * the pooled map alone (bn_bwd.cu) and stores dz there, and the second pass distributes it. Otherwise both passes
+ * gather pixel by pixel. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 #include "backend/cuda/kernels/pool/pool.cuh"
 
@@ -16,7 +17,7 @@ struct backward {
     struct ls_cuda_bn_grad g;
     const struct ls_cuda_run *run;
     source from;
-    float low, top; /* where z passes when the mask comes from x; else everything does */
+    float low, top; /* z passes between these when the mask comes from x; otherwise they are infinite */
     float *scratch;
 };
 
@@ -25,7 +26,7 @@ __device__ __forceinline__ bool passes(float z, const backward &b)
     return z > b.low && z < b.top;
 }
 
-/* dx = scale * dz + slope * x + offset; b.from.dy is dz as pooled. */
+/* dx = scale * dz + slope * x + offset, where b.from.dy is dz of the pooled map. */
 template <typename T, int K>
 __global__ void __launch_bounds__(POOL_THREADS, K == 3 ? 3 : 4) through_quads(backward b, windows win)
 {
@@ -82,7 +83,7 @@ __global__ void __launch_bounds__(POOL_THREADS, K == 3 ? 3 : 4) through_quads(ba
     }
 }
 
-/* Both passes, any pooling, with a residual too. The first goes from the end to the beginning. */
+/* Either pass for any pooling, also with a residual. The first pass runs from the last pixel to the first. */
 template <typename T, bool SECOND>
 __global__ void __launch_bounds__(POOL_THREADS, 3) through_pixels(backward b, windows win)
 {

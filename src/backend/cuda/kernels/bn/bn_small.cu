@@ -1,8 +1,9 @@
-/* Batch normalisation of maps of few rows, where launches and grid-wide sums would take longer than the bytes: one block
- * an octet holds all of its rows in registers, so that one launch does statistics and normalising, or both passes
- * backward. With a pooling of 2x2, which must cut the map into whole windows, a thread holds the pixels of its windows.
+/* Batch normalisation of maps with few rows, where launches and grid-wide sums would take longer than the memory
+ * traffic. One block per octet holds all rows of the octet in registers. One launch then computes the statistics and
+ * the normalisation, or both backward passes. With a 2x2 pooling, whose windows must tile the map exactly, a thread
+ * holds the pixels of its windows.
  *
- * Backward counts dz rounded to its type, as bn_bwd.cu does where it stores it. */
+ * Backward rounds dz to the type of the map before the sums, as bn_bwd.cu does where it stores dz. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 #include "backend/cuda/kernels/pool/pool.cuh"
 
@@ -12,23 +13,24 @@ using namespace ls_pool;
 namespace
 {
 
-constexpr int SMALL_THREADS = 512; /* a warp for each of the 16 sums */
+constexpr int SMALL_THREADS = 512; /* one warp for each of the 16 sums */
 
-/* With more rows and fewer channels, so few blocks take longer than two launches of many. */
+/* Beyond FEW_ROWS rows, a map with fewer channels has so few blocks that one launch takes longer than two launches
+ * with many blocks. */
 constexpr int FEW_ROWS = 1024, MANY_CHANNELS = 512;
 
-/* Octets that a thread holds. */
+/* Octets per thread. */
 template <typename T> constexpr int HELD = sizeof(T) == 4 ? 4 : 8;
 
-/* Units are rows, or with POOL windows. */
+/* A unit is a row, or a window with POOL. */
 struct small_map {
-    int octets, units, area; /* area: units of a sample */
-    int w;                   /* windows side by side */
+    int octets, units, area; /* area: units per sample */
+    int w;                   /* windows per row of windows */
     divider by_w;
-    int pixels; /* of a sample */
+    int pixels; /* per sample */
 };
 
-/* Slot j of a thread: its unit, and where that octet of x lies. */
+/* The unit in slot j of a thread, and the index of its octet in x. */
 template <bool POOL> __device__ __forceinline__ int unit_of(int j)
 {
     return (int)threadIdx.x + SMALL_THREADS * (POOL ? j / 4 : j);
@@ -36,12 +38,12 @@ template <bool POOL> __device__ __forceinline__ int unit_of(int j)
 template <bool POOL> __device__ __forceinline__ int64_t place_of_slot(const small_map &m, int j)
 {
     int row = unit_of<POOL>(j);
-    if (POOL) /* a pair of rows has four times w pixels; unit / w is the pair */
+    if (POOL) /* a pair of rows has 4 * w pixels; unit / w is the pair */
         row = 2 * (row + (int)divide((uint32_t)row, m.by_w) * m.w) + j % 4 / 2 * 2 * m.w + j % 2;
     return (int64_t)row * m.octets + blockIdx.x;
 }
 
-/* total[i] and total[8 + i]: sums of first[i] and second[i] over the block, in a fixed order. */
+/* total[i] and total[8 + i] become the sums of first[i] and second[i] over the block, added in a fixed order. */
 __device__ __forceinline__ void block_sums(const float (&first)[8], const float (&second)[8], double (&total)[16])
 {
     __shared__ float room[16 * SMALL_THREADS];
@@ -73,7 +75,7 @@ struct forward {
     float eps, top;
 };
 
-/* What pool_strip does for K = 2, of four pixels at hand. */
+/* Does the work of pool_strip with K = 2 on four pixels in registers. */
 template <typename T, bool CLIPS>
 __device__ __forceinline__ void pool_held(const ls_device::octet<T> *in, const forward &f, int64_t to,
                                           const float2 *mean, const float2 *scale, const float2 *beta)
@@ -97,7 +99,7 @@ __device__ __forceinline__ void pool_held(const ls_device::octet<T> *in, const f
         z.x = act_of<CLIPS>(normalised(z.x, mean[p].x, scale[p].x, beta[p].x), f.top);
         z.y = act_of<CLIPS>(normalised(z.y, mean[p].y, scale[p].y, beta[p].y), f.top);
         set_pair<T>(out, p, z);
-        if (CLIPS) /* what the activation made 0 is all equal */
+        if (CLIPS) /* the activation maps all of these to 0, so they are equal */
             where[p] &= (z.x > 0 ? 0xffffu : 0) | (z.y > 0 ? 0xffff0000u : 0);
     }
     store<T>(f.y, to, out);
@@ -119,7 +121,7 @@ __global__ void __launch_bounds__(SMALL_THREADS, 1) small_forward(forward f, con
         if (unit_of<POOL>(j) < m.units)
             in[j] = load_shared<T>(f.x, place_of_slot<POOL>(m, j));
     }
-    /* Sums of x - k and its square, k being the channel's first value. */
+    /* Sums of x - k and its square, where k is the first value of the channel. */
     const ls_device::octet<T> one = load_shared<T>(f.x, octet);
     float first[8] = {}, second[8] = {};
 #pragma unroll
@@ -203,7 +205,7 @@ __global__ void __launch_bounds__(SMALL_THREADS, 1)
     constexpr int held = HELD<T>, step = POOL ? 4 : 1;
     const int octet = blockIdx.x, t = threadIdx.x;
     const int live = (int)(run->valid * m.area);
-    ls_device::octet<T> in[held], dz[held]; /* with POOL one dz a window at first */
+    ls_device::octet<T> in[held], dz[held]; /* with POOL, at first one dz per window */
 #pragma unroll
     for (int j = 0; j < held; j++) {
         in[j] = zero_octet<T>();

@@ -1,10 +1,11 @@
-/* Batch normalisation of two maps whose sum is activated:
+/* Batch normalisation of two maps, a and b, followed by the activation of their sum:
  *
- *   forward   y = act(bn a + bn b), once both have their statistics
+ *   forward   y = act(bn a + bn b), after the statistics of both
  *   sums      dz = (dy + dy2) where the activation passed; dbeta of both = sum of dz, dgamma = sum of dz * xhat of each
  *   gradient  dx of each = gamma * rstd * (dz - (dbeta + xhat * dgamma) / count)
  *
- * Every number is computed by the expressions of bn.cu and bn_bwd.cu; only the sum in forward is of an unrounded b. */
+ * The expressions are those of bn.cu and bn_bwd.cu. The only difference is that forward adds b without rounding it
+ * first. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 
 using namespace ls_bn;
@@ -12,9 +13,9 @@ using namespace ls_bn;
 namespace
 {
 
-constexpr int BWD_THREADS = 384, BWD_BLOCKS = 2; /* of the summing kernel, and how many fit a multiprocessor */
+constexpr int BWD_THREADS = 384, BWD_BLOCKS = 2; /* of the summing kernel: threads, and blocks per multiprocessor */
 
-/* Rows in flight in a thread: up to 8 words of 16 bytes. */
+/* Rows in flight per thread: up to 8 words of 16 bytes. */
 template <typename T, int STREAMS> constexpr int rows_in_flight()
 {
     int rows = 8 / (STREAMS * octet<T>::words);
@@ -33,7 +34,7 @@ __device__ __forceinline__ void put_affine(parameters<P_FIRST> &params, int x, i
     params.put(P_BETA, x, a.beta);
 }
 
-/* CLIPS: and keeps which channels pass. */
+/* With CLIPS, the kernel also stores which channels pass the activation. */
 template <typename T, bool CLIPS>
 __global__ void __launch_bounds__(MAP_THREADS, 3)
     twin_apply(struct ls_cuda_bn_twin a, struct ls_cuda_bn_twin b, float top, int64_t rows, int octets, int repeat,
@@ -109,7 +110,7 @@ void launch_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_
 
 /* --- backward -------------------------------------------------------------------------------------------------- */
 
-/* BITS: the activation's mask is in a.kept. */
+/* BITS: a.kept holds the activation's mask. */
 template <typename T, bool BITS, bool DY2>
 __global__ void __launch_bounds__(BWD_THREADS, BWD_BLOCKS)
     twin_sums(struct ls_cuda_bn_grad a, struct ls_cuda_bn_grad b, const struct ls_cuda_run *run, int64_t n,
@@ -126,7 +127,7 @@ __global__ void __launch_bounds__(BWD_THREADS, BWD_BLOCKS)
     __syncthreads();
 
     const int valid = (int)(run->valid * area), rows = (int)(n * area), step = (int)(gridDim.y * blockDim.y);
-    float sum[3][8] = {}; /* of dz, and of its products with x - mean of a and of b */
+    float sum[3][8] = {}; /* of dz, dz * (x - mean) of a, and dz * (x - mean) of b */
     if (octet < octets) {
         int row = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);
         int64_t at = (int64_t)row * octets + octet;
@@ -164,7 +165,7 @@ __global__ void __launch_bounds__(BWD_THREADS, BWD_BLOCKS)
                         d.x = bits[u] & 1u << 2 * p ? d.x : 0;
                         d.y = bits[u] & 2u << 2 * p ? d.y : 0;
                     }
-                    set_pair<T>(dz[u], p, d); /* the second pass will see it rounded, so it counts rounded */
+                    set_pair<T>(dz[u], p, d); /* sums use the rounded dz, which the second pass reads */
                     d = pair_of<T>(dz[u], p);
                     sum[0][2 * p] += d.x;
                     sum[0][2 * p + 1] += d.y;
@@ -187,7 +188,8 @@ __global__ void __launch_bounds__(BWD_THREADS, BWD_BLOCKS)
     });
 }
 
-/* b.dx may lie on a.dresidual: a thread reads a place before it writes it, and no other reads it. */
+/* b.dx may be the same memory as a.dresidual: a thread reads an element before it writes it, and no other thread
+ * reads that element. */
 template <typename T>
 __global__ void __launch_bounds__(MAP_THREADS, 3)
     twin_gradient(struct ls_cuda_bn_grad a, struct ls_cuda_bn_grad b, const struct ls_cuda_run *run, int64_t n,
@@ -269,7 +271,7 @@ void launch_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cu
 
 bool ls_cuda_bn_twins(const struct ls_cuda_bn *b)
 {
-    /* Many more segments than blocks at once would need more scratch than two sums do. */
+    /* With more segments than multiprocessors, three sums would need more scratch than two sums get. */
     static_assert(3 * BWD_BLOCKS <= 2 * BLOCKS_PER_SM, "three sums fit the scratch");
     layout l = {};
     lay_segments(&l, b->x.c);

@@ -1,19 +1,19 @@
-/* A bias to every row, and its gradient, the sum of all rows.
+/* Adds a bias to every row, and computes its gradient, the sum of all rows.
  *
- * A block works on a segment of neighbouring octets of the columns and on `step` rows at a time: thread t has octet
- * t % segment and row t / segment, so that it keeps its columns, and a warp reads whole lines. */
+ * A block handles a segment of adjacent octets and `step` rows at a time. Thread t handles octet t % segment of row
+ * t / segment. A thread therefore keeps its columns, and a warp reads whole cache lines. */
 #include "backend/cuda/kernels/device.cuh"
 
 using namespace ls_device;
 
 struct shape {
     int64_t rows;
-    int octets;            /* of a row */
-    int segments, segment; /* how many a row is cut into, and the octets of one */
-    int step;              /* rows that a block's threads cover */
+    int octets;            /* per row */
+    int segments, segment; /* segments per row, and octets per segment */
+    int step;              /* rows per block at a time */
 };
 
-/* Segments of at most `widest` octets, about equally wide. */
+/* Segments of at most `widest` octets, of about equal width. */
 static struct shape shape_of(int64_t rows, int64_t c, int widest, int threads)
 {
     struct shape sh = {rows, (int)(c / 8), 0, 0, 0};
@@ -26,7 +26,7 @@ static struct shape shape_of(int64_t rows, int64_t c, int widest, int threads)
 /* --- forward ------------------------------------------------------------------------------------------------- */
 
 #define THREADS 256
-#define EACH 4 /* rows of a thread */
+#define EACH 4 /* rows per thread */
 
 template <typename T, bool CLIPS>
 static __global__ void __launch_bounds__(THREADS)
@@ -72,11 +72,12 @@ void ls_cuda_bias(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void
 /* --- backward ------------------------------------------------------------------------------------------------ */
 
 #define SUM_THREADS 512
-#define SUM_EACH 8   /* loads of a thread in flight */
-#define SUM_WIDEST 8 /* octets of a segment: one line of 16-bit values */
+#define SUM_EACH 8   /* loads in flight per thread */
+#define SUM_WIDEST 8 /* octets per segment: one cache line of 16-bit values */
 #define MAX_COUNTERS (LS_CUDA_BN_ZEROS / 4)
 
-/* The rows are dealt to `parts` blocks for each segment; each leaves its sums, and the last to come adds them up. */
+/* The rows of each segment are divided among `parts` blocks. Each block stores its sums, and the last block to
+ * finish adds them up. */
 static int parts_of(const struct shape *sh)
 {
     int64_t wanted = ceil_div(sh->rows, sh->step * SUM_EACH), most = 2 * multiprocessors() / sh->segments;
@@ -85,7 +86,8 @@ static int parts_of(const struct shape *sh)
     return (int)(wanted < most ? wanted : most);
 }
 
-/* Sums of each column over i < count of value(i, column), in a fixed order; right in the threads below `columns`. */
+/* Sums value(i, column) over i < count for each column, in a fixed order. The result is valid in threads below
+ * `columns`. */
 template <typename F> static __device__ __forceinline__ float sum_columns(int columns, int count, F value)
 {
     __shared__ double room[SUM_THREADS];

@@ -1,6 +1,6 @@
-/* 3x3 depthwise convolutions, forward and backward to the data; see depthwise.cuh for who does what. Results are summed
- * up column by column of the source, two or three of them at a time, so that each value is loaded and widened once for
- * all columns that need it. The next column is on its way while one is computed with. */
+/* 3x3 depthwise convolutions: forward, and backward to the data. depthwise.cuh describes how the work is divided.
+ * Each source column is added to the two or three result columns that need it, so that each value is loaded and
+ * widened once. The next column is loaded while the current one is computed. */
 #include "backend/cuda/kernels/conv/depthwise.cuh"
 
 using namespace ls_device;
@@ -9,7 +9,7 @@ struct filter {
     float w[3][3][4];
 };
 
-/* flip: turned by half a circle. */
+/* flip: the filter is rotated by 180 degrees. */
 template <typename T>
 static __device__ __forceinline__ void load_filter(const void *w, int quads, int at, bool flip, struct filter &f)
 {
@@ -36,7 +36,7 @@ struct slide {
     struct ls_cuda_map from, to;
     int pad_t, pad_l;
     bool flip;
-    float top; /* of the activation */
+    float top; /* upper bound of the activation */
 };
 
 static __device__ __forceinline__ struct unit unit_of(const struct units &u)
@@ -44,7 +44,7 @@ static __device__ __forceinline__ struct unit unit_of(const struct units &u)
     return unit_at(u, blockIdx.x * u.step + threadIdx.x / u.segment, (int)blockIdx.y);
 }
 
-/* Through the activation and out. */
+/* Applies the activation and stores the results. */
 template <typename T, bool CLIPS, int ROWS>
 static __device__ __forceinline__ void finish(struct strip &out, float top, float (&v)[ROWS][4])
 {
@@ -56,12 +56,12 @@ static __device__ __forceinline__ void finish(struct strip &out, float top, floa
     store_column<T>(out, v);
 }
 
-/* --- stride 1: forward, and, with the filter turned, backward ------------------------------------------------ */
+/* --- stride 1: forward, and backward with the filter rotated ------------------------------------------------- */
 
 #define ROWS1 2
 
-/* A source column meets the third tap of the result two columns before (done), the second of the one before (next), and
- * the first of its own (begun). */
+/* A source column contributes to three result columns: the third tap to the one two columns before (done), the
+ * second tap to the one before (next), and the first tap to the one at the same position (begun). */
 template <typename T>
 static __device__ __forceinline__ void add_column(const quad<T> (&q)[ROWS1 + 2], const struct filter &f,
                                                   const float (&bias)[4], float (&done)[ROWS1][4],
@@ -101,7 +101,7 @@ static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     load_column<T>(in, now);
     load_filter<T>(w, s.units.quads, t.quad, s.flip, f);
     load_bias(bias, t.quad, b);
-    int last = t.end - t.first + 1; /* column i of the source ends result i - 2 of the run */
+    int last = t.end - t.first + 1; /* column i of the source completes result i - 2 of the run */
 #define STEP(DONE, NEXT, BEGUN)                                 \
     load_column<T>(in, ahead);                                  \
     add_column<T>(now, f, b, sum[DONE], sum[NEXT], sum[BEGUN]); \
@@ -120,7 +120,8 @@ static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
 
 /* --- stride 2, forward --------------------------------------------------------------------------------------- */
 
-/* Even source columns meet the third tap of the result before and the first of their own, odd ones the second. */
+/* An even source column contributes its third tap to the previous result and its first tap to the current one. An
+ * odd column contributes its second tap to the current one. */
 template <typename T>
 static __device__ __forceinline__ void add_even(const quad<T> (&q)[3], const struct filter &f, const float (&bias)[4],
                                                 float (&done)[1][4], float (&begun)[1][4])
@@ -166,7 +167,7 @@ static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     load_column<T>(in, odd);
     load_filter<T>(w, s.units.quads, t.quad, false, f);
     load_bias(bias, t.quad, b);
-    int last = t.end - t.first; /* pair i of columns ends result i - 1 of the run */
+    int last = t.end - t.first; /* pair i of columns completes result i - 1 of the run */
 #define STEP(DONE, BEGUN)                           \
     load_column<T>(in, even_ahead);                 \
     load_column<T>(in, odd_ahead);                  \
@@ -187,8 +188,8 @@ static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
 
 /* --- stride 2, backward -------------------------------------------------------------------------------------- */
 
-/* Rows 2g - pad_t and the next of dx come from rows g and g - 1 of dy, columns likewise: a group is such a pair of rows,
- * a column of a unit such a pair of columns. */
+/* Rows 2g - pad_t and 2g - pad_t + 1 of dx depend on rows g and g - 1 of dy. Columns are alike. A group is such a
+ * pair of rows, and a column of a unit is such a pair of columns. */
 template <typename T>
 static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     stride2_bwd_kernel(struct slide s, const void *dy, const void *w, void *dx)
@@ -201,7 +202,7 @@ static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     struct strip out = strip_of<T, 2>(s.to, dx, t, g * 2 - s.pad_t, first * 2 - s.pad_l);
     struct filter f;
     quad<T> q[2], ahead[2];
-    float before[2][4]; /* the column before, of rows g - 1 and g */
+    float before[2][4]; /* the previous column of rows g - 1 and g */
     load_column<T>(in, q);
     load_column<T>(in, ahead);
     load_filter<T>(w, s.units.quads, t.quad, false, f);
@@ -209,7 +210,7 @@ static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     widen_quad<T>(q[1], before[1]);
 #pragma unroll 2
     for (int x = t.first; x < t.end; x++) {
-        float now[2][4], left[2][4], right[2][4]; /* the two columns of dx */
+        float now[2][4], left[2][4], right[2][4]; /* left, right: the two columns of dx */
         move_column<T>(ahead, q);
         load_column<T>(in, ahead);
         widen_quad<T>(q[0], now[0]);
@@ -262,7 +263,7 @@ void ls_cuda_depthwise(ls_cuda_stream s, const struct ls_cuda_conv *c, const voi
         LS_CUDA_BY_TYPE(c->t, forward<T, true>(s, c, &sl, x, w, bias, y));
 }
 
-/* How many pairs (2g - pad, 2g - pad + 1), the first with g = pad / 2, cover 0 ... size - 1. */
+/* How many pairs (2g - pad, 2g - pad + 1), starting with g = pad / 2, cover 0 ... size - 1. */
 static int64_t pairs(int64_t size, int pad)
 {
     return (size - 1 + pad) / 2 - pad / 2 + 1;

@@ -1,7 +1,7 @@
-/* How the depthwise kernels divide their work. A thread has a quad of channels. A unit is `run` neighbouring result
- * columns of one group of rows of one sample, which a thread walks from left to right with a window in registers; in a
- * block, `segment` quads of `step` units lie side by side, units that follow each other are of groups that follow each
- * other, and so share rows in L1. */
+/* How the depthwise kernels divide their work. A thread handles a quad of channels. A unit is `run` adjacent result
+ * columns of one group of rows of one sample. A thread processes a unit from left to right with a window in
+ * registers. A block processes `step` units of `segment` quads each, side by side. Consecutive units belong to
+ * consecutive groups of rows, and so share rows in L1. */
 #ifndef LS_BACKEND_CUDA_KERNELS_CONV_DEPTHWISE_CUH
 #define LS_BACKEND_CUDA_KERNELS_CONV_DEPTHWISE_CUH
 
@@ -13,21 +13,21 @@ namespace ls_device
 #define LS_DEPTHWISE_THREADS 128
 
 struct units {
-    int quads;             /* of a pixel */
-    int segments, segment; /* how many a pixel is cut into, and the quads of one */
-    int step;              /* units of a block */
-    int run, width;        /* columns of a unit, of a row */
-    divider groups, runs;  /* of a sample */
+    int quads;             /* per pixel */
+    int segments, segment; /* segments per pixel, and quads per segment */
+    int step;              /* units per block */
+    int run, width;        /* columns per unit, and per row */
+    divider groups, runs;  /* per sample */
     uint32_t count;
 };
 
-/* One thread's part; quad < 0: none. */
+/* The work of one thread. quad < 0: there is none. */
 struct unit {
     int quad, sample, group, first, end; /* columns first .. end - 1 */
 };
 
-/* `height` groups of `width` columns in each of n samples, c channels. Rows are cut where that is needed to keep the
- * device busy for a few rounds. */
+/* Units for `height` groups of `width` columns in each of n samples with c channels. Rows are split into runs where
+ * the device needs more units to stay busy for several waves of blocks. */
 inline struct units units_of(int64_t n, int64_t height, int64_t width, int64_t c)
 {
     struct units u;
@@ -57,7 +57,7 @@ __device__ __forceinline__ struct unit unit_at(const struct units &u, uint32_t a
     return t;
 }
 
-/* The compiler is not to compute the value again where it is used. */
+/* Keeps the value in a register: the compiler does not compute it again at each use. */
 __device__ __forceinline__ void keep(const char *&p)
 {
     asm volatile("" : "+l"(p));
@@ -72,16 +72,16 @@ __device__ __forceinline__ void keep(float &v)
     asm volatile("" : "+f"(v));
 }
 
-/* A few rows of a map that a thread goes through from left to right. */
+/* A few adjacent rows of a map, which a thread processes from left to right. */
 struct strip {
-    const char *at; /* its quad in the first row, column x */
-    int64_t row;    /* bytes of a row */
-    int64_t pixel;  /* bytes of a pixel */
+    const char *at; /* the thread's quad in the first row, column x */
+    int64_t row;    /* bytes per row */
+    int64_t pixel;  /* bytes per pixel */
     int x, width;
     uint32_t inside; /* bit i: row i is in the map */
 };
 
-/* Rows top ... top + ROWS - 1 of the unit's sample, from column x on; both may lie outside. */
+/* Rows top ... top + ROWS - 1 of the unit's sample, starting at column x. Rows and columns may be outside the map. */
 template <typename T, int ROWS>
 __device__ __forceinline__ struct strip strip_of(const struct ls_cuda_map &m, const void *map, const struct unit &t,
                                                  int top, int x)
@@ -101,7 +101,7 @@ __device__ __forceinline__ struct strip strip_of(const struct ls_cuda_map &m, co
     return s;
 }
 
-/* The next column; outside the map there are zeros. */
+/* Loads the next column, with zeros outside the map. */
 template <typename T, int ROWS> __device__ __forceinline__ void load_column(struct strip &s, quad<T> (&q)[ROWS])
 {
     uint32_t inside = (uint32_t)s.x < (uint32_t)s.width ? s.inside : 0;
@@ -115,7 +115,7 @@ template <typename T, int ROWS> __device__ __forceinline__ void load_column(stru
     s.x++;
 }
 
-/* Likewise; what lies outside is dropped. */
+/* Stores the next column. Values outside the map are dropped. */
 template <typename T, int ROWS> __device__ __forceinline__ void store_column(struct strip &s, const float (&v)[ROWS][4])
 {
     uint32_t inside = (uint32_t)s.x < (uint32_t)s.width ? s.inside : 0;
@@ -135,7 +135,7 @@ __device__ __forceinline__ void move_column(const quad<T> (&from)[ROWS], quad<T>
         to[i] = from[i];
 }
 
-/* Is it the case that the fast kernels are for? */
+/* Whether the fast 3x3 kernels support this convolution. */
 inline bool depthwise_3x3(const struct ls_cuda_conv *c)
 {
     return c->kernel_h == 3 && c->kernel_w == 3 && c->stride_h == c->stride_w && c->stride_h <= 2 &&
@@ -144,7 +144,7 @@ inline bool depthwise_3x3(const struct ls_cuda_conv *c)
 
 } // namespace ls_device
 
-/* Any window, plainly. */
+/* Kernels for any window, without the optimisations for 3x3. */
 void ls_cuda_depthwise_plain(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w,
                              const float *bias, void *y);
 void ls_cuda_depthwise_plain_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *w,

@@ -1,11 +1,11 @@
-/* Depthwise convolutions with any window, stride and dilation: a thread makes a quad of one pixel. */
+/* Depthwise convolutions with any window, stride and dilation. A thread computes a quad of one pixel. */
 #include "backend/cuda/kernels/conv/depthwise.cuh"
 
 using namespace ls_device;
 
 #define THREADS 256
 
-/* Quad `at` of a map as where it is. */
+/* The position of quad `at` in a map. */
 struct place {
     int64_t sample, y, x;
     int quad;

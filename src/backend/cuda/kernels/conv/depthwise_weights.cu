@@ -1,5 +1,5 @@
-/* Gradients of depthwise weights. Each block sums up its share of the pixels, in registers and then over its threads, and
- * leaves a partial gradient; a second kernel adds these in a fixed order.
+/* Gradients of depthwise weights. Each block sums its share of the pixels, first in registers and then over its
+ * threads, and stores a partial gradient. A second kernel adds the partial gradients in a fixed order.
  *
  *      scratch: parts x (kh, kw, c) f32 */
 #include "backend/cuda/kernels/conv/depthwise.cuh"
@@ -7,7 +7,7 @@
 using namespace ls_device;
 
 #define THREADS LS_DEPTHWISE_THREADS
-#define BLOCKS 4 /* on a multiprocessor */
+#define BLOCKS 4 /* per multiprocessor */
 
 struct job {
     struct units units;
@@ -18,7 +18,7 @@ struct job {
 
 #define ROWS1 2
 
-/* One column of x against three of dy: its own, the one before, and the one before that. */
+/* Multiplies one column of x with three columns of dy: the one at the same position and the two before it. */
 template <typename T>
 static __device__ __forceinline__ void add_column(const quad<T> (&q)[ROWS1 + 2], const float (&d0)[ROWS1][4],
                                                   const float (&d1)[ROWS1][4], const float (&d2)[ROWS1][4],
@@ -51,7 +51,7 @@ static __device__ __forceinline__ void widen_column(const quad<T> (&q)[ROWS], fl
         widen_quad<T>(q[i], v[i]);
 }
 
-/* A unit's pixels. dy ends with the unit, x two columns later; beyond, dy counts as zero. */
+/* Adds the pixels of a unit. dy ends with the unit, x ends two columns later. dy counts as zero beyond the unit. */
 template <typename T>
 static __device__ __forceinline__ void add_unit1(const struct job &j, const struct unit &t, const void *dy,
                                                  const void *x, float (&sum)[9][4])
@@ -97,7 +97,7 @@ static __device__ __forceinline__ void add_tap_column(const quad<T> (&q)[3], con
     }
 }
 
-/* Even columns of x meet dy's column and the one before, odd ones dy's. */
+/* Even columns of x are multiplied with the current and the previous column of dy, odd columns with the current one. */
 template <typename T>
 static __device__ __forceinline__ void add_unit2(const struct job &j, const struct unit &t, const void *dy,
                                                  const void *x, float (&sum)[9][4])
@@ -128,9 +128,9 @@ static __device__ __forceinline__ void add_unit2(const struct job &j, const stru
     }
 }
 
-/* --- summing up ---------------------------------------------------------------------------------------------- */
+/* --- sums over blocks ---------------------------------------------------------------------------------------- */
 
-/* part[tap * c + channel] = the sum over the block's units, for TAPS taps of its segment's channels. */
+/* part[tap * c + channel] = the sum over the block's units, for TAPS taps of the segment's channels. */
 template <int TAPS>
 static __device__ __forceinline__ void write_part(const struct units &u, const float (&sum)[TAPS][4], float *part)
 {
@@ -167,7 +167,7 @@ static __global__ void __launch_bounds__(THREADS, BLOCKS)
     write_part<9>(u, sum, parts + (int64_t)blockIdx.x * u.quads * 36);
 }
 
-/* Any window: blockIdx.z is the tap; a thread goes through a unit pixel by pixel. */
+/* Any window. blockIdx.z is the tap. A thread processes a unit pixel by pixel. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     plain_kernel(struct job j, const void *dy, const void *x, float *parts)
@@ -200,7 +200,7 @@ static __global__ void __launch_bounds__(THREADS)
 #define WIDE 32
 #define DEEP 32
 
-/* dw[i] = sum over parts of parts[part][i]; a block has WIDE values. */
+/* dw[i] = sum over parts of parts[part][i]. A block computes WIDE values. */
 static __global__ void __launch_bounds__(WIDE *DEEP) sum_parts_kernel(const float *parts, int n, int count, float *dw)
 {
     __shared__ float room[DEEP][WIDE];
@@ -229,7 +229,7 @@ static struct job job_of(const struct ls_cuda_conv *c)
     return j;
 }
 
-/* Blocks of each segment, and so partial gradients. */
+/* Blocks per segment, which is the number of partial gradients. */
 static int parts_of(const struct job *j)
 {
     int64_t taps = depthwise_3x3(&j->conv) ? 1 : (int64_t)j->conv.kernel_h * j->conv.kernel_w;

@@ -1,5 +1,6 @@
-/* Convolutions of any kind, plainly: a thread a value of the result, a block a weight for the weights' gradient. For what
- * the libraries decline; speed is no aim. Weights lie as (o, kh, kw, inputs of a group, padded). */
+/* Direct convolutions of any kind, for cases that the libraries do not support. A thread computes one value of the
+ * result; for the gradient of the weights, a block computes one weight. The kernels are not optimised for speed.
+ * Weights are stored as (o, kh, kw, inputs of a group, padded). */
 #include "backend/cuda/kernels/device.cuh"
 
 using namespace ls_device;
@@ -8,7 +9,7 @@ using namespace ls_device;
 
 struct job {
     struct ls_cuda_conv c;
-    int64_t inputs, outputs, stored; /* channels of a group; inputs with padding */
+    int64_t inputs, outputs, stored; /* channels per group; stored: inputs with padding */
     int64_t count;
 };
 
@@ -19,7 +20,7 @@ static struct job job_of(const struct ls_cuda_conv *c, int64_t count)
     return j;
 }
 
-/* Value `at` of a map as where it is. */
+/* The position of value `at` in a map. */
 struct place {
     int64_t sample, y, x, channel;
 };
@@ -92,7 +93,7 @@ static __global__ void __launch_bounds__(THREADS) bwd_data_kernel(struct job j, 
     dx[at] = from_float<T>(sum);
 }
 
-/* blockIdx.x is a weight as stored; padding becomes zero. */
+/* blockIdx.x is the index of a stored weight. The gradient of padding is zero. */
 template <typename T>
 static __global__ void __launch_bounds__(THREADS) bwd_weights_kernel(struct job j, const T *dy, const T *x, float *dw)
 {

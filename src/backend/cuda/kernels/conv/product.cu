@@ -1,10 +1,11 @@
-/* Products of matrices that make a normalisation's sums on their way, so that no kernel has to read the result again for
- * them: y (rows x n) = x (rows x k) * w.
+/* Matrix products that compute the sums of a batch normalisation in their epilogue, so that no kernel reads the
+ * result again for them: y (rows x n) = x (rows x k) * w.
  *
- * A block computes tiles of 64 rows by WIDE columns, always the same columns, from the last rows to the first, as bn.cuh
- * has it for summing kernels. Its columns of w stay in shared memory, so k is small; slices of x, DEEP columns each, come
- * through a ring there, on across tiles, and are multiplied by the tensor cores. A finished tile is rounded and laid out
- * in shared memory, and from there handled like any map. Sums stay in registers to the end. */
+ * A block computes tiles of 64 rows by WIDE columns. Its columns are fixed, and it goes from the last rows to the
+ * first, as the summing kernels of bn.cuh do. The block's columns of w stay in shared memory, so k must be small.
+ * Slices of x, DEEP columns each, pass through a ring buffer in shared memory, continuously across tiles, and the
+ * tensor cores multiply them. A finished tile is rounded and stored in shared memory, and the epilogue processes it
+ * from there like any map. The sums stay in registers to the end. */
 #include "backend/cuda/kernels/bn/bn.cuh"
 #include "backend/cuda/kernels/conv/product.cuh"
 
@@ -14,13 +15,13 @@ using namespace ls_product;
 namespace
 {
 
-/* --- what becomes of a tile ------------------------------------------------------------------------------------ */
+/* --- epilogues ------------------------------------------------------------------------------------------------- */
 
-constexpr int BATCH = 4; /* rows of a thread whose reads are under way at once */
+constexpr int BATCH = 4; /* rows per thread with reads in flight */
 
-/* Forward: it is stored as it is. Sums of the values, unrounded, and of their squares, made of a warp's registers: a
- * lane has 8 columns of its warp's 32. Values are of 16 bits afterwards, so that a mean far from 0 does more harm by
- * their rounding than by these sums'. */
+/* Forward: stores the tile unchanged. Computes the sums of the unrounded values and of their squares from the
+ * registers of a warp; a lane has 8 of the warp's 32 columns. The stored values have 16 bits, so where the mean is
+ * far from 0, their rounding costs more accuracy than these sums do. */
 template <typename T> struct statistics {
     static constexpr bool BY_COLUMN = true;
     static constexpr int WIDEST = 128;
@@ -33,7 +34,7 @@ template <typename T> struct statistics {
     __device__ __forceinline__ void begin(parameters<P_FIRST> &, int, int) const
     {
     }
-    /* `left`: rows that count, from the lane's first on. */
+    /* `left`: the number of valid rows, counted from the lane's first row. */
     template <int ROWS>
     __device__ __forceinline__ void add_columns(const float (&sum)[ROWS][4][4], int left, float (&first)[8],
                                                 float (&second)[8]) const
@@ -72,10 +73,10 @@ template <typename T> struct statistics {
     }
 };
 
-/* Backward: it is dy; dz is stored, and summed as in bn_bwd.cu. */
+/* Backward: the tile is dy. Stores dz and sums it as bn_bwd.cu does. */
 template <typename T, mask MASK, extra DY2> struct gradient_sums {
     static constexpr bool BY_COLUMN = false;
-    static constexpr int WIDEST = 64; /* what is read for a tile needs the registers */
+    static constexpr int WIDEST = 64; /* wider tiles leave too few registers for the loads */
     struct ls_cuda_bn_grad g;
     float top;
     picks sparse;
@@ -89,7 +90,7 @@ template <typename T, mask MASK, extra DY2> struct gradient_sums {
     {
         put_backward<false>(params, x, octet, g, 0);
     }
-    /* Row `number` of the map, whose octet is `at`. */
+    /* Reads row `number` of the map, whose octet has index `at`. */
     __device__ __forceinline__ void read(row &r, int64_t at, int number, int octets) const
     {
         r.template read_rest<true, false>(g, at);
@@ -122,9 +123,10 @@ template <typename T, mask MASK, extra DY2> struct gradient_sums {
     }
 };
 
-/* --- the whole ------------------------------------------------------------------------------------------------- */
+/* --- kernel ---------------------------------------------------------------------------------------------------- */
 
-/* Sums by column become sums by octet, as sum_rows wants them: those of the first WARPS_HIGH rows of threads. */
+/* Converts sums by column to sums by octet, the form that sum_rows takes. They end up in the first WARPS_HIGH rows
+ * of threads. */
 template <int WIDE>
 __device__ __forceinline__ void hand_over(float (&sums)[2][8], float *room, int lane, int warp, int x, int y)
 {
@@ -164,7 +166,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     if (threadIdx.y == 0 && octet < octets)
         end.begin(params, x, octet);
 
-    /* Tiles from the last on, each in slices: `left` slices are still to be fetched, the next of rows `next`. */
+    /* Tiles go from the last to the first, each in slices. `left` slices remain to be fetched, and the next one
+     * starts at row `next`. */
     const int tiles = (m.rows + HIGH - 1) / HIGH, back = (int)gridDim.y * HIGH;
     const int mine = (int)blockIdx.y < tiles ? (tiles - 1 - (int)blockIdx.y) / (int)gridDim.y + 1 : 0;
     int first = (tiles - 1 - (int)blockIdx.y) * HIGH, next = first, deep = 0, left = mine * slices;
@@ -191,7 +194,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 #pragma unroll 1
         for (int s = 0; s < slices; s++) {
             wait_slices<RING - 2>();
-            __syncthreads(); /* the slice is there for all, and all are through with the one before */
+            __syncthreads(); /* the slice is complete, and no thread reads the previous one any more */
             fetch_next(place == 0 ? RING - 1 : place - 1);
             add_products<T, WIDE, TURNED>(sum, ring + place * size::SLICE, w, slices * DEEP, s * DEEP, anew(t) % 32,
                                           high, across);
@@ -247,7 +250,7 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     want_shared(kernel, room);
     int per_sm = 1;
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&per_sm, kernel, THREADS, room);
-    per_sm = per_sm < 1 ? 1 : per_sm > BLOCKS_PER_SM ? BLOCKS_PER_SM : per_sm; /* what the scratch has room for */
+    per_sm = per_sm < 1 ? 1 : per_sm > BLOCKS_PER_SM ? BLOCKS_PER_SM : per_sm; /* limited by the scratch size */
     const int64_t across = ceil_div(p->n, WIDE), tiles = ceil_div(p->rows, HIGH);
     const int64_t most = (int64_t)per_sm * multiprocessors() / across;
     const dim3 block(size::OCTETS, THREADS / size::OCTETS);
@@ -286,7 +289,8 @@ void choose_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct
 
 bool ls_cuda_product_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
 {
-    /* w must fit. The scratch is sized by bn.cuh's segments, which may be narrower than these. */
+    /* w must fit into shared memory. The scratch is sized by the segments of bn.cuh, which may be narrower than
+     * these. */
     layout l = {};
     lay_segments(&l, p->n);
     const bool wide = p->n > 64 && !p->turned;

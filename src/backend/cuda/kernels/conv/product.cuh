@@ -1,5 +1,5 @@
-/* Tiles of a product of matrices, for product.cu: slices of x come through shared memory and are multiplied by the tensor
- * cores with w, which lies there whole. */
+/* Tiles of a matrix product, for product.cu. Slices of x pass through shared memory, and the tensor cores multiply
+ * them by w, which is in shared memory as a whole. */
 #ifndef LS_BACKEND_CUDA_KERNELS_CONV_PRODUCT_CUH
 #define LS_BACKEND_CUDA_KERNELS_CONV_PRODUCT_CUH
 
@@ -15,7 +15,7 @@ constexpr int UNIT = 16, SLICE_UNITS = DEEP / 8; /* bytes; an octet of 16-bit va
 
 /* --- instructions ---------------------------------------------------------------------------------------------- */
 
-/* 16 bytes into shared memory, by and by; zeros where there are none. */
+/* Copies 16 bytes into shared memory asynchronously; writes zeros if not `there`. */
 __device__ __forceinline__ void copy_unit(uint32_t to, const void *from, bool there)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(there ? UNIT : 0)
@@ -27,13 +27,13 @@ __device__ __forceinline__ void end_slice(void)
     asm volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* Until at most LEFT slices are under way. */
+/* Waits until at most LEFT slices are in flight. */
 template <int LEFT> __device__ __forceinline__ void wait_slices(void)
 {
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
-/* Four 8x8 matrices of 16-bit values; a lane gives the address of a row. */
+/* Loads four 8x8 matrices of 16-bit values. Each lane passes the address of one row. */
 template <bool TURNED> __device__ __forceinline__ void load_matrices(uint32_t (&m)[4], uint32_t at)
 {
     if (TURNED)
@@ -68,8 +68,8 @@ __device__ __forceinline__ void multiply<__half>(float (&c)[4], const uint32_t (
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/* The same number, of which the compiler knows nothing: what follows from it is computed anew instead of being kept in
- * registers, which the sums need. */
+/* Returns n, but hides the value from the compiler. The compiler then recomputes what depends on it instead of
+ * keeping it in registers, which the sums need. */
 __device__ __forceinline__ int anew(int n)
 {
     asm volatile("" : "+r"(n));
@@ -78,7 +78,8 @@ __device__ __forceinline__ int anew(int n)
 
 /* --- tiles ----------------------------------------------------------------------------------------------------- */
 
-/* Where a unit of a row of `units`, a multiple of 8, lies: eight rows' units of one column are in different banks. */
+/* The offset of a unit in rows of `units` units, a multiple of 8. The units of one column in eight consecutive rows
+ * are in different banks. */
 __device__ __forceinline__ uint32_t place_of(int row, int unit, int units)
 {
     return (uint32_t)(row * units + (unit ^ (row & 7))) * UNIT;
@@ -93,14 +94,14 @@ template <int WIDE> struct sizes {
     static constexpr int OCTETS = WIDE / 8, WARPS_ACROSS = WIDE / 32, WARPS_HIGH = THREADS / 32 / WARPS_ACROSS,
                          WARP_ROWS = HIGH / WARPS_HIGH;
     static constexpr int SLICE = HIGH * DEEP * 2, TILE = HIGH * WIDE * 2;
-    static constexpr int RING = WIDE > 64 ? 2 : 4; /* slices: as many as cost no block */
+    static constexpr int RING = WIDE > 64 ? 2 : 4; /* slices: as many as fit without losing a block */
 };
 
-/* Start copying a slice of x: rows first .. and columns `deep` .. */
+/* Starts the copy of a slice of x: rows from `first` on, columns from `deep` on. */
 __device__ __forceinline__ void fetch_slice(const matrices &m, uint32_t to, int t, int first, int deep)
 {
     const int row = t / SLICE_UNITS, unit = t % SLICE_UNITS, column = deep + unit * 8;
-    constexpr int step = THREADS / SLICE_UNITS; /* a multiple of 8 rows: the place in a row stays */
+    constexpr int step = THREADS / SLICE_UNITS; /* a multiple of 8 rows: the position in a row stays */
     const char *from = m.x + ((int64_t)(first + row) * m.k + column) * 2;
     const int64_t further = (int64_t)step * m.k * 2;
     to += place_of(row, unit, SLICE_UNITS);
@@ -111,7 +112,7 @@ __device__ __forceinline__ void fetch_slice(const matrices &m, uint32_t to, int 
     }
 }
 
-/* The block's columns of w, with zeros to a multiple of DEEP. */
+/* Copies the block's columns of w, padded with zeros to a multiple of DEEP. */
 template <int WIDE, bool TURNED>
 __device__ __forceinline__ void fetch_weights(const matrices &m, uint32_t to, int t, int depth)
 {
@@ -125,7 +126,7 @@ __device__ __forceinline__ void fetch_weights(const matrices &m, uint32_t to, in
     }
 }
 
-/* One slice's products, of a warp's rows `high` and columns `across`; w's rows from `deep` on. */
+/* Adds the products of one slice for the warp's rows `high` and columns `across`, with the rows of w from `deep` on. */
 template <typename T, int WIDE, bool TURNED, int ROWS>
 __device__ __forceinline__ void add_products(float (&sum)[ROWS][4][4], uint32_t slice, uint32_t w, int depth, int deep,
                                              int lane, int high, int across)
@@ -155,7 +156,8 @@ __device__ __forceinline__ void add_products(float (&sum)[ROWS][4][4], uint32_t 
     }
 }
 
-/* The warp's part of the tile, rounded: four 8x8 matrices at a time, of which a lane has two neighbours in a row each. */
+/* Rounds the warp's part of the tile and stores it: four 8x8 matrices at a time. In each, a lane has two adjacent
+ * values of a row. */
 template <typename T, int WIDE, int ROWS>
 __device__ __forceinline__ void lay_out(const float (&sum)[ROWS][4][4], uint32_t tile, int lane, int high, int across)
 {
@@ -168,7 +170,7 @@ __device__ __forceinline__ void lay_out(const float (&sum)[ROWS][4][4], uint32_t
                 narrow_pair<T>(sum[i][j + 1][0], sum[i][j + 1][1]), narrow_pair<T>(sum[i][j + 1][2], sum[i][j + 1][3])};
             const int row = high + i * 16, unit = across / 8 + j;
 #if __CUDA_ARCH__ >= 900
-            const uint32_t at = tile + place_of(row + (lane & 15), unit + (lane >> 4), WIDE / 8); /* of a row */
+            const uint32_t at = tile + place_of(row + (lane & 15), unit + (lane >> 4), WIDE / 8); /* address of a row */
             asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(m[0]),
                          "r"(m[1]), "r"(m[2]), "r"(m[3])
                          : "memory");

@@ -1,6 +1,6 @@
-/* Images unfolded for a first convolution. A block makes some rows of a few columns of an unfolded map: first the pixels
- * that they are made of, as values, each once, into shared memory; there the values of a window's row lie one after the
- * other, so that an octet is eight neighbours, or two runs of them. */
+/* Unfolds images for a first convolution. A block computes some rows of a few columns of an unfolded map. It first
+ * converts the pixels it needs to values in shared memory, each pixel once. The values of a window's row are
+ * adjacent there, so an octet is one run of eight values, or two shorter runs. */
 #include "backend/cuda/kernels/device.cuh"
 
 #include <type_traits>
@@ -8,25 +8,26 @@
 using namespace ls_device;
 
 #define THREADS 256
-#define COLUMNS 64       /* of the unfolded map, at most */
-#define ROOM (32 * 1024) /* bytes of values, about: decides how many rows a block makes */
-#define FLIGHT 4         /* values that a thread reads at once */
+#define COLUMNS 64       /* maximum columns of the unfolded map per block */
+#define ROOM (32 * 1024) /* approximate bytes of values; determines the rows per block */
+#define FLIGHT 4         /* loads in flight per thread */
 
-/* What of struct ls_pixels comes before the table, in words. */
+/* Words of struct ls_pixels before the table. */
 #define HEAD ((int)(offsetof(struct ls_pixels, table) / sizeof(uint32_t)))
 
-/* How the map is cut into blocks. Values of a line: of one row of pixels. */
+/* How the map is divided into blocks. A line is the values of one row of pixels. */
 struct cut {
-    int rows, columns;             /* of the unfolded map that a block makes */
-    int row_groups, column_groups; /* of a sample */
-    int lines, line;               /* that these are made of, and values of each */
+    int rows, columns;             /* of the unfolded map, per block */
+    int row_groups, column_groups; /* per sample */
+    int lines, line;               /* lines per block, and values per line */
     divider by_groups, by_column_groups, by_channels, by_octets, by_columns, by_row;
 };
 
-/* How images come: as planes, as bytes of as many channels, as bytes of which channels are made. */
+/* Formats of the images: planes, bytes with the same channels, or bytes from which other channels are computed. */
 enum form { PLANES, BYTES, OTHERS };
 
-/* A line of values, by one warp: row y of the cut and mirrored image, from pixel `left` on; 0 outside of it. */
+/* One warp computes a line of values: row y of the cropped and mirrored image, from pixel `left` on. Values outside
+ * the image are 0. */
 template <typename T, form FORM>
 static __device__ __forceinline__ void make_line(const struct ls_pixels &p, const struct ls_cuda_unfold &u,
                                                  const struct ls_crop &crop, const void *images, int y, int left,
@@ -68,7 +69,7 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
     }
 }
 
-/* How an octet lies over the rows of a window: within one, in two, in any number of them. */
+/* How many rows of a window an octet covers: one, two, or any number. */
 enum rows { WITHIN, TWO, MANY };
 
 template <typename T, form FORM, rows ROWS>
@@ -97,7 +98,8 @@ static __global__ void __launch_bounds__(THREADS)
                            cut, values + i * cut.line);
     __syncthreads();
 
-    /* Octet by octet: `until` values are left of its first row of the window, `some` of all rows. */
+    /* One octet per iteration. `until` values remain in its first row of the window, and `some` values remain in all
+     * rows. */
     const int octets = (int)(to_map.c / 8), row_values = u.columns * u.channels, gap = cut.line - row_values;
     const bool even = sizeof(T) == 2 && u.stride_w * u.channels % 2 == 0; /* octets begin at whole words */
     const int rows = min(cut.rows, (int)to_map.h - first_row), columns = min(cut.columns, (int)to_map.w - first_column);
@@ -136,7 +138,7 @@ static __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* A row of channels is either as long as a window's row, or a multiple of 8 and holds whole octets. */
+/* A row of channels is either as long as a window's row, or a multiple of 8 and so made of whole octets. */
 static rows rows_of(const struct ls_cuda_unfold *u)
 {
     return u->row % 8 == 0 ? WITHIN : u->row >= 8 ? TWO : MANY;
@@ -171,7 +173,7 @@ static void launch_unfold(ls_cuda_stream s, const struct ls_cuda_run *run, const
                           const struct ls_cuda_unfold *u, const struct ls_cuda_map *y, void *to)
 {
     const struct cut cut = cut_of(u, y, sizeof(T));
-    const size_t beyond = 16; /* the last octet may end behind the last line */
+    const size_t beyond = 16; /* the last octet may extend beyond the last line */
     const size_t room = (size_t)cut.lines * (size_t)cut.line * sizeof(T) + beyond;
     const unsigned grid = (unsigned)(y->n * cut.row_groups * cut.column_groups);
     want_shared(unfold_kernel<T, FORM, ROWS>, room);

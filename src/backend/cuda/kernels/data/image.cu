@@ -1,9 +1,9 @@
-/* Images into maps.
+/* Converts images to maps.
  *
- * From planes: a thread makes PIXELS pixels of an octet of channels: plane by plane it reads along with its neighbours, and
- * it writes whole octets.
+ * From planes: a thread computes PIXELS pixels of an octet of channels. Neighbouring threads read neighbouring
+ * pixels of each plane, and a thread writes whole octets.
  *
- * From bytes: a block makes OCTETS times as many octets of one sample as it has threads, with the table in shared memory. */
+ * From bytes: a block computes OCTETS octets per thread, all of one sample, with the table in shared memory. */
 #include "backend/cuda/kernels/device.cuh"
 
 #include <stddef.h>
@@ -47,10 +47,10 @@ void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
                     planes_kernel<T><<<grid, THREADS, 0, s>>>(run, pixels, y->c / 8, channels, divider_of(tiles), to));
 }
 
-/* What of struct ls_pixels comes before the table, in words. */
+/* Words of struct ls_pixels before the table. */
 #define HEAD ((int)(offsetof(struct ls_pixels, table) / sizeof(uint32_t)))
 
-/* A pixel is an octet; `each` of them to a sample. */
+/* A pixel is one octet. A sample has `each` pixels. */
 template <typename T, int CHANNELS>
 static __global__ void __launch_bounds__(THREADS)
     crops_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, uint32_t each, divider tiles,

@@ -1,4 +1,4 @@
-/* A part of a decoded image, shrunk: a thread makes one byte. */
+/* Shrinks a part of a decoded image. A thread computes one byte. */
 #include "backend/cuda/kernels.h"
 #include "base/decoder.h"
 

@@ -1,4 +1,4 @@
-/* Average poolings: sliding windows, and windows that adapt to the number of outputs. Backward gathers. */
+/* Average pooling: sliding windows, and windows that adapt to the number of outputs. Backward gathers. */
 #include "backend/cuda/kernels/pool/pool.cuh"
 
 using namespace ls_pool;
@@ -8,9 +8,9 @@ namespace
 
 /* --- windows --------------------------------------------------------------------------------------------------- */
 
-/* The pixels of an output, without padding, and by how much their sum is divided. */
+/* The pixels of an output's window, without padding, and the divisor of their sum. */
 struct window {
-    int top, left, bottom, right; /* inclusive, exclusive */
+    int top, left, bottom, right; /* bottom and right are exclusive */
     int divisor;
 };
 
@@ -27,7 +27,8 @@ struct sliding {
                                 : (v.bottom - v.top) * (v.right - v.left);
         return v;
     }
-    /* The first output whose window can reach a row (column), and whether a later one still does. */
+    /* The first output whose window can contain a row (column), and whether the window of a later output begins at
+     * or before it. */
     __device__ __forceinline__ int first_row(const windows &, int y) const
     {
         return y + pad_t < kernel_h ? 0 : (y + pad_t - kernel_h) / stride_h + 1;
@@ -56,7 +57,7 @@ struct adaptive {
     }
     __device__ __forceinline__ int first(int inputs, int outputs, int i) const
     {
-        int o = i * outputs / inputs; /* its window has i; those before it may */
+        int o = i * outputs / inputs; /* the window of o contains i; earlier windows may too */
         while (o > 0 && (o * inputs + outputs - 1) / outputs > i)
             o--;
         return o;
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(POOL_THREADS) average_bwd(const void *dy, wind
 
 /* --- one pixel: kernel 1x1, no padding, any stride -------------------------------------------------------------- */
 
-static constexpr int PICKS = 4; /* in flight */
+static constexpr int PICKS = 4; /* loads in flight */
 
 template <typename T> __global__ void __launch_bounds__(POOL_THREADS) pick(const void *x, windows win, void *y)
 {
@@ -152,7 +153,7 @@ template <typename T> __global__ void __launch_bounds__(POOL_THREADS) pick(const
             in[u] = load_once<T>(x, (int64_t)row * win.octets + octet);
         }
 #pragma unroll
-        for (int u = 0; u < PICKS; u++) /* outputs are numbered as they lie */
+        for (int u = 0; u < PICKS; u++) /* outputs are numbered in storage order */
             if (item + u * blockDim.y < win.items)
                 store<T>(y, (int64_t)(item + u * blockDim.y) * win.octets + octet, in[u]);
     }
@@ -188,7 +189,7 @@ __global__ void __launch_bounds__(POOL_THREADS)
 
 /* --- the whole map: outputs 1x1 --------------------------------------------------------------------------------- */
 
-static constexpr int WIDE = 32, PARTS = 8; /* octets of a block, and threads that share an octet's pixels */
+static constexpr int WIDE = 32, PARTS = 8; /* octets per block, and threads per octet */
 
 template <typename T> __global__ void __launch_bounds__(WIDE *PARTS) whole(const void *x, int area, int octets, void *y)
 {
@@ -258,7 +259,7 @@ bool picks(const struct ls_cuda_pool *p)
            (p->y.h - 1) * p->stride_h < p->x.h && (p->y.w - 1) * p->stride_w < p->x.w;
 }
 
-/* The grid of `whole` has a row for each sample. */
+/* The grid of `whole` has one row of blocks for each sample. */
 bool takes_whole(const struct ls_cuda_pool *p)
 {
     return p->y.h == 1 && p->y.w == 1 && p->x.n <= 65535;

@@ -1,5 +1,5 @@
-/* Values of two neighbouring channels as max pooling compares them, 16-bit types both in one instruction, and the
- * positions of two values, 16 bits each. */
+/* Pairs of values of two adjacent channels for the comparisons of max pooling; 16-bit types compare both in one
+ * instruction. Also pairs of positions, 16 bits each. */
 #ifndef LS_BACKEND_CUDA_KERNELS_POOL_DUO_CUH
 #define LS_BACKEND_CUDA_KERNELS_POOL_DUO_CUH
 
@@ -29,7 +29,7 @@ template <> __device__ __forceinline__ uint32_t larger_halves<__half>(uint32_t a
     return *(uint32_t *)&m;
 }
 
-/* All ones in each half where they are equal. */
+/* All ones in each half where a equals b. */
 template <typename T> __device__ __forceinline__ uint32_t equal_halves(uint32_t a, uint32_t b);
 template <> __device__ __forceinline__ uint32_t equal_halves<__nv_bfloat16>(uint32_t a, uint32_t b)
 {
@@ -40,7 +40,7 @@ template <> __device__ __forceinline__ uint32_t equal_halves<__half>(uint32_t a,
     return __heq2_mask(*(__half2 *)&a, *(__half2 *)&b);
 }
 
-/* What is not a number is the largest, so that it shows. */
+/* NaN counts as the largest value, so that it propagates. */
 template <typename T> __device__ __forceinline__ duo<T> larger(const duo<T> &a, const duo<T> &b)
 {
     if constexpr (sizeof(T) == 4)
@@ -62,7 +62,7 @@ __device__ __forceinline__ uint32_t where_equal(const duo<T> &a, const duo<T> &b
     return (then & mask) | (otherwise & ~mask);
 }
 
-/* Channels 2p and 2p + 1, with the sign changed where `flip` has a half's highest bit; and the way back. */
+/* Channels 2p and 2p + 1, with the sign changed in each half whose highest bit is set in `flip`; and the inverse. */
 template <typename T> __device__ __forceinline__ duo<T> duo_of(const octet<T> &o, int p, uint32_t flip)
 {
     if constexpr (sizeof(T) == 4) {
@@ -86,7 +86,7 @@ template <typename T> __device__ __forceinline__ void set_duo(octet<T> &o, int p
     }
 }
 
-/* Below every value. */
+/* A value below every other value. */
 template <typename T> __device__ __forceinline__ duo<T> lowest(void)
 {
     if constexpr (sizeof(T) == 4)
@@ -100,7 +100,7 @@ __device__ __forceinline__ uint32_t both(int pos)
     return (uint32_t)pos * 0x10001u;
 }
 
-/* Positions of eight values, a byte each. */
+/* Packs the positions of eight values, one byte each. */
 __device__ __forceinline__ uint2 pack_positions(const uint32_t (&at)[4])
 {
     return make_uint2(__byte_perm(at[0], at[1], 0x6420), __byte_perm(at[2], at[3], 0x6420));

@@ -1,4 +1,4 @@
-/* Max pooling by itself; pool.cuh does the work. */
+/* Max pooling without batch normalisation. pool.cuh has the algorithms. */
 #include "backend/cuda/kernels/pool/pool.cuh"
 
 using namespace ls_pool;
@@ -6,7 +6,7 @@ using namespace ls_pool;
 namespace
 {
 
-/* What is pooled is x itself; the activation comes after. */
+/* x itself is pooled. The activation is applied after the pooling. */
 template <bool CLIPS> struct as_it_is {
     static constexpr bool CLIPPED = false;
     float top;

@@ -1,12 +1,13 @@
-/* Max pooling's geometry, for the poolings by themselves and for those that batch normalisation does on its way.
+/* Max pooling: geometry and algorithms, for plain pooling and for the pooling fused with batch normalisation.
  *
- * Backward gathers. For stride 2 and kernels of 2x2 and 3x3 it goes by quads, 2x2 pixels that the same windows reach:
+ * Backward gathers. For stride 2 with kernels of 2x2 and 3x3 it works on quads, which are 2x2 pixels that the same
+ * windows contain:
  *
  *   K = 2   quad q is window q
  *   K = 3   quad q is rows (columns) 1 and 2 of window q, and row 2 is also row 0 of window q + 1
  *
- * so that four windows, two of which a thread that walks down a strip of quads has already, give the gradient of four
- * pixels. Other poolings go pixel by pixel. */
+ * With K = 3, four windows give the gradient of the four pixels of a quad. A thread processes a vertical strip of
+ * quads and has two of these windows from the quad before. Other poolings work pixel by pixel. */
 #ifndef LS_BACKEND_CUDA_KERNELS_POOL_POOL_CUH
 #define LS_BACKEND_CUDA_KERNELS_POOL_POOL_CUH
 
@@ -20,12 +21,12 @@ using namespace ls_device;
 
 static constexpr int POOL_THREADS = 256;
 
-/* x and y in pixels, and how threads number their work: (sample, strip, column), the column fastest. */
+/* Sizes of x and y in pixels, and the numbering of work items: (sample, strip, column), the column fastest. */
 struct windows {
     int h, w, oh, ow, octets;
     int kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l;
-    int down, first, first_column; /* places from top to bottom; the first one's number, and the first column's */
-    int strip;                     /* places of a strip */
+    int down, first, first_column; /* places per column; number of the first place, and of the first column */
+    int strip;                     /* places per strip */
     divider by_columns, by_strips;
     uint32_t items;
 };
@@ -45,7 +46,7 @@ __device__ __forceinline__ place place_of(const windows &win, uint32_t item)
     return p;
 }
 
-/* 2, 3 or 0: which of the kernels above. */
+/* The kernel size, 2 or 3, where the quad kernels support the pooling, else 0. */
 inline int fast_kernel(int kernel_h, int kernel_w, int stride_h, int stride_w, int pad_t, int pad_l)
 {
     bool fast = kernel_h == kernel_w && (kernel_h == 2 || kernel_h == 3) && stride_h == 2 && stride_w == 2 &&
@@ -53,7 +54,7 @@ inline int fast_kernel(int kernel_h, int kernel_w, int stride_h, int stride_w, i
     return fast ? kernel_h : 0;
 }
 
-/* S: struct ls_cuda_bn or struct ls_cuda_pool. */
+/* S is struct ls_cuda_bn or struct ls_cuda_pool. */
 template <typename S> windows windows_of(const S *s)
 {
     windows win = {};
@@ -81,16 +82,16 @@ inline void number(windows *win, int64_t n, int down, int columns, int strip)
     win->items = (uint32_t)(n * strips * columns);
 }
 
-/* Places are outputs. */
+/* Each place is an output. */
 inline void number_outputs(windows *win, int64_t n, int strip)
 {
     number(win, n, win->oh, win->ow, strip);
 }
 
-/* Places are quads. */
+/* Each place is a quad. */
 inline void number_quads(windows *win, int K, int64_t n, int strip)
 {
-    /* K = 3, no padding: row 0 is the second row of quad -1. */
+    /* K = 3 without padding: row 0 is the second row of quad -1. */
     win->first = K == 3 && win->pad_t == 0 ? -1 : 0;
     win->first_column = K == 3 && win->pad_l == 0 ? -1 : 0;
     int last = K == 3 ? (win->h + win->pad_t) / 2 - 1 : (win->h - 1 + win->pad_t) / 2;
@@ -98,13 +99,13 @@ inline void number_quads(windows *win, int K, int64_t n, int strip)
     number(win, n, last - win->first + 1, last_column - win->first_column + 1, strip);
 }
 
-/* Places are pixels. */
+/* Each place is a pixel. */
 inline void number_pixels(windows *win, int64_t n)
 {
     number(win, n, win->h, win->w, 1);
 }
 
-/* Its pixels: the first row (column) of quad q. */
+/* The first row (column) of quad q. */
 template <int K> __device__ __forceinline__ int quad_row(const windows &win, int q)
 {
     return 2 * q - win.pad_t + (K == 3);
@@ -123,19 +124,19 @@ __device__ __forceinline__ uint32_t output_row(const windows &win, int n, int oy
     return ((uint32_t)n * win.oh + oy) * win.ow + ox;
 }
 
-/* Where gradients come from; dy2 and y (for the mask) may be NULL. */
+/* The inputs of the gradient. dy2 and y (for the mask) may be NULL. */
 struct source {
     const void *dy, *dy2, *y;
     const uint8_t *index;
     float top;
 };
 
-/* What an output hands back: its gradient, past the activation where MASKED (by y), and to which pixel of its window. */
+/* The gradient of one output, masked by y where MASKED, and the position in its window that receives it. */
 template <typename T, bool MASKED> struct handed {
     octet<T> d;
     uint2 to;
 
-    /* Of the output (oy, ox), nothing where there is none. Not of dy2. */
+    /* Reads output (oy, ox), or zeros where there is none. Does not read dy2. */
     __device__ __forceinline__ void fetch(const windows &win, const source &s, int n, int oy, int ox, int octet)
     {
         const bool there = oy >= 0 && oy < win.oh && ox >= 0 && ox < win.ow;
@@ -159,24 +160,25 @@ template <typename T, bool MASKED> struct handed {
     }
 };
 
-/* Does channel i go to position `pos` of the window? */
+/* Whether the gradient of channel i goes to position `pos` of the window. */
 __device__ __forceinline__ bool goes_to(uint2 to, int i, int pos)
 {
     const uint32_t word = i < 4 ? to.x : to.y, shift = 8 * (i % 4);
     return ((word ^ (uint32_t)pos << shift) & 0xffu << shift) == 0;
 }
 
-/* The windows that reach a quad: K = 2 uses the first only; K = 3: (q, r), (q, r + 1), (q + 1, r), (q + 1, r + 1). */
+/* The windows that contain pixels of a quad. K = 2 uses only the first. K = 3 uses (q, r), (q, r + 1), (q + 1, r),
+ * (q + 1, r + 1). */
 template <typename T, int K, bool MASKED> struct quad {
     handed<T, MASKED> from[K == 3 ? 4 : 1];
 
-    /* Before the first place of a strip, q. */
+    /* Call before the first place q of a strip. */
     __device__ __forceinline__ void begin(const windows &win, const source &s, int n, int q, int r, int octet)
     {
         if constexpr (K == 3)
             fetch(win, s, n, q - 1, r, octet);
     }
-    /* To place q: what the last one had not. */
+    /* Moves to place q: reads the windows that the previous place did not have. */
     __device__ __forceinline__ void fetch(const windows &win, const source &s, int n, int q, int r, int octet)
     {
         if constexpr (K == 3) {
@@ -188,7 +190,7 @@ template <typename T, int K, bool MASKED> struct quad {
             from[0].fetch(win, s, n, q, r, octet);
         }
     }
-    /* Gradient of channels 2p and 2p + 1 of each pixel (row, column): d[2 * row + column]. */
+    /* The gradients of channels 2p and 2p + 1 of each pixel (row, column), in d[2 * row + column]. */
     __device__ __forceinline__ void pairs(int p, float2 (&d)[4]) const
     {
 #pragma unroll
@@ -210,7 +212,7 @@ template <typename T, int K, bool MASKED> struct quad {
             hand(3, p, 0, d[3]);
         }
     }
-    /* What window w has for position pos. */
+    /* Adds the gradient that window w gives to position pos. */
     __device__ __forceinline__ void hand(int w, int p, int pos, float2 &sum) const
     {
         const float2 d = pair_of<T>(from[w].d, p);
@@ -221,7 +223,7 @@ template <typename T, int K, bool MASKED> struct quad {
     }
 };
 
-/* The gradient of one pixel, any kernel and stride: d. */
+/* The gradient d of one pixel, for any kernel and stride. */
 template <typename T>
 __device__ __forceinline__ void gather_pixel(const windows &win, const source &s, int n, int y, int x, int octet,
                                              float (&d)[8])
@@ -257,8 +259,8 @@ __device__ __forceinline__ uint2 pack_index(const int (&where)[8])
         (uint32_t)where[4] | (uint32_t)where[5] << 8 | (uint32_t)where[6] << 16 | (uint32_t)where[7] << 24);
 }
 
-/* The larger of what was found and `v` at `pos`, if there is such a place; the earlier one where they are equal. What
- * is not a number wins, so that it shows. */
+/* Updates the maximum with `v` at `pos` if `there`. Of equal values the earlier one stays. NaN wins, so that it
+ * propagates. */
 __device__ __forceinline__ void challenge(float &best, int &where, bool there, float v, int pos)
 {
     if (there && (v > best || v != v)) {
@@ -267,21 +269,22 @@ __device__ __forceinline__ void challenge(float &best, int &where, bool there, f
     }
 }
 
-/* Forward down a strip of outputs, stride 2, kernel K x K, 2 or 3. With K = 3 the window's last row is the next one's
- * first: it is kept.
+/* Forward over a vertical strip of outputs, for stride 2 and a kernel of K x K, 2 or 3. With K = 3 the last row of a
+ * window is the first row of the next, so it is kept.
  *
- * F says what is pooled, a function of x that falls where f.flip[p] has a half's highest bit (of channels 2p and 2p + 1)
- * and else rises. So it is x that is compared, and only what won becomes f.of(p, v). With F::CLIPPED that is 0 for all
- * that would be less, and the first of those counts as the maximum. `won`: the x that did; optional. */
+ * F defines the pooled function of x. It must be monotonic: decreasing where f.flip[p] has the highest bit of a half
+ * set (for channels 2p and 2p + 1), else increasing. The comparisons therefore use x, and only the maximum is
+ * converted by f.of(p, v). With F::CLIPPED all negative results become 0, and the first of these counts as the
+ * maximum. `won` receives the x of each maximum; optional. */
 template <typename T, int K, typename F>
 __device__ __forceinline__ void pool_strip(const windows &win, const place &at, int octet, const void *x, const F &f,
                                            void *y, uint8_t *index, void *won)
 {
-    constexpr int skip = K == 3; /* rows of a window that the one before has read */
+    constexpr int skip = K == 3; /* rows that the previous window has already read */
     const int left = at.column * 2 - win.pad_l;
     duo<T> carried[4];
     uint32_t carried_at[4];
-    ls_device::octet<T> outside; /* what never wins */
+    ls_device::octet<T> outside; /* a value that never wins */
 #pragma unroll
     for (int p = 0; p < 4; p++) {
         carried[p] = lowest<T>();
@@ -293,7 +296,7 @@ __device__ __forceinline__ void pool_strip(const windows &win, const place &at, 
     for (int kx = 0; kx < K; kx++)
         column[kx] = left + kx >= 0 && left + kx < win.w;
     const int64_t down = (int64_t)win.w * win.octets;
-    /* With K = 3 the round before the first only fills `carried`. */
+    /* With K = 3 the iteration before the first output only fills `carried`. */
     for (int oy = at.from - skip; oy < at.to; oy++) {
         const int above = oy * 2 - win.pad_t + skip;
         const int64_t corner = (((int64_t)at.n * win.h + above) * win.w + left) * win.octets + octet;
@@ -308,7 +311,7 @@ __device__ __forceinline__ void pool_strip(const windows &win, const place &at, 
                     in[ky][kx] = load_shared<T>(x, corner + ky * down + kx * win.octets);
             }
         }
-        const uint32_t first = both(max(skip - above, 0) * K + max(-left, 0)); /* place of the window inside x */
+        const uint32_t first = both(max(skip - above, 0) * K + max(-left, 0)); /* first position inside x */
         ls_device::octet<T> out, best_x;
         uint32_t where[4];
 #pragma unroll
@@ -358,8 +361,8 @@ __device__ __forceinline__ void pool_strip(const windows &win, const place &at, 
     }
 }
 
-/* Forward, one output, any kernel and stride. f.all turns an octet of x, `from` octets from its start, into what is
- * pooled. */
+/* Forward for one output, any kernel and stride. f.all converts an octet of x, which starts at octet `from`, to the
+ * pooled values. */
 template <typename T, typename F>
 __device__ __forceinline__ void pool_plainly(const windows &win, const place &at, int octet, const void *x, const F &f,
                                              void *y, uint8_t *index)
@@ -391,7 +394,8 @@ __device__ __forceinline__ void pool_plainly(const windows &win, const place &at
         *((uint2 *)index + to) = pack_index(where);
 }
 
-/* How many blocks for the items: (segments, y), each a loop over items; at most `per_sm` for each multiprocessor. */
+/* The grid (segments, y) for `items` items. Each block loops over items. There are at most `per_sm` blocks per
+ * multiprocessor. */
 inline dim3 grid_for(unsigned segments, uint32_t items, unsigned ty, int per_sm)
 {
     int64_t wanted = ceil_div(items, ty), most = (int64_t)per_sm * multiprocessors() / segments;
@@ -399,7 +403,7 @@ inline dim3 grid_for(unsigned segments, uint32_t items, unsigned ty, int per_sm)
     return dim3(segments, (unsigned)(wanted < 1 ? 1 : wanted < most ? wanted : most));
 }
 
-/* Octets of a row over x, up to 16 of them, items over y. */
+/* Block shape: up to 16 octets of a row along x, items along y. */
 struct shape {
     dim3 grid, block;
 };
