@@ -121,9 +121,9 @@ struct ls_graph {
     struct ls_arena strings;
     enum ls_dtype act_dtype; /* of activations: LS_F32, LS_BF16 or LS_F16 */
     bool training;
-    int input, label; /* tensor ids: images (N, C, H, W) f32 and labels (N) i32, -1 = no sample */
-    int logits;       /* the model's output (N, classes) */
-    int loss, rank;   /* per sample: loss (N) f32; number of classes that score above the label (N) i32 */
+    int input, label;     /* tensor ids: images (N, C, H, W) f32 and labels (N) i32, -1 = no sample */
+    int logits;           /* the model's output (N, classes) */
+    int loss, label_rank; /* per sample: loss (N) f32; number of classes that score above the label (N) i32 */
 };
 
 /* --- construction ------------------------------------------------------------------------------------------ */

@@ -149,7 +149,8 @@ static enum ls_status finish_reducer(struct ls_sync *s)
 
 enum ls_status ls_sync_finish(struct ls_sync *s, struct ls_sync_outcome *outcome)
 {
-    say_position(s);
+    if (!s->ops->no_reduce || s->ops->works_on_values) /* others sum nothing here */
+        say_position(s);
     s->wrote = s->ops->no_reduce ? LS_PART_NONE : LS_PART_MODEL;
     LS_TRY(s->reducer ? finish_reducer(s) : s->ops->finish(s));
     *outcome = s->outcome;

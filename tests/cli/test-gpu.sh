@@ -18,6 +18,12 @@ alone() {
     code=$?
 }
 
+it "exports the hook of the log from every module"
+for module in "$(dirname "$program")"/lockstep-*.so; do
+    [ -e "$module" ] || continue
+    nm -D --defined-only "$module" | grep -q ' ls_module_forward_log$' || miss "$module hides it"
+done
+
 it "calls a backend that was not built missing, which is no error"
 alone doctor
 expect_code 0

@@ -4,7 +4,7 @@
 
 #include "backend/onednn/ops/op.h"
 
-/* Slot i of an update node as floats: parameter, gradient, state tensors; NULL: not used. All are stored alike (O2). */
+/* Slot i of an update node as floats: parameter, gradient, state tensors; NULL: not used. All are stored alike (DNN-2). */
 static inline float *update_slot(const struct ls_program *p, int node, int i)
 {
     return (float *)(void *)IN(i);

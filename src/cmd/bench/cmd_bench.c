@@ -215,18 +215,7 @@ static double process_age(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* served: parameter servers hold the parameters. serves: this process is one of them. */
-static bool served(const struct bench *b)
-{
-    return b->stepper.sync.ops && b->stepper.sync.ops->serve;
-}
-
-static bool serves(const struct bench *b)
-{
-    return served(b) && b->stepper.replicas.n_slices == 0;
-}
-
-/* Synchronises all processes. A server handles requests of the workers until they arrive. */
+/* Workers of parameter servers, which do not wait for each other in a step, synchronise. */
 static enum ls_status come_together(struct bench *b)
 {
     return b->stepper.sync.ops->servers ? ls_step_collect(&b->stepper) : LS_OK;

@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 
-void ls_module_forward_log(ls_log_sink *ear);
+/* Exported, also by modules that hide everything else: otherwise the messages of the module miss log.txt. */
+__attribute__((visibility("default"))) void ls_module_forward_log(ls_log_sink *ear);
 
 #endif
