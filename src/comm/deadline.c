@@ -146,12 +146,13 @@ enum ls_status ls_group_check(struct ls_comm *c)
 
 enum ls_status ls_group_check_peer(struct ls_comm *c, enum ls_status st, int peer)
 {
-    if (st == LS_PEER_LOST && peer >= 0 && peer < c->size) {
-        LS_TRY(ls_group_check(c)); /* it may have given the reason */
+    if (st != LS_PEER_LOST)
+        return st;
+    LS_TRY(ls_group_check(c)); /* it may have given the reason */
+    if (peer >= 0 && peer < c->size)
         return ls_group_lose(c, LS_PEER_LOST, "rank %d (host %s) is gone: its connection has ended", peer,
                              c->peers[peer].host);
-    }
-    return st;
+    return ls_group_lose(c, LS_PEER_LOST, "the connection to another rank has ended");
 }
 
 double ls_group_limit(const struct ls_comm *c, double since)

@@ -106,7 +106,8 @@ static enum ls_status test_envelope(struct ls_comm *c, const struct ls_message *
 {
     struct ls_envelope *e = m->envelope;
     bool done = false;
-    LS_TRY(ls_group_check_peer(c, c->channel->test(c->channel_state, &e->request, &done), e->request.peer));
+    enum ls_status st = c->channel->test(c->channel_state, &e->request, &done);
+    LS_TRY(ls_group_check_peer(c, st, e->request.peer));
     e->under_way = !done;
     return done && m->coming ? open_envelope(c, m) : LS_OK;
 }
@@ -122,8 +123,10 @@ static enum ls_status test_message(struct ls_comm *c, struct ls_message *m)
         LS_TRY(test_envelope(c, m));
     if (m->envelope && m->envelope->under_way)
         return LS_OK;
-    if (m->apart)
-        LS_TRY(ls_group_check_peer(c, c->channel->test(c->channel_state, &m->request, &done), m->request.peer));
+    if (m->apart) {
+        enum ls_status st = c->channel->test(c->channel_state, &m->request, &done);
+        LS_TRY(ls_group_check_peer(c, st, m->request.peer));
+    }
     m->under_way = !done;
     if (done && m->apart && m->coming && (m->request.too_long || m->request.bytes != m->bytes))
         return wrong_length(m, m->request.bytes);

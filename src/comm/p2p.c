@@ -22,7 +22,8 @@ static enum ls_status test(struct ls_comm *c, struct ls_work *w, bool *done)
 {
     struct ls_transport_request *r = request_of(w);
     *done = false;
-    LS_TRY(ls_group_check_peer(c, c->channel->test(c->channel_state, r, done), r->peer));
+    enum ls_status st = c->channel->test(c->channel_state, r, done);
+    LS_TRY(ls_group_check_peer(c, st, r->peer)); /* test sets the peer of a receive from any rank */
     if (*done && w->kind == LS_WORK_RECEIVE && r->too_long)
         return ls_fail(LS_FAILED, "a message from rank %d is longer than the %zu bytes made ready for it", r->peer,
                        w->bytes);
