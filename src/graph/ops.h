@@ -36,7 +36,7 @@
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
  *  l2_loss_bwd       x label                                             dx
  *  reorder           x                                                   y, the same values in another layout or type
- *  sgd lars …        param grad state*                                   (writes param and state in place)
+ *  sgd lars adamw …  param grad state*                                   (writes param and state in place)
  *
  * Semantics that are easy to get wrong:
  *  - bn, training: statistics over the first `valid` samples of the batch (struct ls_run) only; biased variance

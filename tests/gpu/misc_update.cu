@@ -164,6 +164,63 @@ static void checksum(int momentum)
     }
 }
 
+/* adamw on tensors of all kinds, as optim/adamw.c defines it; after an overflow parameters and both averages stay. */
+static void adamw(const std::string &name, struct ls_cuda_scale *scale)
+{
+    const struct {
+        size_t count;
+        enum ls_dtype grad_t, half_t;
+    } tensors[] = {{8, LS_F32, LS_BF16}, {10000, LS_BF16, LS_BF16}, {4096, LS_F16, LS_F16}, {70000, LS_F32, LS_F32}};
+    std::vector<parameter> list;
+    std::vector<values> squares;
+    std::vector<std::unique_ptr<device>> dev_squares;
+    std::vector<struct ls_cuda_update> host;
+    struct ls_cuda_run run = {};
+    run.lr = 0.25f;
+    run.step = 6;
+    for (auto &t : tensors) {
+        add(list, t.count, t.grad_t, t.half_t, true, false, 0);
+        values v = random_values(t.count);
+        for (float &x : v)
+            x *= x;
+        struct ls_cuda_update &u = list.back().u;
+        dev_squares.emplace_back(new device(LS_F32, v));
+        squares.push_back(v);
+        u.state[1] = dev_squares.back()->as<float>();
+        u.hyper.beta1 = 0.9;
+        u.hyper.beta2 = 0.999;
+        u.hyper.eps = 1e-8;
+        u.rule = 2;
+        host.push_back(u);
+    }
+    int n = (int)host.size();
+    ls_cuda_update_number(host.data(), n);
+    device updates(host.size() * sizeof host[0]);
+    object<struct ls_cuda_run> dev_run(run);
+    struct ls_cuda_scale none = {1, 0, 0, 0};
+    object<struct ls_cuda_scale> dev_scale(scale ? *scale : none);
+    cudaMemcpy(updates.at, host.data(), updates.bytes, cudaMemcpyHostToDevice);
+    for (int rule : {1, 2}) /* the first finds no tensor of its rule */
+        ls_cuda_adamw(0, dev_run.ptr(), scale ? dev_scale.ptr() : NULL, updates.as<struct ls_cuda_update>(),
+                      host.data(), n, rule, NULL);
+    for (int i = 0; i < n; i++) {
+        parameter &p = list[(size_t)i];
+        values &v = squares[(size_t)i];
+        const struct ls_hyper &h = p.u.hyper;
+        double rate = run.lr / (1 - pow(h.beta1, 7)), root = sqrt(1 - pow(h.beta2, 7));
+        for (size_t k = 0; k < p.w.size() && !(scale && scale->overflow); k++) {
+            double g = p.g[k] / (scale ? scale->scale : 1);
+            p.m[k] = (float)(h.beta1 * p.m[k] + (1 - h.beta1) * g);
+            v[k] = (float)(h.beta2 * v[k] + (1 - h.beta2) * g * g);
+            p.w[k] = (float)(p.w[k] * (1 - run.lr * h.weight_decay) - rate * p.m[k] / (sqrt(v[k]) / root + h.eps));
+        }
+        std::string which = name + " " + std::to_string(i);
+        verdict(which + " param", p.dev_w->read(LS_F32, p.w.size()), p.w, 1e-5);
+        verdict(which + " exp_avg", p.dev_m->read(LS_F32, p.m.size()), p.m, 1e-5);
+        verdict(which + " exp_avg_sq", dev_squares[(size_t)i]->read(LS_F32, v.size()), v, 1e-5);
+    }
+}
+
 void misc_update(void)
 {
     std::vector<parameter> list, many;
@@ -182,6 +239,9 @@ void misc_update(void)
     for (int i = 0; i < 300; i++)
         add(many, (size_t)(8 + 8 * (i % 7)), LS_F32, LS_F32, true, false, 0);
     run_list("sgd many", many, NULL);
+    adamw("adamw", NULL);
+    adamw("adamw scaled", &fine);
+    adamw("adamw overflow", &bad);
     scaling();
     checksum(0);
     checksum(1);

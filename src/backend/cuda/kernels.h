@@ -260,6 +260,7 @@ typedef void ls_cuda_update_launch(ls_cuda_stream s, const struct ls_cuda_run *r
                                    int rule, float *scratch);
 size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n);
 ls_cuda_update_launch ls_cuda_sgd; /* and lars */
+ls_cuda_update_launch ls_cuda_adamw;
 /* *sum += a number made of the bits and places of all parameters, or of the optimizer's state; the same in whatever order
  * they come. */
 void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,

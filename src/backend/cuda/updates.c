@@ -14,6 +14,7 @@ static const struct rule {
 } rules[] = {
     {"sgd", ls_cuda_sgd, false},
     {"lars", ls_cuda_sgd, true},
+    {"adamw", ls_cuda_adamw, false},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
