@@ -5,16 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Every backend's struct ls_program begins with the core. */
-static struct ls_program_core *core_of(const struct ls_program *p)
-{
-    return (struct ls_program_core *)(uintptr_t)p;
-}
-
 void ls_program_init(struct ls_program *p, const struct ls_backend_options *options, struct ls_graph *g,
                      struct ls_store *store)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     c->options = *options;
     c->g = g;
     c->store = store;
@@ -22,7 +16,7 @@ void ls_program_init(struct ls_program *p, const struct ls_backend_options *opti
 
 void ls_program_release(struct ls_program *p)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     ls_free(c->places);
     ls_free(c->nodes);
     ls_free(c->spans);
@@ -51,7 +45,7 @@ static const struct ls_node_memory no_memory = {
 
 enum ls_status ls_program_reserve(struct ls_program *p)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     LS_TRY(reserve_places(c));
     if (c->g->n_nodes <= c->node_room)
         return LS_OK;
@@ -68,7 +62,7 @@ enum ls_status ls_program_reserve(struct ls_program *p)
 
 enum ls_status ls_program_insert_node(struct ls_program *p, int at)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     LS_TRY(ls_program_reserve(p));
     memmove(c->nodes + at + 1, c->nodes + at, (size_t)(c->g->n_nodes - 1 - at) * sizeof *c->nodes);
     c->nodes[at] = no_memory;
@@ -89,28 +83,23 @@ enum ls_status ls_kernel_find(const char *backend, const struct ls_node *node, c
 
 /* --- placing ---------------------------------------------------------------------------------------------------- */
 
-bool ls_program_in_store(const struct ls_tensor *t)
-{
-    return ls_role_kept(t->role);
-}
-
 bool ls_program_keeps(const struct ls_program *p, int tensor)
 {
-    const struct ls_program_core *c = core_of(p);
+    const struct ls_program_core *c = ls_core_of(p);
     return c->g->tensors[tensor].role == LS_ROLE_GRAD && c->options.keep_grads;
 }
 
 enum ls_status ls_program_place(struct ls_program *p, int tensor, size_t bytes, size_t extra,
                                 struct ls_store_entry **entry, bool *fresh)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     const struct ls_tensor *t = &c->g->tensors[tensor];
     struct ls_place *place = &c->places[tensor];
     *entry = NULL;
     *fresh = false;
     place->bytes = bytes;
     place->placed = true;
-    if (!ls_program_in_store(t))
+    if (!ls_role_kept(t->role))
         return LS_OK;
     *entry = ls_store_find(c->store, t->name);
     if (!*entry) {
@@ -125,7 +114,7 @@ enum ls_status ls_program_place(struct ls_program *p, int tensor, size_t bytes, 
 
 void ls_program_place_grads(struct ls_program *p)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     for (int n = 0; n < c->g->n_nodes; n++)
         for (int o = 0; o < LS_MAX_OUT; o++) {
             int t = c->g->nodes[n].out[o];
@@ -145,16 +134,16 @@ static int add_span(struct ls_program_core *c, size_t align, size_t bytes, int f
 
 static bool in_arena(const struct ls_program *p, int tensor)
 {
-    const struct ls_program_core *c = core_of(p);
+    const struct ls_program_core *c = ls_core_of(p);
     const struct ls_tensor *t = &c->g->tensors[tensor];
-    return c->places[tensor].placed && !c->places[tensor].unmade && !ls_program_in_store(t) &&
+    return c->places[tensor].placed && !c->places[tensor].unmade && !ls_role_kept(t->role) &&
            !ls_program_keeps(p, tensor) && t->role != LS_ROLE_INPUT;
 }
 
 /* The result of node n lies on its input, where graph and backend allow it. */
 static void plan_in_place(struct ls_program *p, const struct ls_plan_rules *rules, int n, const int *last)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     const struct ls_node *node = &c->g->nodes[n];
     if (rules->in_place && !rules->in_place(p, n))
         return;
@@ -179,7 +168,7 @@ static void plan_node(struct ls_program_core *c, const struct ls_plan_rules *rul
 enum ls_status ls_program_plan(struct ls_program *p, const struct ls_plan_rules *rules)
 {
     enum ls_status st = LS_OK;
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     const struct ls_graph *g = c->g;
     int *first = ls_alloc((size_t)g->n_tensors, sizeof *first), *last = ls_alloc((size_t)g->n_tensors, sizeof *last);
     c->spans = ls_alloc((size_t)(g->n_tensors + 2 * g->n_nodes), sizeof *c->spans);
@@ -209,17 +198,17 @@ free_lives:
 
 size_t ls_program_arena_bytes(const struct ls_program *p)
 {
-    return core_of(p)->arena_bytes;
+    return ls_core_of(p)->arena_bytes;
 }
 
 size_t ls_program_grad_bytes(const struct ls_program *p)
 {
-    return core_of(p)->grad_bytes;
+    return ls_core_of(p)->grad_bytes;
 }
 
 void ls_program_bind(struct ls_program *p, void *arena, void *grads)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     for (int t = 0; t < c->g->n_tensors; t++) {
         struct ls_place *place = &c->places[t];
         if (ls_program_keeps(p, t))
@@ -238,20 +227,20 @@ void ls_program_bind(struct ls_program *p, void *arena, void *grads)
 
 void *ls_program_memory(const struct ls_program *p, int tensor, size_t *bytes)
 {
-    const struct ls_place *place = &core_of(p)->places[tensor];
+    const struct ls_place *place = &ls_core_of(p)->places[tensor];
     *bytes = place->bytes;
     return place->data;
 }
 
 const char *ls_program_choices(const struct ls_program *p)
 {
-    const char *choices = core_of(p)->choices;
+    const char *choices = ls_core_of(p)->choices;
     return choices ? choices : "";
 }
 
 const char *ls_program_where(const struct ls_program *p, int tensor, char text[64])
 {
-    const struct ls_program_core *c = core_of(p);
+    const struct ls_program_core *c = ls_core_of(p);
     *text = 0;
     if (tensor == LS_NONE || c->places[tensor].span == LS_NONE)
         return text;

@@ -51,6 +51,11 @@ struct ls_program_core {
     char *choices;             /* owned */
 };
 
+static inline struct ls_program_core *ls_core_of(const struct ls_program *p)
+{
+    return (struct ls_program_core *)(uintptr_t)p;
+}
+
 void ls_program_init(struct ls_program *p, const struct ls_backend_options *options, struct ls_graph *g,
                      struct ls_store *store);
 void ls_program_release(struct ls_program *p); /* what the core owns, not p itself */
@@ -60,7 +65,6 @@ enum ls_status ls_program_reserve(struct ls_program *p);
 /* A node was inserted at `at` into the graph of n_nodes nodes: the memory of later nodes moves up. */
 enum ls_status ls_program_insert_node(struct ls_program *p, int at);
 
-bool ls_program_in_store(const struct ls_tensor *t);
 bool ls_program_keeps(const struct ls_program *p, int tensor); /* a kept gradient */
 
 /* Give a tensor that has no place yet so many bytes. A tensor of the store gets its entry there, made with `extra`

@@ -3,14 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct ls_program_core *core_of(struct ls_program *p)
-{
-    return (struct ls_program_core *)(void *)p;
-}
-
 enum ls_status ls_tuning_open(struct ls_program *p, const char *machine)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     struct ls_tune_cache *cache = &c->tune;
     *cache = (struct ls_tune_cache){.plan = c->options.plan,
                                     .plan_name = c->options.plan_name,
@@ -22,7 +17,7 @@ enum ls_status ls_tuning_open(struct ls_program *p, const char *machine)
 
 enum ls_status ls_tuning_close(struct ls_program *p)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     return ls_tune_cache_close(&c->tune, c->options.cache, &c->choices);
 }
 
@@ -43,7 +38,7 @@ static enum ls_status recall(struct ls_tune_cache *cache, const struct ls_tuning
 
 enum ls_status ls_tuning_ask(struct ls_program *p, const struct ls_tuning_question *q, struct ls_tuning_answer *answer)
 {
-    struct ls_program_core *c = core_of(p);
+    struct ls_program_core *c = ls_core_of(p);
     LS_TRY(recall(&c->tune, q, answer));
     if (answer->best >= 0)
         return LS_OK;

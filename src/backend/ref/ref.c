@@ -54,7 +54,7 @@ static enum ls_status place(struct ls_program *p)
     for (int i = 0; i < p->core.g->n_tensors; i++) {
         const struct ls_tensor *t = &p->core.g->tensors[i];
         size_t bytes = aligned(tensor_bytes(t));
-        if (ls_program_in_store(t)) {
+        if (ls_role_kept(t->role)) {
             LS_TRY(place_in_store(p, i));
             continue;
         }
@@ -117,7 +117,7 @@ static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
 {
     p->arena = arena;
     for (int i = 0; i < p->core.g->n_tensors; i++)
-        if (!ls_program_in_store(&p->core.g->tensors[i]))
+        if (!ls_role_kept(p->core.g->tensors[i].role))
             p->data[i] = (char *)(ls_program_keeps(p, i) ? grads : arena) + p->core.places[i].offset;
     return LS_OK;
 }
