@@ -1,9 +1,7 @@
 /* Any metadata as the card of a model, lines of KEY=VALUE: refused, or a card that can be written and read again. */
 #include "base/log.h"
 #include "checkpoint/model_card.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -30,12 +28,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ls_st_pair pairs[MOST], written[LS_MODEL_CARD_PAIRS];
     struct ls_arena strings = {0};
     struct ls_model_card card, again;
-    char *text = malloc(size + 1);
+    char *text = fuzz_text(data, size);
     ls_log_mute(1);
     if (!text)
         return 0;
-    memcpy(text, data, size);
-    text[size] = 0;
     struct ls_safetensors file = {.metadata = pairs, .n_metadata = split(text, pairs)};
     if (ls_model_card_read(&file, "fuzz", &strings, &card) == LS_OK && card.model) {
         struct ls_safetensors copy = {.metadata = written};

@@ -4,9 +4,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/identity.h"
-
-#include <stdlib.h>
-#include <string.h>
+#include "text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -28,12 +26,10 @@ static char *choices_of(const char *text)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char identity[LS_IDENTITY_ROOM];
-    char *text = malloc(size + 1);
+    char *text = fuzz_text(data, size);
     ls_log_mute(1);
     if (!text)
         return 0;
-    memcpy(text, data, size);
-    text[size] = 0;
     ls_identity_of_plan(text, identity);
     char *once = choices_of(text), *twice = once ? choices_of(once) : NULL;
     if (once && twice && ls_tune_cache_identity(once) != ls_tune_cache_identity(twice))
