@@ -76,20 +76,20 @@ find_again() {
     ip -n "$hosts_prefix-$1" neigh delete "$(address "$2")" dev eth0
 }
 
-cut_off() {
+# both_ways COMMAND I: COMMAND for the packets from and to host I.
+both_ways() {
     for other in $(seq 0 $((hosts - 1))); do
-        [ "$other" = "$1" ] || {
-            lose_packets "$1" "$other"
-            lose_packets "$other" "$1"
+        [ "$other" = "$2" ] || {
+            $1 "$2" "$other"
+            $1 "$other" "$2"
         }
     done
 }
 
+cut_off() {
+    both_ways lose_packets "$1"
+}
+
 reconnect() {
-    for other in $(seq 0 $((hosts - 1))); do
-        [ "$other" = "$1" ] || {
-            find_again "$1" "$other"
-            find_again "$other" "$1"
-        }
-    done
+    both_ways find_again "$1"
 }
