@@ -13,6 +13,7 @@ static struct {
     FILE *file;
     ls_log_sink *forward;  /* of a module: the program's log; NULL: messages are printed here */
     ls_log_filter *filter; /* NULL: none */
+    bool quiet;
     char last[1024];
     bool last_muted;   /* the last error or warning was not printed */
     char status[1024]; /* the status line; "": none */
@@ -32,12 +33,18 @@ void ls_log_place(const char *format, ...)
     va_end(args);
 }
 
+/* Nothing of this thread is printed. The caller holds the lock. */
+static bool silent(void)
+{
+    return muted || out.quiet;
+}
+
 /* Prints a message and copies it to the log file. The caller holds the lock. */
 static void print(enum ls_log_kind kind, const char *text)
 {
     static const char *const prefixes[] = {"lockstep: error: ", "lockstep: warning: ", "lockstep: ", "", ""};
     FILE *stream = kind == LS_LOG_NOTE ? NULL : kind == LS_LOG_LINE ? stdout : stderr;
-    if (stream && !muted && !out.forward) {
+    if (stream && !silent() && !out.forward) {
         if (out.status[0]) {
             fputs("\r\033[K", stdout);
             fflush(stdout);
@@ -58,10 +65,10 @@ static void print(enum ls_log_kind kind, const char *text)
 static void deliver(enum ls_log_kind kind, const char *text)
 {
     pthread_mutex_lock(&out.lock);
-    ls_log_sink *forward = muted ? NULL : out.forward;
+    ls_log_sink *forward = silent() ? NULL : out.forward;
     if (kind <= LS_LOG_WARNING) {
         snprintf(out.last, sizeof out.last, "%.*s", (int)sizeof out.last - 1, text);
-        out.last_muted = muted;
+        out.last_muted = silent();
         if (out.filter)
             out.filter(out.last);
         text = out.filter ? out.last : text;
@@ -152,7 +159,7 @@ void ls_note(const char *format, ...)
 void ls_log_status_line(const char *line)
 {
     pthread_mutex_lock(&out.lock);
-    if (!muted && (line || out.status[0])) {
+    if (!silent() && (line || out.status[0])) {
         snprintf(out.status, sizeof out.status, "%s", line ? line : "");
         printf("\r%s\033[K", out.status);
         fflush(stdout);
@@ -180,9 +187,18 @@ void ls_log_close(void)
     pthread_mutex_unlock(&out.lock);
 }
 
-void ls_log_mute(int on)
+bool ls_log_mute(bool on)
 {
-    muted = on != 0;
+    bool before = muted;
+    muted = on;
+    return before;
+}
+
+void ls_log_quiet(bool on)
+{
+    pthread_mutex_lock(&out.lock);
+    out.quiet = on;
+    pthread_mutex_unlock(&out.lock);
 }
 
 const char *ls_log_last(void)

@@ -31,8 +31,11 @@ void ls_log_place(const char *format, ...) __attribute__((format(printf, 1, 2)))
 enum ls_status ls_log_open(const char *path);
 void ls_log_close(void);
 /* While a thread is muted, nothing that it reports is printed. Errors are still available from ls_log_last. Other threads are
- * not affected: the loss of a peer is printed while the main thread is muted. */
-void ls_log_mute(int on);
+ * not affected: the loss of a peer is printed while the main thread is muted. Returns the setting before, for the end of
+ * the mute: mutes may be nested. */
+bool ls_log_mute(bool on);
+/* The same for all threads of the process. */
+void ls_log_quiet(bool on);
 /* Returns the last error or warning, "" if there was none. Use it only while no other thread reports. */
 const char *ls_log_last(void);
 /* Copies the last error or warning, and returns whether it was printed. Safe while other threads report. */

@@ -193,9 +193,9 @@ static enum ls_status print_json(const struct doctor *d, const struct ls_launch 
 /* Detects how this process was started. Returns NULL on an error; ls_log_last has its text. */
 static const struct ls_launch *detect(struct doctor *d, struct ls_launch *launch)
 {
-    ls_log_mute(1);
+    bool muted = ls_log_mute(true);
     enum ls_status st = ls_launch_detect(d->o, launch);
-    ls_log_mute(0);
+    ls_log_mute(muted);
     return st == LS_OK ? launch : NULL;
 }
 

@@ -121,12 +121,12 @@ static bool same_model(const struct ls_options *o, const char *run)
     bool same = false;
     char *path = ls_format("%s/config.yaml", run), *text = NULL;
     size_t size;
-    ls_log_mute(1); /* a run that cannot be read does not match */
+    bool muted = ls_log_mute(true); /* a run that cannot be read does not match */
     if (path && ls_file_read(path, MODEL_LIMIT, &text, &size) == LS_OK && ls_options_default(&of_run) == LS_OK) {
         same = ls_options_yaml(&of_run, path, text, size, NULL) == LS_OK && strcmp(of_run.model, o->model) == 0;
         ls_options_release(&of_run);
     }
-    ls_log_mute(0);
+    ls_log_mute(muted);
     ls_free(text);
     ls_free(path);
     return same;

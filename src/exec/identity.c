@@ -147,15 +147,23 @@ void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM])
         snprintf(identity, LS_IDENTITY_ROOM, "%.*s", (int)strcspn(lines + header, "\n"), lines + header);
 }
 
+enum ls_status ls_identity_try_plan(const char *path, char **lines, char *why, size_t room)
+{
+    bool muted = ls_log_mute(true);
+    enum ls_status st = ls_identity_load_plan(path, lines);
+    ls_log_mute(muted);
+    if (st == LS_OK)
+        return LS_OK;
+    *lines = NULL;
+    ls_log_last_copy(why, room);
+    return st;
+}
+
 char *ls_identity_recorded_plan(const char *run)
 {
-    char *path = run ? ls_format("%s/plan.txt", run) : NULL, *lines = NULL;
+    char *path = run ? ls_format("%s/plan.txt", run) : NULL, *lines = NULL, why[1024];
     bool there = path && ls_file_exists(path);
-    ls_log_mute(1);
-    if (there && ls_identity_load_plan(path, &lines) != LS_OK)
-        lines = NULL;
-    ls_log_mute(0);
-    if (there && !lines)
+    if (there && ls_identity_try_plan(path, &lines, why, sizeof why) != LS_OK)
         ls_warn("%s: damaged; kernels are chosen anew", path);
     ls_free(path);
     return lines;
@@ -163,13 +171,10 @@ char *ls_identity_recorded_plan(const char *run)
 
 int ls_identity_plan_threads(const char *path)
 {
-    char *lines, identity[LS_IDENTITY_ROOM] = "", value[96];
-    ls_log_mute(1);
-    if (ls_identity_load_plan(path, &lines) == LS_OK) {
+    char *lines, identity[LS_IDENTITY_ROOM] = "", value[96], why[1024];
+    if (ls_identity_try_plan(path, &lines, why, sizeof why) == LS_OK)
         ls_identity_of_plan(lines, identity);
-        ls_free(lines);
-    }
-    ls_log_mute(0);
+    ls_free(lines);
     return ls_identity_value(identity, "threads", value, sizeof value) ? (int)strtol(value, NULL, 10) : 0;
 }
 

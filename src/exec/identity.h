@@ -24,6 +24,8 @@ void ls_identity_machine_difference(const char *was, const char *is, char *text,
 
 /* The lines of a plan: a file, or the plan.txt of a run directory. Freed by ls_free. */
 enum ls_status ls_identity_load_plan(const char *path, char **lines);
+/* The same, without a message: on failure *lines is NULL, and `why` has the text. */
+enum ls_status ls_identity_try_plan(const char *path, char **lines, char *why, size_t room);
 /* The identity that a plan begins with; "": none. */
 void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM]);
 /* The lines of the plan that a run has recorded; NULL: there is none, or it is damaged, which is said. run may be NULL.

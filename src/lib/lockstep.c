@@ -173,7 +173,7 @@ static enum ls_status open_handle(struct lockstep *l, const struct lockstep_opti
     struct lockstep_options given;
     struct ls_options o;
     LS_TRY(copy_options(options, &given));
-    ls_log_mute(given.quiet);
+    ls_log_quiet(given.quiet);
     LS_TRY(read_options(&given, &o));
     enum ls_status st = connect_all(l, &o);
     ls_options_release(&o);
@@ -214,7 +214,7 @@ int lockstep_finish(struct lockstep *l, int status)
     enum ls_status st = status != 0 ? LS_FAILED : leave(l);
     st = ls_comm_close(l->comm, st);
     ls_log_place(NULL);
-    ls_log_mute(0);
+    ls_log_quiet(false);
     lib_tensors_release(l);
     ls_free(l);
     return status != 0 ? status : (int)st;

@@ -79,9 +79,9 @@ enum ls_status ls_rank_check_data(struct ls_comm *comm, const char *fingerprint)
     if (st == LS_OK)
         st = ls_comm_broadcast(comm, 0, first, bytes);
     if (st == LS_OK && !root && strcmp(first, fingerprint) != 0) {
-        ls_log_mute(1);
+        bool muted = ls_log_mute(true);
         st = compare_data(first, fingerprint);
-        ls_log_mute(0);
+        ls_log_mute(muted);
     }
     ls_free(first);
     return st == LS_PEER_LOST ? st : ls_rank_reduce_status(comm, st);

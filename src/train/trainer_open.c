@@ -187,9 +187,9 @@ static bool find_changes(const struct ls_trainer *t, char *text, size_t room)
     bool own = ls_rundir_has_config(t->checkpoint), any = own || ls_rundir_has_config(t->run);
     if (!any || ls_options_default(&was) != LS_OK)
         return false;
-    ls_log_mute(1); /* a configuration of another version may not be readable */
+    bool muted = ls_log_mute(true); /* a configuration of another version may not be readable */
     bool known = ls_rundir_load_config(own ? t->checkpoint : t->run, &was) == LS_OK;
-    ls_log_mute(0);
+    ls_log_mute(muted);
     if (known)
         ls_rundir_changes(&was, t->o, text, room);
     ls_options_release(&was);
@@ -262,13 +262,9 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 static enum ls_status read_plan(struct ls_trainer *t, const char *path)
 {
     char why[1024];
-    ls_log_mute(1);
-    enum ls_status st = ls_identity_load_plan(path, &t->plan);
-    ls_log_mute(0);
+    enum ls_status st = ls_identity_try_plan(path, &t->plan, why, sizeof why);
     if (st == LS_OK)
         return LS_OK;
-    t->plan = NULL;
-    ls_log_last_copy(why, sizeof why);
     if (t->resumed)
         return ls_fail(
             st, "%s; mend that file, or remove it to choose kernels anew, which may change results in rounding", why);

@@ -135,9 +135,9 @@ static enum ls_status load_cache(struct ls_tune_cache *a, const char *path)
         ls_file_remove_stale(path);
     if (!path || !ls_file_exists(path))
         return LS_OK;
-    ls_log_mute(1);
+    bool muted = ls_log_mute(true);
     enum ls_status st = ls_file_read(path, (size_t)64 << 20, &text, &size);
-    ls_log_mute(0);
+    ls_log_mute(muted);
     if (st != LS_OK) {
         ls_log_last_copy(why, sizeof why);
         if (!a->plan || !*a->plan) /* with a plan the cache is hardly needed, and the warning came before */

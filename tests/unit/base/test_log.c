@@ -1,4 +1,4 @@
-/* Messages of one thread while another one is muted. */
+/* Messages of one thread while another one is muted, and of a process that is quiet. */
 #include "base/log.h"
 
 #include <pthread.h>
@@ -25,11 +25,11 @@ static void printed(char *text, size_t room)
     int ends[2], before = dup(STDERR_FILENO);
     assert_return_code(pipe(ends), 0);
     dup2(ends[1], STDERR_FILENO);
-    ls_log_mute(1);
+    bool before_mute = ls_log_mute(true);
     ls_fail(LS_BAD_INPUT, "a file cannot be read");
     assert_int_equal(pthread_create(&thread, NULL, lose_peer, NULL), 0);
     pthread_join(thread, NULL);
-    ls_log_mute(0);
+    ls_log_mute(before_mute);
     fflush(stderr);
     dup2(before, STDERR_FILENO);
     close(ends[1]);
@@ -62,9 +62,34 @@ static void the_last_message_knows_whether_it_was_printed(void **state)
     assert_string_equal(text, "rank 2 is gone");
 }
 
+static void a_quiet_process_prints_nothing_of_any_thread(void **state)
+{
+    char text[512];
+    (void)state;
+    ls_log_quiet(true);
+    printed(text, sizeof text);
+    ls_log_quiet(false);
+    assert_string_equal(text, "");
+    assert_false(ls_log_last_copy(text, sizeof text));
+    assert_string_equal(text, "rank 2 is gone");
+}
+
+static void mutes_are_nested(void **state)
+{
+    (void)state;
+    bool outer = ls_log_mute(true), inner = ls_log_mute(true);
+    assert_true(!outer && inner);
+    ls_log_mute(inner);
+    ls_fail(LS_BAD_INPUT, "still muted");
+    assert_false(ls_log_last_copy((char[16]){0}, 16));
+    ls_log_mute(outer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_quiet_process_prints_nothing_of_any_thread),
+        cmocka_unit_test(mutes_are_nested),
         cmocka_unit_test(a_muted_thread_does_not_mute_others),
         cmocka_unit_test(the_last_message_knows_whether_it_was_printed),
     };

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -436,6 +437,31 @@ static void compression(void **state)
 
 static const struct lockstep_options hushed = {.size = sizeof hushed, .quiet = 1, .deadline = 20};
 
+/* Rank 1 ends without a word. Rank 0 does not wait: its communication thread finds the loss, and prints nothing. */
+static int lose_quietly(struct lockstep *l)
+{
+    char path[] = "/tmp/lockstep-quiet-XXXXXX";
+    struct stat about;
+    if (lockstep_rank(l) == 1)
+        return 0;
+    int file = mkstemp(path), before = dup(STDERR_FILENO);
+    unlink(path);
+    dup2(file, STDERR_FILENO);
+    for (int i = 0; i < 2000 && !strstr(ls_log_last(), "rank 1"); i++)
+        usleep(10000);
+    fflush(stderr);
+    dup2(before, STDERR_FILENO);
+    NEED(strstr(ls_log_last(), "rank 1"));
+    NEED(fstat(file, &about) == 0 && about.st_size == 0);
+    return 0;
+}
+
+static void quiet_holds_for_the_communication_thread(void **state)
+{
+    (void)state;
+    among(2, 1, &hushed, NULL, lose_quietly);
+}
+
 /* Two calls that do not go together. After `before` others, rank 1 makes the second and all others the first. */
 struct pair {
     const char *first, *second; /* as the message has them */
@@ -707,6 +733,7 @@ int main(void)
         cmocka_unit_test(another_compression_is_named),
         cmocka_unit_test(a_failure_is_told),
         cmocka_unit_test(a_dead_rank_is_named),
+        cmocka_unit_test(quiet_holds_for_the_communication_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

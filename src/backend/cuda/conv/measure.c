@@ -135,9 +135,9 @@ static enum ls_status run_trial(void *context, char *workspace)
 static enum ls_status run_once(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                                const struct operands *o, bool *good)
 {
-    ls_log_mute(1);
+    bool muted = ls_log_mute(true);
     *good = algorithm->library->run(p->device, l, algorithm, o) == LS_OK;
-    ls_log_mute(0);
+    ls_log_mute(muted);
     if (!*good)
         cudaGetLastError();
     return cuda_check(cudaStreamSynchronize(p->device->compute), algorithm->name);
