@@ -177,6 +177,7 @@ static enum ls_status take_memory(struct ls_comm *c)
         return LS_FAILED;
     for (int r = 0; r < c->size; r++) {
         c->peers[r].local = r;
+        c->peers[r].node = r; /* until the hellos tell */
         snprintf(c->peers[r].host, LS_HOST_ROOM, "not known yet");
     }
     void *room;
@@ -233,7 +234,11 @@ enum ls_status ls_connect(struct ls_comm *c)
     c->polled = !c->segment;
     if (c->polled && c->channel->descriptor)
         c->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (c->polled)
+        LS_TRY(ls_heartbeat_start(c));
     LS_TRY(exchange_hellos(c));
+    if (c->nodes == 1) /* shared memory serves */
+        ls_heartbeat_stop(c);
     LS_TRY(gather_node(c));
     LS_TRY(ls_subgroups_make(c));
     LS_TRY(check_collective(c));
@@ -246,7 +251,7 @@ enum ls_status ls_connect(struct ls_comm *c)
     }
     c->may_help = c->nodes == 1 && !library;
     c->crowded = c->locals > sysconf(_SC_NPROCESSORS_ONLN);
-    return ls_heartbeat_start(c);
+    return LS_OK;
 }
 
 void ls_disconnect(struct ls_comm *c, bool graceful)

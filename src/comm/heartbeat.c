@@ -184,8 +184,7 @@ enum ls_status ls_heartbeat_progress(struct ls_comm *c)
 
 enum ls_status ls_heartbeat_start(struct ls_comm *c)
 {
-    if (c->nodes == 1)
-        return LS_OK;
+    c->last_heartbeat = ls_now();
     c->heartbeats = ls_alloc(1, sizeof *c->heartbeats);
     if (!c->heartbeats)
         return LS_FAILED;

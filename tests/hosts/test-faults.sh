@@ -102,6 +102,22 @@ else
     done
 fi
 
+it "names both ends of a link that was out from the beginning"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    lose_packets 1 2
+    lose_packets 2 1
+    endless --deadline 3 --run unconnected
+    gather_trainers
+    find_again 1 2
+    find_again 2 1
+    expect "$codes" = "4 4 4 4 "
+    for i in 0 1 2 3; do
+        grep -Eq 'rank 1 .*rank 2|rank 2 .*rank 1' err.$i || miss "rank $i does not name both ends"
+    done
+fi
+
 steps_of() {
     grep -c '"kind": "step"' "$1/metrics.jsonl"
 }

@@ -165,16 +165,15 @@ static void say_goodbye(struct ls_tcp_group *g)
 }
 
 /* Unread data would make the kernel reset the connection, and the peer would lose the last messages. */
-static void close_peer(struct ls_tcp_peer *p)
+static void close_socket(int in, int out)
 {
-    if (p->in < 0)
-        return;
-    shutdown(p->out, SHUT_WR);
-    while (recv(p->in, p->box, sizeof p->box, MSG_DONTWAIT) > 0)
+    char box[4096];
+    shutdown(out, SHUT_WR);
+    while (recv(in, box, sizeof box, MSG_DONTWAIT) > 0)
         ;
-    if (p->out != p->in)
-        close(p->out);
-    close(p->in);
+    if (out != in)
+        close(out);
+    close(in);
 }
 
 static void tcp_close(void *state, bool graceful)
@@ -183,7 +182,8 @@ static void tcp_close(void *state, bool graceful)
     if (graceful && g->peers)
         say_goodbye(g);
     for (int i = 0; g->peers && i < g->size; i++) {
-        close_peer(&g->peers[i]);
+        if (g->peers[i].in >= 0)
+            close_socket(g->peers[i].in, g->peers[i].out);
         ls_free(g->peers[i].answers);
         ls_free(g->peers[i].rest);
     }
@@ -242,7 +242,7 @@ static enum ls_status connect_all(struct ls_tcp_group *g, double until)
         if (sockets[i] >= 0 && st == LS_OK)
             st = add_peer(g, i, sockets[i], sockets[i]);
         else if (sockets[i] >= 0)
-            close(sockets[i]);
+            close_socket(sockets[i], sockets[i]);
     ls_free(sockets);
     LS_TRY(st);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, own) != 0)

@@ -7,7 +7,10 @@
  *     TAKEN                 ----->
  *
  * A rank may have several addresses. Some may lead nowhere, or to a process of another host. All are tried at once, and
- * again until the time is up; the first that gives the right answer is used. */
+ * again until the time is up; the first that gives the right answer is used.
+ *
+ * Then every rank sends one number over each connection: READY when it is connected to all, otherwise the rank that it
+ * cannot reach. So all ranks name that rank, those that have reached it as well. */
 #define _GNU_SOURCE
 #include "base/clock.h"
 #include "base/log.h"
@@ -16,6 +19,7 @@
 #include "comm/rendezvous/wire.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -26,6 +30,8 @@
 #define UNPROVEN 64     /* accepted connections at once that have not proved the key */
 #define TRY_SECONDS 2.0 /* for one attempt: TCP repeats a lost SYN after 1, 3, 7 ... seconds only */
 #define RETRY_SECONDS 0.2
+#define GRACE 1.0 /* seconds: the rank that cannot reach another one reports first */
+#define READY UINT32_MAX
 enum { CALL = 8 + LS_NONCE, ANSWER = LS_NONCE + LS_PROOF };
 
 /* --- handshakes ----------------------------------------------------------------------------------------------- */
@@ -40,12 +46,19 @@ struct handshake {
     socklen_t length;
 };
 
+/* The number that a connected rank sends. */
+struct report {
+    uint8_t bytes[4];
+    size_t got;
+};
+
 struct connecting {
     const struct ls_rendezvous *m;
     int listener, *sockets;
+    struct report *reports;       /* owned; of each rank */
     struct handshake *handshakes; /* owned; UNPROVEN accepted ones, then one for each address of each lower rank */
     int n, *why;                  /* why: owned; of each rank, the last error */
-    struct pollfd *polled;        /* owned; one more than calls */
+    struct pollfd *polled;        /* owned; the listener, the handshakes, the connected ranks */
     double until;
 };
 
@@ -249,9 +262,10 @@ static enum ls_status set_up(struct connecting *o)
     for (int r = 0; r < o->m->rank; r++)
         n += endpoints_of(o->m, r);
     o->handshakes = ls_alloc((size_t)n, sizeof *o->handshakes);
-    o->polled = ls_alloc((size_t)n + 1, sizeof *o->polled);
+    o->polled = ls_alloc((size_t)(1 + n + o->m->size), sizeof *o->polled);
     o->why = ls_alloc((size_t)o->m->size, sizeof *o->why);
-    if (!o->handshakes || !o->polled || !o->why)
+    o->reports = ls_alloc((size_t)o->m->size, sizeof *o->reports);
+    if (!o->handshakes || !o->polled || !o->why || !o->reports)
         return LS_FAILED;
     for (; o->n < n; o->n++) {
         ls_wire_init(&o->handshakes[o->n].w, -1);
@@ -282,16 +296,62 @@ static void try_again(struct connecting *o)
     }
 }
 
+static bool has_reported(const struct connecting *o, int rank)
+{
+    return o->reports[rank].got == sizeof o->reports[rank].bytes;
+}
+
+static void send_report(const struct connecting *o, uint32_t number)
+{
+    uint8_t bytes[4];
+    ls_put32(bytes, number);
+    for (int r = 0; r < o->m->size; r++)
+        if (o->sockets[r] >= 0 && send(o->sockets[r], bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+            ls_note("rank %d was not told about the connections of rank %d: %s", r, o->m->rank, strerror(errno));
+}
+
+static enum ls_status read_report(struct connecting *o, int rank)
+{
+    struct report *report = &o->reports[rank];
+    ssize_t n = recv(o->sockets[rank], report->bytes + report->got, sizeof report->bytes - report->got, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+        return LS_OK;
+    if (n <= 0)
+        return ls_fail(LS_PEER_LOST, "rank %d is gone: its connection ended while the ranks were connecting", rank);
+    report->got += (size_t)n;
+    uint32_t unreached = ls_get32(report->bytes);
+    if (!has_reported(o, rank) || unreached == READY)
+        return LS_OK;
+    send_report(o, unreached);
+    return ls_fail(LS_PEER_LOST,
+                   "rank %" PRIu32 " came to the rendezvous, but rank %d has no connection to it; does a firewall drop "
+                   "packets between the two hosts?",
+                   unreached, rank);
+}
+
+/* Those that have not reported are polled; a connection that is quiet afterwards belongs to the transport. */
+static enum ls_status read_reports(struct connecting *o, const struct pollfd *polled)
+{
+    for (int r = 0; r < o->m->size; r++)
+        if (polled[r].fd >= 0 && polled[r].revents)
+            LS_TRY(read_report(o, r));
+    return LS_OK;
+}
+
 static enum ls_status poll_all(struct connecting *o)
 {
+    struct pollfd *connected = o->polled + 1 + o->n;
     try_again(o);
     o->polled[0] = (struct pollfd){.fd = o->listener, .events = POLLIN};
+    for (int r = 0; r < o->m->size; r++)
+        connected[r] = (struct pollfd){.fd = has_reported(o, r) ? -1 : o->sockets[r], .events = POLLIN};
     for (int i = 0; i < o->n; i++) {
         const struct handshake *c = &o->handshakes[i];
         o->polled[i + 1] = (struct pollfd){.fd = c->w.fd, .events = c->state == CONNECTING ? POLLOUT : POLLIN};
     }
     int most = (int)(1000 * RETRY_SECONDS), left = ls_wire_timeout_ms(o->until);
-    poll(o->polled, (nfds_t)o->n + 1, left < most ? left : most);
+    poll(o->polled, (nfds_t)(1 + o->n + o->m->size), left < most ? left : most);
+    LS_TRY(read_reports(o, connected));
     for (int i = 0; i < o->n; i++) /* a handshake may have closed another one */
         if (o->handshakes[i].w.fd >= 0 && o->handshakes[i].w.fd == o->polled[i + 1].fd && o->polled[i + 1].revents)
             LS_TRY(advance(o, &o->handshakes[i]));
@@ -304,6 +364,15 @@ static int missing(const struct connecting *o)
 {
     for (int r = 0; r < o->m->size; r++)
         if (r != o->m->rank && o->sockets[r] < 0)
+            return r;
+    return -1;
+}
+
+/* A rank whose report has not come; -1: none. */
+static int unreported(const struct connecting *o)
+{
+    for (int r = 0; r < o->m->size; r++)
+        if (r != o->m->rank && !has_reported(o, r))
             return r;
     return -1;
 }
@@ -335,20 +404,48 @@ static void release(struct connecting *o)
     ls_free(o->handshakes);
     ls_free(o->polled);
     ls_free(o->why);
+    ls_free(o->reports);
+}
+
+static enum ls_status connect_to_all(struct connecting *o)
+{
+    double begun = ls_now();
+    int rank;
+    while ((rank = missing(o)) >= 0) {
+        LS_TRY(poll_all(o));
+        if (missing(o) == rank && ls_now() > o->until) {
+            send_report(o, (uint32_t)rank);
+            return not_reached(o, rank, ls_now() - begun);
+        }
+    }
+    send_report(o, READY);
+    return LS_OK;
+}
+
+static enum ls_status wait_for_all(struct connecting *o)
+{
+    double begun = ls_now();
+    int rank;
+    o->until = (o->until > begun ? o->until : begun) + GRACE;
+    while ((rank = unreported(o)) >= 0) {
+        LS_TRY(poll_all(o));
+        if (unreported(o) == rank && ls_now() > o->until) {
+            send_report(o, (uint32_t)rank);
+            return ls_fail(LS_PEER_LOST, "rank %d connected, but did not report within %.3g s that it is ready", rank,
+                           ls_now() - begun);
+        }
+    }
+    return LS_OK;
 }
 
 enum ls_status ls_tcp_connect(const struct ls_rendezvous *m, const struct ls_tcp_listener *listener, double until,
                               int *sockets)
 {
     enum ls_status st;
-    double begun = ls_now();
     struct connecting o = {.m = m, .listener = listener->socket, .sockets = sockets, .until = until};
     LS_TRY_GOTO(out, set_up(&o));
-    while (missing(&o) >= 0) {
-        LS_TRY_GOTO(out, poll_all(&o));
-        if (missing(&o) >= 0 && ls_now() > until)
-            LS_TRY_GOTO(out, not_reached(&o, missing(&o), ls_now() - begun));
-    }
+    LS_TRY_GOTO(out, connect_to_all(&o));
+    LS_TRY_GOTO(out, wait_for_all(&o));
 out:
     release(&o);
     return st;
