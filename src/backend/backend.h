@@ -139,9 +139,9 @@ struct ls_peers_group {
     size_t count;
     /* Gather `bytes` of every rank into all, in the order of ranks. Fails if a rank does not come. */
     enum ls_status (*gather)(void *context, const void *mine, size_t bytes, void *all);
-    /* Called now and then while waiting for other ranks, for `seconds` so far. LS_OK: go on waiting; else give up, with the
+    /* Called now and then while waiting for other ranks, for `seconds` so far. LS_OK: wait on; otherwise give up, with the
      * reason logged. */
-    enum ls_status (*patience)(void *context, double seconds);
+    enum ls_status (*check_wait)(void *context, double seconds);
     /* Enqueue what this process adds to a cut before it is summed. The work is the same every time. */
     enum ls_status (*settle)(void *context, int cut);
     void *context;

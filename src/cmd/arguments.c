@@ -65,11 +65,10 @@ static enum ls_status explain_trained(const char *command, bool train, const cha
         return ls_fail(LS_USAGE, "%s: '%s' is a run directory; for its configuration: lockstep %s %s/config.yaml",
                        command, word, command, word);
     if (ls_rundir_is_run(word))
-        return ls_fail(
-            LS_USAGE,
-            "train: '%s' is a run directory; to go on with it: lockstep train --run %s --resume; to train the "
-            "same again: lockstep train %s/config.yaml",
-            word, word, word);
+        return ls_fail(LS_USAGE,
+                       "train: '%s' is a run directory; to continue it: lockstep train --run %s --resume; to train the "
+                       "same again: lockstep train %s/config.yaml",
+                       word, word, word);
     return ls_fail(LS_USAGE, "train: '%s' is a checkpoint; to go on from it: lockstep train --resume %s", word, word);
 }
 

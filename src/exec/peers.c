@@ -39,7 +39,7 @@ static enum ls_status gather(void *context, const void *mine, size_t bytes, void
 }
 
 /* A step may take any time, unless a process is gone, or others wait for it longer than the deadline. */
-static enum ls_status patience(void *context, double seconds)
+static enum ls_status check_wait(void *context, double seconds)
 {
     struct ls_peers *p = context;
     struct ls_comm *comm = p->engine->comm;
@@ -182,7 +182,7 @@ static enum ls_status describe(struct ls_peers *p)
                                        .grads = e->kept,
                                        .count = e->n_grads,
                                        .gather = gather,
-                                       .patience = patience,
+                                       .check_wait = check_wait,
                                        .settle = settle,
                                        .context = p};
     return LS_OK;

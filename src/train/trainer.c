@@ -231,7 +231,7 @@ static enum ls_status save_before_failure(struct ls_trainer *t, enum ls_status s
         ls_trainer_say(t, "Saved %s, after step %" PRIu64 " of %" PRId64 ".", t->checkpoint, t->state.step,
                        t->total_steps);
     }
-    ls_trainer_say(t, "When that is mended, go on with: lockstep train --resume --run %s", t->run);
+    ls_trainer_say(t, "When that is fixed, continue with: lockstep train --resume --run %s", t->run);
     return status;
 }
 

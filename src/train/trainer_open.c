@@ -267,7 +267,8 @@ static enum ls_status read_plan(struct ls_trainer *t, const char *path)
         return LS_OK;
     if (t->resumed)
         return ls_fail(
-            st, "%s; mend that file, or remove it to choose kernels anew, which may change results in rounding", why);
+            st, "%s; restore that file, or remove it to choose kernels anew, which may change results in rounding",
+            why);
     ls_warn("%s; kernels are chosen anew", why);
     return LS_OK;
 }

@@ -23,14 +23,14 @@ for kind in empty folder binary; do
     esac
     train --steps 4 --run run --resume
     expect_code 3
-    expect_error 'run/plan.txt.*: .*; mend that file, or remove it to choose kernels anew'
+    expect_error 'run/plan.txt.*: .*; restore that file, or remove it to choose kernels anew'
     expect_no_file run/checkpoints/step-00000004
 done
 
 it "says so once, and to all, with several workers"
 train --steps 4 --run run --resume --workers 2
 expect_code 3
-expect_error 'run/plan.txt.*: .*; mend that file'
+expect_error 'run/plan.txt.*: .*; restore that file'
 
 it "resumes with the plan, and where it was removed"
 rm -rf run/plan.txt

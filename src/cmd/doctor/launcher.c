@@ -90,7 +90,7 @@ static void check_transport(struct ls_findings *f, const struct transport_module
     else {
         ls_find(f, needed ? LS_HEALTH_ERROR : LS_HEALTH_WARNING, m->topic, "", "not usable: %s", text);
         ls_module_remedy(m->file, text, sizeof text);
-        ls_advise(f, "To mend it: %s", text);
+        ls_advise(f, "To fix it: %s", text);
     }
 }
 

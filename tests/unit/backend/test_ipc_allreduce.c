@@ -449,7 +449,7 @@ static enum ls_status gather(void *context, const void *mine, size_t bytes, void
     return ls_comm_allgather(k->comm, mine, bytes, all);
 }
 
-static enum ls_status patience(void *context, double seconds)
+static enum ls_status check_wait(void *context, double seconds)
 {
     struct rank *k = context;
     return ls_comm_overdue(k->comm, seconds);
@@ -483,7 +483,7 @@ static void rank_open(struct rank *k, struct ls_comm *c, enum ls_peers_kind kind
                                        .grads = shared->grads[card.rank],
                                        .count = FLOATS,
                                        .gather = gather,
-                                       .patience = patience,
+                                       .check_wait = check_wait,
                                        .settle = settle,
                                        .context = k};
     NEED(pthread_create(&k->thread, NULL, be_card, NULL) == 0);

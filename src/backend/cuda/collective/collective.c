@@ -38,7 +38,7 @@ static enum ls_status look_around(const struct collective *s, cudaError_t state,
     bool failed = state != cudaErrorNotReady;
     if ((failed || trouble) && *trouble_since < 0)
         *trouble_since = seconds;
-    LS_TRY(s->g.patience(s->g.context, seconds));
+    LS_TRY(s->g.check_wait(s->g.context, seconds));
     if ((!failed && !trouble) || seconds < *trouble_since + hearing)
         return LS_OK;
     return failed ? cuda_check(state, "waiting for a step") : ls_fail(LS_PEER_LOST, "NCCL: %s", trouble);

@@ -126,7 +126,7 @@ static enum ls_status send(struct nccl *n, void (*errand)(struct nccl *n))
         return ls_fail(LS_FAILED, "a thread for NCCL cannot be started: %s", strerror(code));
     for (double start = ls_now(); !atomic_load(&n->over);) {
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        enum ls_status st = s->g.patience(s->g.context, ls_now() - start);
+        enum ls_status st = s->g.check_wait(s->g.context, ls_now() - start);
         if (st != LS_OK) {
             s->device->lost = true;
             pthread_detach(thread);
