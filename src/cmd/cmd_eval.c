@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/json.h"
+#include "report/table.h"
 #include "launch/workers.h"
 #include "cmd/world.h"
 #include "exec/rank_reduce.h"
@@ -14,7 +15,11 @@
 #include "checkpoint/weights.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
+
+enum { NAME = 256 };
 
 static json_t *transform_json(const struct ls_augment *a)
 {
@@ -30,20 +35,109 @@ static json_t *transform_json(const struct ls_augment *a)
                      deviation);
 }
 
+static json_t *classes_json(const struct ls_confusion *c, const struct ls_class_names *names)
+{
+    json_t *all = json_array();
+    char name[NAME], other[NAME];
+    for (int64_t i = 0; i < c->classes; i++) {
+        struct ls_class_result r = ls_confusion_class(c, i);
+        json_t *one =
+            json_pack("{s:s, s:I, s:I, s:I}", "name", ls_class_name(names, i, name, sizeof name), "samples",
+                      (json_int_t)r.samples, "predicted", (json_int_t)r.predicted, "correct", (json_int_t)r.correct);
+        json_object_set_new(one, "precision", isnan(r.precision) ? json_null() : json_real(r.precision));
+        json_object_set_new(one, "recall", isnan(r.recall) ? json_null() : json_real(r.recall));
+        if (r.taken_for >= 0)
+            json_object_set_new(one, "taken_for", json_string(ls_class_name(names, r.taken_for, other, sizeof other)));
+        json_array_append_new(all, one);
+    }
+    return all;
+}
+
 static enum ls_status print_json(const struct ls_options *o, const struct ls_augment *a, const char *file,
-                                 const struct ls_report *r)
+                                 const struct ls_report *r, const struct ls_confusion *c,
+                                 const struct ls_class_names *names)
 {
     json_t *out = json_pack("{s:s, s:s, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:o}", "kind", "eval", "model",
                             o->model, "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
                             (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "samples_per_s",
                             ls_report_speed(r), "seconds", r->seconds, "transform", transform_json(a));
+    if (o->per_class)
+        json_object_set_new(out, "classes", classes_json(c, names));
     int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
 }
 
+/* --- classes ------------------------------------------------------------------------------------------------------ */
+
+static void share_cell(struct ls_table *t, double share)
+{
+    if (isnan(share))
+        ls_table_cell(t, "-");
+    else
+        ls_table_cell(t, "%.2f%%", 100 * share);
+}
+
+static enum ls_status print_classes(const struct ls_confusion *c, const struct ls_class_names *names)
+{
+    static const char *const headings[] = {"class", "samples", "precision", "recall", "taken for", "share"};
+    struct ls_table table;
+    char name[NAME];
+    ls_table_init(&table, "lrrrlr", headings);
+    for (int64_t i = 0; i < c->classes; i++) {
+        struct ls_class_result r = ls_confusion_class(c, i);
+        ls_table_row(&table);
+        ls_table_cell(&table, "%s", ls_class_name(names, i, name, sizeof name));
+        ls_table_cell(&table, "%lld", (long long)r.samples);
+        share_cell(&table, r.precision);
+        share_cell(&table, r.recall);
+        if (r.taken_for < 0)
+            continue;
+        ls_table_cell(&table, "%s", ls_class_name(names, r.taken_for, name, sizeof name));
+        share_cell(&table, (double)c->counts[i * c->classes + r.taken_for] / (double)r.samples);
+    }
+    enum ls_status st = ls_table_print(&table, stdout);
+    ls_table_release(&table);
+    return st;
+}
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static enum ls_status check_confusion(const struct ls_options *o)
+{
+    if (!o->confusion || ends_in(o->confusion, ".csv") || ends_in(o->confusion, ".json"))
+        return LS_OK;
+    return ls_fail(LS_USAGE, "--confusion %s: name a file that ends in .csv or .json", o->confusion);
+}
+
+/* Before an evaluation that may take long: can its result be computed? */
+static enum ls_status check_classes(const struct ls_options *o, const struct ls_task *task)
+{
+    if ((!o->per_class && !o->confusion) || task->size.classes <= LS_CONFUSION_CLASSES)
+        return LS_OK;
+    return ls_fail(LS_USAGE, "--per-class and --confusion are for at most %d classes; this model has %lld",
+                   LS_CONFUSION_CLASSES, (long long)task->size.classes);
+}
+
+static enum ls_status put_out(const struct ls_options *o, const struct ls_task *task, const struct ls_confusion *c,
+                              const struct ls_class_names *names)
+{
+    if (o->per_class && !o->json)
+        LS_TRY(print_classes(c, names));
+    if (!o->confusion)
+        return LS_OK;
+    return ends_in(o->confusion, ".csv") ? ls_confusion_write_csv(c, names, o->confusion)
+                                         : ls_confusion_write_json(c, names, task, 0, o->confusion);
+}
+
+/* --- the command ---------------------------------------------------------------------------------------------------- */
+
 static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm, const struct ls_task *task,
-                               const char *file, struct ls_report *r)
+                               const char *file, struct ls_report *r, struct ls_confusion *confusion)
 {
     struct ls_engine engine;
     struct ls_stepper stepper = {0};
@@ -54,7 +148,7 @@ static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm,
     if (st == LS_OK)
         st = ls_stepper_init(&stepper, &engine, (struct ls_feed){0}, o);
     if (st == LS_OK)
-        st = ls_evaluate(&stepper, task, o, &console, r);
+        st = ls_evaluate(&stepper, task, o, &console, r, o->per_class || o->confusion ? confusion : NULL);
     ls_console_end(&console);
     if (st == LS_OK && !o->json && (!comm || ls_comm_rank(comm) == 0))
         ls_console_eval(&console, r);
@@ -103,13 +197,16 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
     struct ls_located_model trained = {0};
     struct ls_task task = {0};
     struct ls_report r = {0};
+    struct ls_confusion confusion = {0};
     struct ls_world world;
     enum ls_status st;
     bool all_know = true;
+    LS_TRY(check_confusion(o));
     if (ls_workers_took_over(o, &st))
         return st;
     LS_TRY(ls_world_open(&world, o));
     LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
+    LS_TRY_GOTO(out, check_classes(o, &task));
     LS_TRY_GOTO(out, same_data(o, world.comm, &task));
     all_know = false;
     if (!world.comm || ls_comm_rank(world.comm) == 0)
@@ -120,10 +217,15 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
         ls_print("Evaluating %s (%s) on %s.", trained.file, o->model, o->eval_data ? o->eval_data : o->data);
         ls_print("Each image: %s.", transform);
     }
-    LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r));
-    if (o->json && (!world.comm || ls_comm_rank(world.comm) == 0))
-        st = print_json(o, &task.test_augment, trained.file, &r);
+    LS_TRY_GOTO(out, evaluate(o, world.comm, &task, trained.file, &r, &confusion));
+    if (!world.comm || ls_comm_rank(world.comm) == 0) {
+        struct ls_class_names names = {.names = trained.card.class_names, .named = trained.card.named};
+        LS_TRY_GOTO(out, put_out(o, &task, &confusion, &names));
+        if (o->json)
+            st = print_json(o, &task.test_augment, trained.file, &r, &confusion, &names);
+    }
 out:
+    ls_confusion_release(&confusion);
     ls_task_close(&task);
     ls_located_model_release(&trained);
     ls_world_close(&world, all_know && st != LS_PEER_LOST ? LS_OK : st);

@@ -39,15 +39,31 @@ void ls_trainer_say_position(const struct ls_trainer *t, enum ls_stage stage)
 
 /* --- evaluating --------------------------------------------------------------------------------------- */
 
-/* *better: the best so far. */
+static enum ls_status write_confusion(const struct ls_trainer *t, const struct ls_confusion *c)
+{
+    struct ls_class_names names = {.names = t->card.class_names, .named = t->card.named};
+    char *path = t->root && c->counts ? ls_format("%s/confusion.json", t->run) : NULL;
+    if (!path)
+        return LS_OK;
+    enum ls_status st = ls_confusion_write_json(c, &names, &t->task, (int64_t)t->state.step, path);
+    ls_free(path);
+    return st;
+}
+
+/* *better: the best so far. The last evaluation of a run also writes the confusion matrix. */
 static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 {
+    struct ls_confusion confusion = {0};
+    bool last = !steps_left(t);
     struct ls_report r = {
         .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
     LS_TRY(ls_step_collect(&t->stepper));
     ls_trainer_say_position(t, LS_STAGE_EVALUATE);
     t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
-    enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r);
+    enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r, last ? &confusion : NULL);
+    if (st == LS_OK && last)
+        st = write_confusion(t, &confusion);
+    ls_confusion_release(&confusion);
     if (st != LS_OK)
         return st == LS_BAD_INPUT ? ls_trainer_all_know(t, st) : st;
     if (t->root)

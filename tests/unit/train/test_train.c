@@ -256,7 +256,7 @@ static void test_evaluation_is_exact(void **state)
                          LS_OK);
         assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, &o), LS_OK);
         ls_console_begin(&console, &o, 0);
-        assert_int_equal(ls_evaluate(&s, &task, &o, &console, &r[i]), LS_OK);
+        assert_int_equal(ls_evaluate(&s, &task, &o, &console, &r[i], NULL), LS_OK);
         ls_stepper_release(&s);
         ls_engine_close(&e);
         ls_task_close(&task);
