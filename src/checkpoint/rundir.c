@@ -24,6 +24,7 @@ const struct ls_help_row ls_rundir_files[] = {
     {"log.txt", "date, host, version and command, then the messages of the run"},
     {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
     {"plan.txt", "identity and kernels; reused by --resume, by `train RUN/config.yaml` and by --plan RUN"},
+    {"confusion.json", "confusion matrix, figures of each class and the worst mistakes of the last evaluation"},
     {"checkpoints", "one folder per checkpoint, the newest --keep of them, and a link to the best"},
     {NULL, NULL},
 };
