@@ -25,6 +25,8 @@ const struct ls_help_row ls_rundir_files[] = {
     {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
     {"plan.txt", "identity and kernels; reused by --resume, by `train RUN/config.yaml` and by --plan RUN"},
     {"confusion.json", "confusion matrix, figures of each class and the worst mistakes of the last evaluation"},
+    {"tensorboard", "with --tensorboard: event files, one for each start of the run"},
+    {"mllog.txt", "with --mllog: the lines of MLPerf's log"},
     {"checkpoints", "one folder per checkpoint, the newest --keep of them, and a link to the best"},
     {NULL, NULL},
 };

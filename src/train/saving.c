@@ -35,6 +35,7 @@ static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(ls_trainer_await_saved(t));
     LS_TRY(ls_metrics_sync(&t->metrics)); /* the steps before the checkpoint: --resume keeps what stands there */
+    LS_TRY(ls_observers_sync(&t->observers));
     LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
     t->writing = true;
     return t->writer.on ? LS_OK : ls_trainer_await_saved(t);

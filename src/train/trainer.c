@@ -106,7 +106,8 @@ static enum ls_status write_metrics(struct ls_trainer *t, enum ls_metrics_kind k
         with.on_gpu = ls_gpu_last(&t->gpu, &with.gpu);
     if (kind == LS_METRICS_EPOCH)
         ls_gpu_sums(&t->gpu, &t->gpu_before);
-    return ls_metrics_write(&t->metrics, kind, &with);
+    LS_TRY(ls_metrics_write(&t->metrics, kind, &with));
+    return ls_observers_report(&t->observers, kind, &with);
 }
 
 static void go_to(struct ls_trainer *t, uint64_t step)
@@ -192,6 +193,7 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     LS_TRY(write_metrics(t, LS_METRICS_EPOCH, &epoch));
     if (t->task.test)
         LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
+    LS_TRY(ls_trainer_observe_values(t));
     s->epoch++;
     s->position = 0;
     s->done = (struct ls_report){0};
@@ -221,8 +223,10 @@ static enum ls_status finish_run(struct ls_trainer *t)
         if (mid_epoch)
             LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     }
-    if (mid_epoch)
+    if (mid_epoch) {
+        LS_TRY(ls_trainer_observe_values(t));
         LS_TRY(ls_trainer_save(t));
+    }
     return ls_trainer_finish_saving(t);
 }
 
@@ -365,6 +369,7 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
     if (st == LS_OK)
         ls_trainer_summary(t);
     ls_gpu_stop(&t->gpu);
-    enum ls_status closed = ls_metrics_close(&t->metrics);
+    enum ls_status closed = ls_metrics_close(&t->metrics), recorded = ls_observers_close(&t->observers, st);
+    closed = closed != LS_OK ? closed : recorded;
     return st != LS_OK ? st : closed;
 }

@@ -6,6 +6,7 @@
 #include "report/console.h"
 #include "report/gpu.h"
 #include "report/metrics.h"
+#include "report/observer.h"
 #include "checkpoint/checkpoint.h"
 #include "exec/identity.h"
 #include "checkpoint/run_lock.h"
@@ -31,6 +32,8 @@ struct ls_trainer {
     double began, evaluating, saving; /* when the run began, ls_now; seconds */
     struct ls_console console;
     struct ls_metrics metrics;
+    struct ls_observers observers; /* the root's */
+    double opened;                 /* when ls_trainer_open began, ls_now */
     struct ls_gpu gpu;             /* the root's card, where it has one, while it runs */
     struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
     char *run;                     /* owned: the run directory; known to the root alone */
@@ -83,6 +86,11 @@ enum ls_status ls_trainer_await_saved(struct ls_trainer *t);
 void ls_trainer_keep_saving(struct ls_trainer *t);
 /* Name the newest good checkpoint. */
 void ls_trainer_name_checkpoint(const struct ls_trainer *t);
+
+/* observe.c: opens the observers and shows them images of the first batch; and the values of all parameters. The latter is
+ * for the root, while its parameters are complete, and does nothing if no observer wants them. */
+enum ls_status ls_trainer_observe(struct ls_trainer *t);
+enum ls_status ls_trainer_observe_values(struct ls_trainer *t);
 
 /* summary.c: what a run says at its end; and what became of gradients that servers took. */
 void ls_trainer_summary(struct ls_trainer *t);

@@ -1,4 +1,5 @@
 /* Setup of a trainer: everything that is decided before the first step. */
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "exec/rank_reduce.h"
@@ -311,6 +312,8 @@ static enum ls_status open_files(struct ls_trainer *t)
         ls_logbook_begin(t);
     if (st == LS_OK)
         st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1);
+    if (st == LS_OK)
+        st = ls_trainer_observe(t);
     ls_free(log);
     ls_free(metrics);
     ls_free(plan);
@@ -419,7 +422,7 @@ static void give_up_run(struct ls_trainer *t)
 enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o, struct ls_comm *comm)
 {
     enum ls_status st;
-    *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0};
+    *t = (struct ls_trainer){.o = o, .comm = comm, .root = !comm || ls_comm_rank(comm) == 0, .opened = ls_now()};
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_options(comm, o)));
     LS_TRY_GOTO(failed, together(t, open_task));
     LS_TRY_GOTO(failed, share_found(t));
@@ -451,6 +454,7 @@ void ls_trainer_close(struct ls_trainer *t)
 {
     bool all_know = t->all_know;
     ls_metrics_close(&t->metrics);
+    ls_observers_close(&t->observers, LS_FAILED);
     ls_step_drop(&t->stepper); /* after a failure the last step may still read its input */
     ls_feed_unpin(&t->engine, t->loader);
     ls_loader_free(t->loader);
