@@ -38,8 +38,6 @@ struct ls_image {
 /* Sets the size of the image and allocates its pixels, which are not cleared. */
 enum ls_status ls_image_reserve(struct ls_image *image, int channels, int height, int width);
 void ls_image_release(struct ls_image *image);
-/* Returns the image as a PNG file in memory; *bytes is owned by the caller. */
-enum ls_status ls_png_encode(const struct ls_image *image, uint8_t **bytes, size_t *size);
 
 /* A rectangle in an image. */
 struct ls_box {

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "base/memory.h"
+#include "report/png.h"
 #include "train/confusion.h"
 
 #include <jansson.h>
@@ -108,7 +109,7 @@ static char *picture(const struct ls_task *task, int64_t sample)
         ls_image_reserve(&seen, (int)a->channels, (int)a->height, (int)a->width) == LS_OK &&
         ls_augment_pixels(a, &image, 0, 0, (uint64_t)sample, &scratch, seen.pixels, &crop) == LS_OK) {
         shrink(&seen);
-        if (ls_png_encode(&seen, &bytes, &size) == LS_OK)
+        if (ls_png_encode(seen.pixels, seen.channels, seen.height, seen.width, &bytes, &size) == LS_OK)
             text = ls_base64(bytes, size);
     }
     ls_log_mute(muted);

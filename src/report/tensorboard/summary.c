@@ -1,11 +1,11 @@
 #include "report/tensorboard/summary.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "report/png.h"
 #include "report/tensorboard/event_file.h"
 
 #include <float.h>
 #include <math.h>
-#include <png.h>
 #include <string.h>
 
 enum { EVENT_SUMMARY = 5, SUMMARY_VALUE = 1, VALUE_METADATA = 9 };
@@ -127,32 +127,12 @@ void ls_summary_histogram(struct ls_pb *pb, const char *tag, const float *values
 
 /* --- images ----------------------------------------------------------------------------------------------- */
 
-/* *bytes is freed by ls_free. */
-static enum ls_status encode_png(const struct ls_observed_image *image, uint8_t **bytes, size_t *size)
-{
-    png_image png = {.version = PNG_IMAGE_VERSION,
-                     .width = (png_uint_32)image->width,
-                     .height = (png_uint_32)image->height,
-                     .format = image->channels == 3 ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY};
-    png_alloc_size_t room = PNG_IMAGE_PNG_SIZE_MAX(png);
-    uint8_t *data = ls_alloc(room, 1);
-    if (!data)
-        return LS_FAILED;
-    if (!png_image_write_to_memory(&png, data, &room, 0, image->pixels, 0, NULL)) {
-        ls_free(data);
-        return ls_fail(LS_FAILED, "an image of the first batch cannot be encoded as PNG: %s", png.message);
-    }
-    *bytes = data;
-    *size = room;
-    return LS_OK;
-}
-
 enum ls_status ls_summary_image(struct ls_pb *pb, const char *tag, const struct ls_observed_image *image)
 {
     enum { HEIGHT = 1, WIDTH = 2, COLOURS = 3, ENCODED = 4 };
     uint8_t *png = NULL;
     size_t size = 0;
-    LS_TRY(encode_png(image, &png, &size));
+    LS_TRY(ls_png_encode(image->pixels, image->channels, image->height, image->width, &png, &size));
     size_t value = ls_pb_open(pb, SUMMARY_VALUE);
     ls_pb_text(pb, LS_VALUE_TAG, tag);
     size_t mark = ls_pb_open(pb, LS_VALUE_IMAGE);
