@@ -20,6 +20,7 @@ struct ls_dataset_info {
     const char *const *class_ids;   /* class names in the data files if class_names are translations of them, or NULL */
     const char *format;             /* "mnist" "idx" "cifar10" "cifar100" "folder" "tiny-imagenet" "synthetic" */
     float mean[4], deviation[4];    /* for normalisation of values in 0..1, per channel; equal for train and test */
+    bool whole;                     /* there are no parts: train and test are the same samples */
     const char *folder;             /* the parent of the class folders; NULL: the format has none; borrowed */
 };
 

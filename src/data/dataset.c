@@ -66,7 +66,7 @@ enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dat
     if (ls_file_exists(spec))
         return ls_fail(LS_BAD_INPUT,
                        "%s: no known data set: expected a folder with IDX files, CIFAR .bin files, or a folder of "
-                       "images for each class",
+                       "images for each class, or a list of images (LIST.txt)",
                        spec);
     return ls_fail(LS_BAD_INPUT,
                    "%s: no such folder, and no data set of that name: --data takes mnist, "

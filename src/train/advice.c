@@ -40,7 +40,8 @@ __attribute__((format(printf, 2, 3))) static void add(char text[ADVICE_ROOM], co
 static void gather(const struct ls_trainer *t, const struct ls_loader_pace *pace, char text[ADVICE_ROOM])
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
-    bool files = strcmp(info->format, "folder") == 0 || strcmp(info->format, "tiny-imagenet") == 0;
+    struct ls_identity first;
+    bool files = ls_dataset_identify(t->task.train, 0, &first) && first.name;
     int cores = ls_task_cores(&t->engine);
     text[0] = 0;
     if (t->o->loader_threads > 0 && pace->threads < cores)

@@ -1,0 +1,276 @@
+/* Lists of image files, one `PATH LABEL` a line, as CNTK and Caffe have them: LIST.txt itself, or a folder with train.txt and
+ * val.txt, or with list.txt. A tab ends the path; without one the last space does, so that paths may contain spaces. Paths
+ * are relative to the folder of the list.
+ *
+ * Labels are whole numbers or names. Classes are the numbers from 0, or from 1 if no label is 0, up to the largest; or the
+ * sorted names. Either is a class name in the model file, so that another list may begin elsewhere or lack classes. */
+#include "data/formats/list.h"
+#include "data/formats/formats.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/utf8.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LARGEST_FILE ((size_t)4 << 30)
+#define LABEL_DIGITS 6 /* a longer number is a name */
+
+/* --- which file ------------------------------------------------------------------------------------------------------ */
+
+static bool ends_in(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+static bool join(char path[PATH_MAX], const char *folder, const char *name)
+{
+    return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && ls_file_exists(path) && !ls_file_is_dir(path);
+}
+
+/* Finds the list of a part. *whole: it is the only one, for both parts. */
+static bool find_list(const char *spec, bool test, char path[PATH_MAX], bool *whole)
+{
+    static const char *const of_test[] = {"val.txt", "valid.txt", "validation.txt", "test.txt", NULL};
+    *whole = !ls_file_is_dir(spec);
+    if (*whole)
+        return (ends_in(spec, ".txt") || ends_in(spec, ".tsv") || ends_in(spec, ".lst")) && ls_file_exists(spec) &&
+               snprintf(path, PATH_MAX, "%s", spec) < PATH_MAX;
+    if (join(path, spec, "train.txt")) {
+        if (!test)
+            return true;
+        for (const char *const *name = of_test; *name; name++)
+            if (join(path, spec, *name))
+                return true;
+        join(path, spec, "train.txt");
+        return *whole = true;
+    }
+    return *whole = join(path, spec, "list.txt");
+}
+
+/* Folders of images may have text files beside them. */
+static bool has_folder_of_part(const char *spec)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/train", spec) < (int)sizeof path && ls_file_is_dir(path);
+}
+
+static bool recognise(const char *spec)
+{
+    char path[PATH_MAX];
+    bool whole;
+    return find_list(spec, false, path, &whole) && !has_folder_of_part(spec);
+}
+
+/* --- lines -------------------------------------------------------------------------------------------------------------- */
+
+struct list {
+    struct ls_files *files;
+    const char *path, *folder; /* folder: in the arena */
+    const char **labels;       /* owned; the text of the label of each sample */
+    bool are_numbers, any_absolute;
+    int32_t least, most;
+};
+
+static enum ls_status refuse_line(const struct list *l, int64_t number, const char *line)
+{
+    char shown[400];
+    return ls_fail(LS_BAD_INPUT,
+                   "%s:%" PRId64 ": expected the path of an image, a tab or a space, and its label, found '%.80s'",
+                   l->path, number, ls_utf8_printable(line, shown, sizeof shown));
+}
+
+/* Ends the path of a line and returns its label; NULL: there is none. */
+static char *split(char *line)
+{
+    char *tab = strchr(line, '\t'), *at = tab ? tab : strrchr(line, ' ');
+    if (!at || at == line)
+        return NULL;
+    char *label = at + 1 + strspn(at + 1, " \t");
+    label[strcspn(label, "\t")] = 0;
+    for (*at = 0; at > line && at[-1] == ' '; at--)
+        at[-1] = 0;
+    return *label && *line ? label : NULL;
+}
+
+static bool is_number(const char *text, int32_t *value)
+{
+    size_t n = strlen(text);
+    if (n == 0 || n > LABEL_DIGITS || strspn(text, "0123456789") != n)
+        return false;
+    *value = (int32_t)strtol(text, NULL, 10);
+    return true;
+}
+
+/* The folder of an absolute path is the root. */
+static enum ls_status add_line(struct list *l, char *line, int64_t number)
+{
+    struct ls_files *f = l->files;
+    int64_t n = f->base.info.count, room = f->room;
+    int32_t value;
+    char *label = split(line);
+    if (!label)
+        return refuse_line(l, number, line);
+    const char *name = ls_arena_strdup(&f->arena, line + (*line == '/'));
+    if (!name)
+        return LS_FAILED;
+    LS_TRY(ls_files_add(f, *line == '/' ? "" : l->folder, name, 0));
+    if (f->room != room) {
+        const char **larger = ls_realloc(l->labels, (size_t)n, (size_t)f->room, sizeof *larger);
+        if (!larger)
+            return LS_FAILED;
+        l->labels = larger;
+    }
+    l->labels[n] = label;
+    l->any_absolute |= *line == '/';
+    if (!is_number(label, &value)) {
+        l->are_numbers = false;
+        return LS_OK;
+    }
+    f->entry[n].label = value;
+    l->least = value < l->least ? value : l->least;
+    l->most = value > l->most ? value : l->most;
+    return LS_OK;
+}
+
+static enum ls_status add_lines(struct list *l, char *text, size_t size)
+{
+    int64_t number = 1;
+    if (memchr(text, 0, size))
+        return ls_fail(LS_BAD_INPUT, "%s: not a text file: a zero byte at %zu", l->path, strlen(text));
+    for (char *line = text, *end = text + size; line < end; number++) {
+        char *newline = memchr(line, '\n', (size_t)(end - line)), *stop = newline ? newline : end;
+        char *next = stop + 1;
+        while (stop > line && (stop[-1] == '\r' || stop[-1] == ' ' || stop[-1] == '\t'))
+            stop--;
+        *stop = 0;
+        if (stop > line)
+            LS_TRY(add_line(l, line, number));
+        line = next;
+    }
+    if (l->files->base.info.count == 0)
+        return ls_fail(LS_BAD_INPUT, "%s: no line in it; expected the path of an image and its label in each", l->path);
+    return LS_OK;
+}
+
+/* --- classes -------------------------------------------------------------------------------------------------------------- */
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum ls_status number_classes(struct list *l, int64_t *classes)
+{
+    struct ls_files *f = l->files;
+    int32_t first = l->least > 0 ? 1 : 0;
+    *classes = l->most - first + 1;
+    f->class_names = ls_alloc((size_t)*classes, sizeof *f->class_names);
+    for (int64_t c = 0; f->class_names && c < *classes; c++)
+        if (!(f->class_names[c] = ls_arena_format(&f->arena, "%" PRId64, c + first)))
+            return LS_FAILED;
+    for (int64_t i = 0; f->class_names && i < f->base.info.count; i++)
+        f->entry[i].label -= first;
+    return f->class_names ? LS_OK : LS_FAILED;
+}
+
+static enum ls_status name_classes(struct list *l, int64_t *classes)
+{
+    struct ls_files *f = l->files;
+    int64_t count = f->base.info.count, n = 0;
+    const char **names = ls_alloc((size_t)count, sizeof *names);
+    if (!names)
+        return LS_FAILED;
+    f->class_names = names;
+    memcpy(names, l->labels, (size_t)count * sizeof *names);
+    qsort(names, (size_t)count, sizeof *names, by_text);
+    for (int64_t i = 0; i < count; i++)
+        if (i == 0 || strcmp(names[n - 1], names[i]) != 0)
+            names[n++] = names[i];
+    for (int64_t c = 0; c < n; c++)
+        if (!(names[c] = ls_arena_strdup(&f->arena, names[c])))
+            return LS_FAILED;
+    for (int64_t i = 0; i < count; i++) {
+        const char **at = bsearch(&l->labels[i], names, (size_t)n, sizeof *names, by_text);
+        f->entry[i].label = (int32_t)(at - names);
+    }
+    *classes = n;
+    return LS_OK;
+}
+
+/* --- the format ------------------------------------------------------------------------------------------------------------- */
+
+/* A list that belongs to another folder fails at once, not at some sample. */
+static enum ls_status check_first(const struct ls_files *f, const char *list)
+{
+    char path[PATH_MAX];
+    ls_files_where(&f->base, 0, path, sizeof path);
+    if (ls_file_exists(path))
+        return LS_OK;
+    return ls_fail(LS_BAD_INPUT, "%s:1: there is no %s; paths are relative to the folder of the list", list, path);
+}
+
+static enum ls_status make_classes(struct list *l)
+{
+    int64_t classes;
+    LS_TRY(l->are_numbers ? number_classes(l, &classes) : name_classes(l, &classes));
+    ls_files_describe(l->files, l->any_absolute ? "" : l->folder, classes);
+    return LS_OK;
+}
+
+enum ls_status ls_list_parse(struct ls_files *f, const char *path, const char *folder, char *text, size_t size)
+{
+    struct list l = {.files = f, .path = path, .folder = folder, .are_numbers = true, .least = INT32_MAX};
+    enum ls_status st = add_lines(&l, text, size);
+    if (st == LS_OK)
+        st = make_classes(&l);
+    ls_free(l.labels);
+    return st;
+}
+
+static const char *folder_of(struct ls_arena *arena, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? ls_arena_format(arena, "%.*s", (int)(slash - path), path) : ls_arena_strdup(arena, ".");
+}
+
+static enum ls_status open_list(const char *spec, const char *part, struct ls_dataset **set)
+{
+    char path[PATH_MAX], *text = NULL;
+    size_t size;
+    bool whole, test = strcmp(part, "test") == 0;
+    struct ls_files *f;
+    if (!find_list(spec, test, path, &whole))
+        return ls_fail(LS_BAD_INPUT, "%s: no list of images in it: expected train.txt or list.txt", spec);
+    LS_TRY(ls_file_read(path, LARGEST_FILE, &text, &size));
+    enum ls_status st = ls_files_new(&f);
+    if (st == LS_OK) {
+        const char *folder = folder_of(&f->arena, path);
+        st = folder ? ls_list_parse(f, path, folder, text, size) : LS_FAILED;
+        if (st == LS_OK)
+            st = check_first(f, path);
+        f->base.info.folder = folder;
+        f->base.info.whole = whole;
+        if (st == LS_OK)
+            *set = &f->base;
+        else
+            ls_files_close(&f->base);
+    }
+    ls_free(text);
+    return st;
+}
+
+const struct ls_dataset_ops ls_format_list = {
+    .format = "list",
+    .recognise = recognise,
+    .open = open_list,
+    .close = ls_files_close,
+    .read = ls_files_read,
+    .label = ls_files_label,
+    .where = ls_files_where,
+    .identify = ls_files_identify,
+};
