@@ -13,17 +13,6 @@
 
 enum { NAME = 256, PICTURE_SIDE = 96 };
 
-static enum ls_status write_text(const char *path, const char *text, size_t size)
-{
-    struct ls_file_writer file;
-    LS_TRY(ls_file_writer_open(&file, path));
-    enum ls_status st = ls_file_writer_put(&file, text, size);
-    if (st == LS_OK)
-        return ls_file_writer_commit(&file);
-    ls_file_writer_cancel(&file);
-    return st;
-}
-
 /* --- CSV ------------------------------------------------------------------------------------------------------------ */
 
 /* Quoted as RFC 4180 has it. */
@@ -65,7 +54,7 @@ enum ls_status ls_confusion_write_csv(const struct ls_confusion *c, const struct
     if (!out)
         return ls_fail(LS_FAILED, "out of memory");
     put_matrix(out, c, names);
-    enum ls_status st = fclose(out) == 0 ? write_text(path, text, size) : ls_fail(LS_FAILED, "out of memory");
+    enum ls_status st = fclose(out) == 0 ? ls_file_write(path, text, size) : ls_fail(LS_FAILED, "out of memory");
     free(text);
     return st;
 }
@@ -166,7 +155,7 @@ enum ls_status ls_confusion_write_json(const struct ls_confusion *c, const struc
     json_t *all = json_pack("{s:I, s:o, s:o, s:o}", "step", (json_int_t)step, "classes", classes, "counts", counts,
                             "mistakes", mistakes);
     char *text = all ? json_dumps(all, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    enum ls_status st = text ? write_text(path, text, strlen(text)) : ls_fail(LS_FAILED, "out of memory");
+    enum ls_status st = text ? ls_file_write(path, text, strlen(text)) : ls_fail(LS_FAILED, "out of memory");
     free(text);
     json_decref(all);
     return st;

@@ -1,10 +1,8 @@
 /* Lists of image files, one `PATH LABEL` a line, as CNTK and Caffe have them: LIST.txt itself, or a folder with train.txt and
  * val.txt, or with list.txt. A tab ends the path; without one the last space does, so that paths may contain spaces. Paths
- * are relative to the folder of the list.
- *
- * Labels are whole numbers or names. Classes are the numbers from 0, or from 1 if no label is 0, up to the largest; or the
- * sorted names. Either is a class name in the model file, so that another list may begin elsewhere or lack classes. */
+ * are relative to the folder of the list. Labels are numbers or names (labels.h). */
 #include "data/formats/list.h"
+#include "data/formats/labels.h"
 #include "data/formats/formats.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -17,7 +15,6 @@
 #include <string.h>
 
 #define LARGEST_FILE ((size_t)4 << 30)
-#define LABEL_DIGITS 6 /* a longer number is a name */
 
 /* --- which file ------------------------------------------------------------------------------------------------------ */
 
@@ -72,8 +69,7 @@ struct list {
     struct ls_files *files;
     const char *path, *folder; /* folder: in the arena */
     const char **labels;       /* owned; the text of the label of each sample */
-    bool are_numbers, any_absolute;
-    int32_t least, most;
+    bool any_absolute;
 };
 
 static enum ls_status refuse_line(const struct list *l, int64_t number, const char *line)
@@ -97,21 +93,11 @@ static char *split(char *line)
     return *label && *line ? label : NULL;
 }
 
-static bool is_number(const char *text, int32_t *value)
-{
-    size_t n = strlen(text);
-    if (n == 0 || n > LABEL_DIGITS || strspn(text, "0123456789") != n)
-        return false;
-    *value = (int32_t)strtol(text, NULL, 10);
-    return true;
-}
-
 /* The folder of an absolute path is the root. */
 static enum ls_status add_line(struct list *l, char *line, int64_t number)
 {
     struct ls_files *f = l->files;
     int64_t n = f->base.info.count, room = f->room;
-    int32_t value;
     char *label = split(line);
     if (!label)
         return refuse_line(l, number, line);
@@ -127,13 +113,6 @@ static enum ls_status add_line(struct list *l, char *line, int64_t number)
     }
     l->labels[n] = label;
     l->any_absolute |= *line == '/';
-    if (!is_number(label, &value)) {
-        l->are_numbers = false;
-        return LS_OK;
-    }
-    f->entry[n].label = value;
-    l->least = value < l->least ? value : l->least;
-    l->most = value > l->most ? value : l->most;
     return LS_OK;
 }
 
@@ -157,51 +136,6 @@ static enum ls_status add_lines(struct list *l, char *text, size_t size)
     return LS_OK;
 }
 
-/* --- classes -------------------------------------------------------------------------------------------------------------- */
-
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-static enum ls_status number_classes(struct list *l, int64_t *classes)
-{
-    struct ls_files *f = l->files;
-    int32_t first = l->least > 0 ? 1 : 0;
-    *classes = l->most - first + 1;
-    f->class_names = ls_alloc((size_t)*classes, sizeof *f->class_names);
-    for (int64_t c = 0; f->class_names && c < *classes; c++)
-        if (!(f->class_names[c] = ls_arena_format(&f->arena, "%" PRId64, c + first)))
-            return LS_FAILED;
-    for (int64_t i = 0; f->class_names && i < f->base.info.count; i++)
-        f->entry[i].label -= first;
-    return f->class_names ? LS_OK : LS_FAILED;
-}
-
-static enum ls_status name_classes(struct list *l, int64_t *classes)
-{
-    struct ls_files *f = l->files;
-    int64_t count = f->base.info.count, n = 0;
-    const char **names = ls_alloc((size_t)count, sizeof *names);
-    if (!names)
-        return LS_FAILED;
-    f->class_names = names;
-    memcpy(names, l->labels, (size_t)count * sizeof *names);
-    qsort(names, (size_t)count, sizeof *names, by_text);
-    for (int64_t i = 0; i < count; i++)
-        if (i == 0 || strcmp(names[n - 1], names[i]) != 0)
-            names[n++] = names[i];
-    for (int64_t c = 0; c < n; c++)
-        if (!(names[c] = ls_arena_strdup(&f->arena, names[c])))
-            return LS_FAILED;
-    for (int64_t i = 0; i < count; i++) {
-        const char **at = bsearch(&l->labels[i], names, (size_t)n, sizeof *names, by_text);
-        f->entry[i].label = (int32_t)(at - names);
-    }
-    *classes = n;
-    return LS_OK;
-}
-
 /* --- the format ------------------------------------------------------------------------------------------------------------- */
 
 /* A list that belongs to another folder fails at once, not at some sample. */
@@ -216,15 +150,23 @@ static enum ls_status check_first(const struct ls_files *f, const char *list)
 
 static enum ls_status make_classes(struct list *l)
 {
-    int64_t classes;
-    LS_TRY(l->are_numbers ? number_classes(l, &classes) : name_classes(l, &classes));
-    ls_files_describe(l->files, l->any_absolute ? "" : l->folder, classes);
+    struct ls_files *f = l->files;
+    int64_t n = f->base.info.count;
+    struct ls_labels found;
+    int32_t *of = ls_alloc((size_t)n, sizeof *of);
+    enum ls_status st = of ? ls_labels_find(l->labels, n, &f->arena, of, &found) : LS_FAILED;
+    for (int64_t i = 0; st == LS_OK && i < n; i++)
+        f->entry[i].label = of[i];
+    ls_free(of);
+    LS_TRY(st);
+    f->class_names = found.names;
+    ls_files_describe(f, l->any_absolute ? "" : l->folder, found.classes);
     return LS_OK;
 }
 
 enum ls_status ls_list_parse(struct ls_files *f, const char *path, const char *folder, char *text, size_t size)
 {
-    struct list l = {.files = f, .path = path, .folder = folder, .are_numbers = true, .least = INT32_MAX};
+    struct list l = {.files = f, .path = path, .folder = folder};
     enum ls_status st = add_lines(&l, text, size);
     if (st == LS_OK)
         st = make_classes(&l);
