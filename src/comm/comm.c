@@ -231,6 +231,12 @@ size_t ls_comm_feedback(const struct ls_comm *c, size_t count)
     return ((size_t)n + 1) * count;
 }
 
+void ls_comm_trace(struct ls_comm *c, struct ls_track *collectives, struct ls_track *messages)
+{
+    atomic_store(&c->traced[0], collectives);
+    atomic_store(&c->traced[1], messages);
+}
+
 /* --- positions ----------------------------------------------------------------------------------------------------------- */
 
 int ls_comm_rank(const struct ls_comm *c)

@@ -134,6 +134,11 @@ size_t ls_comm_feedback(const struct ls_comm *comm, size_t count);
 /* The range of `count` floats that a rank owns in SCATTER and COLLECT; cut at multiples of 16 floats. */
 void ls_comm_range(const struct ls_comm *comm, size_t count, int rank, size_t *first, size_t *last);
 
+/* From now on collectives and messages are recorded on these tracks (base/trace.h); NULL: no more. Call it while no work is
+ * under way. */
+struct ls_track;
+void ls_comm_trace(struct ls_comm *comm, struct ls_track *collectives, struct ls_track *messages);
+
 /* --- positions and failures ------------------------------------------------------------------------------- */
 
 enum ls_stage {

@@ -160,9 +160,10 @@ struct ls_comm {
     const float **operands; /* owned; of the sums */
     const void **wires;
     float **results;
-    int staging;                      /* region for buffers that lie in no region; -1: none yet */
-    size_t staging_bytes;             /* of one buffer in it */
-    struct ls_heartbeats *heartbeats; /* owned; NULL on one node */
+    int staging;                          /* region for buffers that lie in no region; -1: none yet */
+    size_t staging_bytes;                 /* of one buffer in it */
+    struct ls_heartbeats *heartbeats;     /* owned; NULL on one node */
+    _Atomic(struct ls_track *) traced[2]; /* borrowed; of collectives and of messages; NULL: they are not recorded */
 };
 
 /* --- waiting: deadline.c ------------------------------------------------------------------------------------ */
@@ -231,6 +232,8 @@ void ls_thread_stop(struct ls_comm *c, bool graceful);
 void ls_thread_wait(struct ls_comm *c, struct ls_work *work);
 void ls_queue_push(struct ls_comm *c, struct ls_work *work);
 void ls_work_finish(struct ls_work *work, enum ls_status status);
+/* The driver's: records work that is done. */
+void ls_work_trace(struct ls_comm *c, const struct ls_work *work);
 /* The driver's: takes posted work and moves messages on (true: one was done). */
 bool ls_p2p_progress(struct ls_comm *c);
 enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *work);

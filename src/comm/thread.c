@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "base/trace.h"
 #include "comm/group.h"
 
 #include <math.h>
@@ -31,6 +32,20 @@ void ls_work_finish(struct ls_work *w, enum ls_status status)
     /* After the exchange the work belongs to its owner again. */
     if (atomic_exchange(&w->state, DONE) == AWAITED)
         ls_futex_wake(state_word(w), false);
+}
+
+void ls_work_trace(struct ls_comm *c, const struct ls_work *w)
+{
+    bool message = w->kind == LS_WORK_SEND || w->kind == LS_WORK_RECEIVE;
+    struct ls_track *track = atomic_load_explicit(&c->traced[message], memory_order_relaxed);
+    if (ls_trace_on(track))
+        ls_trace_add_since(track, w->begun,
+                           &(struct ls_slice){.kind = message ? LS_SLICE_MESSAGE : LS_SLICE_SUM,
+                                              .name = ls_work_name(w->kind),
+                                              .number = message ? w->peer : w->bucket,
+                                              .bytes = w->bytes,
+                                              .late_rank = message ? -1 : w->last_rank,
+                                              .late_seconds = message ? 0 : (float)w->last_wait});
 }
 
 static void list_add(struct ls_list *l, struct ls_work *w)
@@ -140,6 +155,7 @@ static void run_next(struct ls_comm *c)
                            c->rank);
     c->current = NULL;
     atomic_fetch_sub(&c->pending, 1);
+    ls_work_trace(c, w);
     ls_work_finish(w, st);
 }
 

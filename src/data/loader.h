@@ -16,6 +16,7 @@
 
 #include "data/dataset.h"
 #include "data/tuner.h"
+#include "base/trace.h"
 #include <pthread.h>
 
 struct place {
@@ -31,6 +32,7 @@ struct worker {
     pthread_t thread;
     int index;
     struct ls_image image, scratch;
+    struct ls_track *track; /* borrowed; NULL: this thread is not recorded */
 };
 
 struct ls_loader {

@@ -6,6 +6,8 @@
 
 /* Statistics over about this time; older work counts less. */
 #define RECENT_SECONDS 8.0
+/* A sample that is read faster, such as one of MNIST, is not decoded, and gets no slice of its own in a trace. */
+#define WORTH_A_SLICE 10e-6
 
 /* --- which samples ------------------------------------------------------------------------------------ */
 
@@ -90,7 +92,10 @@ static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int
         return LS_OK;
     }
     struct ls_view view = ls_augment_view(&l->o.augment, l->o.seed, slot->epoch, (uint64_t)*sample);
+    double begin = ls_trace_begin(w->track);
     LS_TRY(ls_dataset_try(l->o.set, *sample, &view, &w->image, &slot->labels[i]));
+    if (begin > 0 && ls_now() - begin > WORTH_A_SLICE)
+        ls_trace_end(w->track, begin, &(struct ls_slice){.kind = LS_SLICE_DECODE, .name = "decode", .number = *sample});
     enum ls_status st = fill_image(w, slot, i, (uint64_t)*sample);
     if (st != LS_OK)
         memcpy(w->image.why, w->scratch.why, sizeof w->image.why);
@@ -143,6 +148,9 @@ static void fill_some(struct worker *w)
     for (i = first; i < end && st == LS_OK; i++)
         st = fill_one(w, &p->slot, i, &sample);
     double seconds = ls_now() - start;
+    if (ls_trace_on(w->track))
+        ls_trace_add_since(w->track, start,
+                           &(struct ls_slice){.kind = LS_SLICE_FILL, .name = "fill", .number = end - first});
     pthread_mutex_lock(&l->lock);
     if (st != LS_OK)
         note_failure(p, st, i - 1, sample, w->image.why);

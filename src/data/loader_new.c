@@ -5,6 +5,7 @@
 #include "base/thread.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Threads claim about CHUNK_VALUES output values at a time: enough to make the lock cheap, few enough to share the work. */
@@ -94,6 +95,18 @@ static int threads_to_start(const struct ls_loader_options *o)
     return o->max_threads > 0 && most > o->threads ? most : o->threads;
 }
 
+/* One thread may fill and decode all samples of a step. */
+static enum ls_status add_track(const struct ls_loader *l, struct worker *w)
+{
+    char name[32];
+    size_t chunks = (size_t)((l->o.batch + l->chunk - 1) / l->chunk);
+    if (!l->o.trace || w->index >= LS_TRACK_LOADERS)
+        return LS_OK;
+    snprintf(name, sizeof name, "%sloader %d", l->o.first_track == LS_TRACK_LOADER ? "" : "evaluation ", w->index);
+    return ls_trace_track(l->o.trace, l->o.first_track + w->index, name,
+                          (size_t)l->o.own * (chunks + (size_t)l->o.batch), &w->track);
+}
+
 static enum ls_status start_workers(struct ls_loader *l)
 {
     enum ls_status st = LS_OK;
@@ -106,6 +119,7 @@ static enum ls_status start_workers(struct ls_loader *l)
         l->worker[i].index = i;
         LS_TRY(reserve_scratch(&l->worker[i].image));
         LS_TRY(reserve_scratch(&l->worker[i].scratch));
+        LS_TRY(add_track(l, &l->worker[i]));
     }
     for (int i = 0; i < l->n_worker && st == LS_OK; i++) {
         int code = ls_thread_create(&l->worker[i].thread, ls_loader_work, &l->worker[i]);

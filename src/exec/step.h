@@ -10,6 +10,7 @@
 
 #include "data/data.h"
 #include "report/report.h"
+#include "base/trace.h"
 #include "exec/rank_reduce.h"
 #include "exec/engine.h"
 #include "exec/device_dataset.h"
@@ -45,6 +46,8 @@ struct ls_stepper {
     struct ls_sync sync;
     enum ls_status (*last_pass)(struct ls_stepper *s); /* runs the last pass of a step, whose gradients are combined */
     int report_delay;                                  /* steps that a report comes late: 0 or 1 */
+    struct ls_trace *trace;                            /* borrowed; NULL: steps are not recorded */
+    struct ls_track *track;                            /* of the thread that steps; NULL likewise */
     struct ls_sync_outcome outcome;                    /* of the last step */
     int stop;     /* why all stop after the last reported step: a signal, LS_STOP_INPUT, or 0 */
     bool starved; /* this process cannot read its next samples */
@@ -54,6 +57,8 @@ struct ls_stepper {
     int handed;                                          /* buckets handed over to the strategy */
     int turn;                                            /* the slot of the queue for its results */
     double input_seconds, compute_seconds, wait_seconds; /* since it began, or since the last report */
+    enum ls_phase phase;                                 /* where it is recorded: forward or backward, */
+    double phase_begin;                                  /* since then */
     struct ls_pending pending[2];                        /* the oldest first; behind them, the step under way */
     int n_pending;
     /* evaluation */
@@ -64,6 +69,9 @@ struct ls_stepper {
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
                                const struct ls_options *o);
 void ls_stepper_release(struct ls_stepper *s);
+/* Records the steps that the trace wants, from now until the stepper is released, which must be before the trace is freed.
+ * Nodes are recorded one by one where run returns when its work is over; where it only enqueues, what the host enqueues. */
+enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace);
 
 /* Step number `step` (from 0) over the next `samples` samples of all processes: one slot of the feed for each pass of each
  * replica of this process, in the order replicas.order. s->outcome says where to go on.

@@ -47,7 +47,12 @@ static enum ls_status update(void *context, int bucket)
     struct ls_stepper *s = context;
     s->run.step = s->sync.step;
     s->run.lr = (float)s->sync.lr;
-    return ls_engine_update(s->engine, bucket, &s->run);
+    if (s->replicas.n_slices == 0)
+        ls_trace_step(s->trace, s->sync.step + 1);
+    double begin = ls_trace_begin(s->track);
+    LS_TRY(ls_engine_update(s->engine, bucket, &s->run));
+    ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_UPDATE, .name = "update", .number = bucket});
+    return LS_OK;
 }
 
 static enum ls_status pull_values(void *context, int bucket, enum ls_sync_part part)
@@ -139,9 +144,28 @@ failed:
     return st;
 }
 
+enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace)
+{
+    const struct ls_engine *e = s->engine;
+    size_t buckets = (size_t)e->n_buckets, nodes = (size_t)e->train.graph.n_nodes;
+    struct ls_track *collectives, *messages;
+    LS_TRY(ls_trace_track(trace, LS_TRACK_MAIN, "main", (size_t)s->replicas.n_slices * (nodes + 8) + 4 * buckets + 64,
+                          &s->track));
+    s->trace = trace;
+    s->sync.track = s->track;
+    if (!e->comm)
+        return LS_OK;
+    LS_TRY(ls_trace_track(trace, LS_TRACK_COLLECTIVES, "communication", 4 * buckets + 16, &collectives));
+    LS_TRY(ls_trace_track(trace, LS_TRACK_MESSAGES, "messages", 16 * buckets + 64, &messages));
+    ls_comm_trace(e->comm, collectives, messages);
+    return LS_OK;
+}
+
 void ls_stepper_release(struct ls_stepper *s)
 {
     ls_step_drop(s);
+    if (s->trace && s->engine->comm)
+        ls_comm_trace(s->engine->comm, NULL, NULL);
     ls_device_dataset_close(&s->train);
     ls_device_dataset_close(&s->eval);
     ls_sync_close(&s->sync);

@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/trace.h"
 #include "sync/compress.h"
 
 #include <string.h>
@@ -209,9 +210,13 @@ void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int pee
 
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)
 {
+    bool recorded = ls_trace_on(s->track) && !ls_comm_done(work);
     double start = ls_now();
     enum ls_status st = ls_comm_wait(s->comm, work);
     s->waited += ls_now() - start;
+    if (recorded)
+        ls_trace_add_since(s->track, start,
+                           &(struct ls_slice){.kind = LS_SLICE_WAIT, .name = "wait", .number = work->bucket});
     return st;
 }
 

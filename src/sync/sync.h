@@ -97,6 +97,7 @@ struct ls_sync {
     struct ls_work *works;          /* owned; one a bucket */
     float **bucket_parts;           /* owned; n_parts a bucket */
     void *state;                    /* the strategy's; owned */
+    struct ls_track *track;         /* borrowed; where waits are recorded (base/trace.h); NULL: nowhere */
     /* With servers. The caller fills signal; begin fills the others. */
     int (*signal)(void *context);  /* why this process is to stop, a signal or another number; 0: it is not */
     double lr;                     /* of the step; of a server, of the update under way */

@@ -70,7 +70,7 @@ static int tiny_end(void **state)
 static inline void tiny_set(char **field, const char *text)
 {
     ls_free(*field);
-    *field = ls_strdup(text);
+    *field = text ? ls_strdup(text) : NULL;
 }
 
 /* The plain one, unless LOCKSTEP_TEST_BACKEND names another. */
