@@ -27,6 +27,7 @@ const struct ls_help_row ls_rundir_files[] = {
     {"confusion.json", "confusion matrix, figures of each class and the worst mistakes of the last evaluation"},
     {"tensorboard", "with --tensorboard: event files, one for each start of the run"},
     {"mllog.txt", "with --mllog: the lines of MLPerf's log"},
+    {"trace.json", "with --trace: a timeline of those steps, for ui.perfetto.dev or chrome://tracing"},
     {"checkpoints", "one folder per checkpoint, the newest --keep of them, and a link to the best"},
     {NULL, NULL},
 };
@@ -77,7 +78,7 @@ static bool is_own(const char *name)
     for (const struct ls_help_row *file = ls_rundir_files; file->name; file++)
         if (strncmp(name, file->name, strlen(file->name)) == 0)
             return true;
-    return ls_run_lock_is_file(name);
+    return strncmp(name, "trace-rank-", strlen("trace-rank-")) == 0 || ls_run_lock_is_file(name);
 }
 
 void ls_rundir_remove_stale(const char *run)

@@ -10,7 +10,9 @@ static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, in
         const struct ls_slot *slot;
         if (ls_interrupted() && !s->engine->comm)
             return LS_INTERRUPTED;
+        double begin = ls_trace_begin(s->track);
         LS_TRY(ls_loader_next(loader, &slot));
+        ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_INPUT, .name = "input"});
         LS_TRY(ls_step_evaluate(s, slot, totals));
         if (!slot)
             return LS_OK;

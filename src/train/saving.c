@@ -45,6 +45,10 @@ static enum ls_status begin_saving(struct ls_trainer *t)
 static enum ls_status saved_since(struct ls_trainer *t, double start, enum ls_status st)
 {
     t->saving += ls_now() - start;
+    if (ls_trace_on(t->stepper.track))
+        ls_trace_add_since(
+            t->stepper.track, start,
+            &(struct ls_slice){.kind = LS_SLICE_SAVE, .name = "checkpoint", .number = (int64_t)t->state.step});
     if (st != LS_OK)
         ls_trainer_name_checkpoint(t);
     return st;
@@ -52,7 +56,10 @@ static enum ls_status saved_since(struct ls_trainer *t, double start, enum ls_st
 
 enum ls_status ls_trainer_compare(struct ls_trainer *t, int parts)
 {
+    double begin = ls_trace_begin(t->stepper.track);
     enum ls_status st = ls_trainer_all_know(t, ls_rank_check_values(&t->engine, t->state.step, parts));
+    ls_trace_end(t->stepper.track, begin,
+                 &(struct ls_slice){.kind = LS_SLICE_CHECK, .name = "compare ranks", .number = (int64_t)t->state.step});
     t->check_due = false;
     if (st == LS_OK || st == LS_PEER_LOST || !t->root)
         return st;
@@ -81,7 +88,7 @@ enum ls_status ls_trainer_save(struct ls_trainer *t)
 enum ls_status ls_trainer_finish_saving(struct ls_trainer *t)
 {
     double start = ls_now();
-    return saved_since(t, start, ls_trainer_await_saved(t));
+    return t->writing ? saved_since(t, start, ls_trainer_await_saved(t)) : LS_OK;
 }
 
 void ls_trainer_keep_saving(struct ls_trainer *t)

@@ -1,5 +1,6 @@
 #include "train/task.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "data/classes.h"
 #include "model/model.h"
 
@@ -178,6 +179,8 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
         .order = &rank,
         .own = 1,
         .epochs = 1,
+        .trace = t->trace,
+        .first_track = LS_TRACK_EVALUATION_LOADER,
     };
     return ls_loader_new(&options, loader);
 }

@@ -12,7 +12,8 @@ struct ls_task {
     struct ls_dataset *train, *test; /* owned; NULL: not requested */
     struct ls_model_size size;       /* batch: samples of one pass */
     struct ls_augment augment, test_augment;
-    int loader_threads; /* that a loader of this run has settled on; 0: none yet */
+    struct ls_trace *trace; /* borrowed; records threads that load for evaluation; NULL: none */
+    int loader_threads;     /* that a loader of this run has settled on; 0: none yet */
 };
 
 /* The transform of images in evaluation. It is the same in train, eval and predict. It is that of the card if the

@@ -60,7 +60,10 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
     LS_TRY(ls_step_collect(&t->stepper));
     ls_trainer_say_position(t, LS_STAGE_EVALUATE);
     t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
+    double begin = ls_trace_begin(t->stepper.track);
     enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r, last ? &confusion : NULL);
+    ls_trace_end(t->stepper.track, begin,
+                 &(struct ls_slice){.kind = LS_SLICE_EVALUATE, .name = "evaluation", .number = (int64_t)t->state.step});
     if (st == LS_OK && last)
         st = write_confusion(t, &confusion);
     ls_confusion_release(&confusion);
@@ -161,6 +164,7 @@ static enum ls_status train_step(struct ls_trainer *t)
                           .step_in_epoch = s->position / t->o->batch + 1,
                           .steps_per_epoch = t->steps_per_epoch};
     LS_TRY(ls_run_lock_held(t->lock, false));
+    LS_TRY(ls_tracing_before_step(t));
     LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
     LS_TRY(take_report(t, &r));
     go_to(t, t->stepper.outcome.next_step);
@@ -318,6 +322,7 @@ static int told_to_stop(const struct ls_trainer *t)
 static enum ls_status run_steps(struct ls_trainer *t)
 {
     LS_TRY(check_first_samples(t));
+    LS_TRY(ls_tracing_before_run(t));
     while (steps_left(t) || epoch_over(t)) {
         LS_TRY(advance(t));
         if (told_to_stop(t) && (steps_left(t) || epoch_over(t))) {
@@ -358,7 +363,7 @@ enum ls_status ls_trainer_run(struct ls_trainer *t)
     if (t->finished)
         return LS_OK;
     begin_run(t);
-    enum ls_status st = end_steps(t, run_steps(t));
+    enum ls_status st = ls_tracing_after_run(t, end_steps(t, run_steps(t)));
     if (st == LS_OK || st == LS_INTERRUPTED)
         ls_peers_close(&t->engine, true);
     else

@@ -12,6 +12,7 @@
 #include "checkpoint/run_lock.h"
 #include "exec/step.h"
 #include "train/task.h"
+#include "train/tracing.h"
 
 struct ls_trainer {
     const struct ls_options *o; /* borrowed */
@@ -44,6 +45,7 @@ struct ls_trainer {
     struct ls_run_lock *lock;       /* owned: of the run directory; the root's */
     bool made;                      /* the run directory was not there before */
     struct ls_checkpoint_writer writer;
+    struct ls_tracing tracing;
     bool check_due; /* values are to be compared among the processes as soon as they may be */
     bool writing;   /* a checkpoint that is not known to be good yet */
     int64_t epoch_samples, steps_per_epoch, total_steps;

@@ -167,17 +167,22 @@ static enum ls_status share_found(struct ls_trainer *t)
     struct {
         bool resumed, finished;
         struct ls_state state;
+        uint64_t trace_first, trace_last;
     } found;
     memset(&found, 0, sizeof found);
     found.resumed = t->resumed;
     found.finished = t->finished;
     found.state = t->state;
+    found.trace_first = t->tracing.first;
+    found.trace_last = t->tracing.last;
     if (!t->comm)
         return LS_OK;
     LS_TRY(ls_comm_broadcast(t->comm, 0, &found, sizeof found));
     t->resumed = found.resumed;
     t->finished = found.finished;
     t->state = found.state;
+    t->tracing.first = found.trace_first;
+    t->tracing.last = found.trace_last;
     return LS_OK;
 }
 
@@ -362,6 +367,8 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .epoch = t->state.epoch,
         .position = t->state.position,
         .epochs = (uint64_t)((t->total_steps + t->steps_per_epoch - 1) / t->steps_per_epoch),
+        .trace = t->tracing.trace,
+        .first_track = LS_TRACK_LOADER,
     };
     if (t->state.position >= t->epoch_samples) {
         options.epoch++;
@@ -385,12 +392,14 @@ static enum ls_status open_run(struct ls_trainer *t)
     }
     if (t->root)
         LS_TRY(open_files(t));
+    LS_TRY(ls_tracing_open(t));
     return open_loader(t);
 }
 
 /* The setup that every process does without the others. */
 static enum ls_status open_task(struct ls_trainer *t)
 {
+    LS_TRY(ls_tracing_parse(&t->tracing, t->o->trace));
     LS_TRY(ls_task_open(&t->task, t->o, true, t->o->evaluate, NULL));
     LS_TRY(ls_engine_pass_batch(t->o, &t->task.size.batch));
     LS_TRY(decide_length(t));
@@ -463,6 +472,7 @@ void ls_trainer_close(struct ls_trainer *t)
         ls_checkpoint_finish(&t->writer);
     ls_engine_close(&t->engine);
     ls_task_close(&t->task);
+    ls_tracing_close(&t->tracing);
     ls_run_lock_release(t->lock);
     ls_free(t->run);
     ls_free(t->checkpoint);

@@ -75,14 +75,28 @@ static void watch_step(void *context, uint64_t step)
     w->last = ls_memory_calls();
 }
 
-/* A step only enqueues: nobody waits for it before the next is in the queue, and then for no more than two. */
-static void test_nothing_waits(void **state)
+/* A trace of such a run shows what the host enqueues. */
+static void expect_enqueues(const char *trace, int steps)
 {
-    (void)state;
+    char *text;
+    size_t size;
+    int found = 0;
+    assert_int_equal(ls_file_read(tiny_path(trace), 1 << 24, &text, &size), LS_OK);
+    for (const char *at = text; (at = strstr(at, "\"cat\":\"enqueue\"")); at++)
+        found++;
+    assert_int_equal(found, steps);
+    assert_null(strstr(text, "\"cat\":\"node\""));
+    ls_free(text);
+}
+
+/* A step only enqueues: nobody waits for it before the next is in the queue, and then for no more than two. */
+static void expect_no_wait(const char *trace)
+{
     struct ls_options o = run_options("lean", true);
     struct watch w = {0};
     struct ls_trainer t;
     o.steps = TINY_STEPS - 1;
+    tiny_set(&o.trace, trace);
     assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
     assert_true(t.stepper.report_delay);
     t.on_step = watch_step;
@@ -96,8 +110,17 @@ static void test_nothing_waits(void **state)
     assert_int_equal(queued.launched, o.steps + 1); /* a pass with its updates is one run; one of evaluation */
     ls_trainer_close(&t);
     assert_true(queued_empty());
+    if (trace)
+        expect_enqueues("lean/trace.json", (int)o.steps);
     forget("lean");
     ls_options_release(&o);
+}
+
+static void test_nothing_waits(void **state)
+{
+    (void)state;
+    expect_no_wait(NULL);
+    expect_no_wait("1:4");
 }
 
 static void await_sample(void *context, uint64_t step)

@@ -576,6 +576,7 @@ static void test_nothing_allocated(void **state)
             tiny_set(&o.backend, names[i]);
             o.replicas = replicas;
             o.steps = TINY_STEPS - 1;
+            tiny_set(&o.trace, replicas > 1 ? "1:4" : NULL); /* neither with a trace nor without */
             assert_int_equal(ls_trainer_open(&t, &o, NULL), LS_OK);
             t.on_step = count_allocations;
             t.context = &a;
