@@ -35,10 +35,11 @@ struct bench {
     void *region; /* owned; images and labels of the slots */
     size_t region_bytes;
     uint64_t step;
-    int64_t steps;        /* of one repetition */
-    double *step_ms;      /* owned; steps * repeat */
-    double *speed;        /* owned; samples/s of each repetition */
-    double start_seconds; /* from the start of the process to the first step */
+    int64_t steps;          /* of one repetition */
+    double *step_ms;        /* owned; steps * repeat */
+    double *speed;          /* owned; samples/s of each repetition */
+    struct ls_trace *trace; /* owned; of the measured steps; NULL: they are not recorded */
+    double start_seconds;   /* from the start of the process to the first step */
 };
 
 /* --- batches in memory -------------------------------------------------------------------------------- */
@@ -373,6 +374,7 @@ static void release(struct bench *b)
     ls_free(b->step_ms);
     ls_free(b->speed);
     ls_stepper_release(&b->stepper);
+    ls_trace_free(b->trace);
     ls_engine_close(&b->engine);
     ls_task_close(&b->task);
 }
@@ -411,8 +413,10 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
     struct bench b = {.o = o, .comm = world.comm};
     LS_TRY_GOTO(out, setup(&b));
     LS_TRY_GOTO(out, warm_up(&b));
+    LS_TRY_GOTO(out, ls_bench_shares_begin(o, &b.stepper, b.step + 1, (uint64_t)(b.steps * o->repeat), &b.trace));
     LS_TRY_GOTO(out, measure(&b));
     LS_TRY_GOTO(out, report(&b));
+    LS_TRY_GOTO(out, ls_bench_shares(o, &b.stepper, b.trace));
     ls_peers_close(&b.engine, true);
     if (o->profile && (!b.comm || ls_comm_rank(b.comm) == 0))
         LS_TRY_GOTO(out, ls_bench_profile(o, &b.engine, &b.stepper.run));
