@@ -63,8 +63,12 @@ enum ls_status ls_trace_track(struct ls_trace *t, int id, const char *name, size
 
 void ls_trace_step(struct ls_trace *t, uint64_t step)
 {
-    if (t)
-        atomic_store(&t->on, step >= t->first && step <= t->last);
+    bool on = t && step >= t->first && step <= t->last;
+    if (!t || on == atomic_load(&t->on))
+        return;
+    if (on)
+        atomic_store(&t->since, ls_now());
+    atomic_store(&t->on, on);
 }
 
 void ls_trace_stop(struct ls_trace *t)
@@ -81,6 +85,8 @@ size_t ls_trace_count(const struct ls_track *track)
 void ls_trace_add(struct ls_track *track, const struct ls_slice *slice)
 {
     size_t n = atomic_load_explicit(&track->count, memory_order_relaxed);
+    if (slice->begin < atomic_load_explicit(&track->trace->since, memory_order_relaxed))
+        return;
     if (n == track->room) {
         atomic_fetch_add_explicit(&track->dropped, 1, memory_order_relaxed);
         return;

@@ -72,6 +72,7 @@ enum ls_track_id {
 
 struct ls_trace {
     atomic_bool on;
+    _Atomic double since; /* when it was switched on; a slice that began before is not added */
     uint64_t first, last; /* steps to record, from 1 */
     struct ls_track *tracks[LS_TRACKS];
 };

@@ -67,6 +67,27 @@ static void test_a_slice_across_the_end(void **state)
     ls_trace_free(t);
 }
 
+/* A slice that began before the window is not. */
+static void test_a_slice_across_the_begin(void **state)
+{
+    struct ls_trace *t;
+    struct ls_track *track;
+    (void)state;
+    assert_int_equal(ls_trace_new(2, 3, &t), LS_OK);
+    assert_int_equal(ls_trace_track(t, LS_TRACK_LOADER, "loader 0", 1, &track), LS_OK);
+    double before = ls_now();
+    for (double now = before; now == before;) /* the clock goes on */
+        now = ls_now();
+    ls_trace_step(t, 2);
+    ls_trace_add_since(track, before, &(struct ls_slice){.kind = LS_SLICE_FILL, .name = "fill"});
+    assert_int_equal(ls_trace_count(track), 0);
+    double within = ls_trace_begin(track);
+    ls_trace_step(t, 3); /* the window goes on */
+    ls_trace_end(track, within, &(struct ls_slice){.kind = LS_SLICE_FILL, .name = "fill"});
+    assert_int_equal(ls_trace_count(track), 1);
+    ls_trace_free(t);
+}
+
 static void test_what_does_not_fit_is_counted(void **state)
 {
     enum { MORE = 7 };
@@ -87,9 +108,8 @@ static void test_what_does_not_fit_is_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_only_the_steps_asked_for),
-        cmocka_unit_test(test_no_trace),
-        cmocka_unit_test(test_a_slice_across_the_end),
+        cmocka_unit_test(test_only_the_steps_asked_for),     cmocka_unit_test(test_no_trace),
+        cmocka_unit_test(test_a_slice_across_the_end),       cmocka_unit_test(test_a_slice_across_the_begin),
         cmocka_unit_test(test_what_does_not_fit_is_counted),
     };
     return cmocka_run_group_tests_name("trace", tests, NULL, NULL);

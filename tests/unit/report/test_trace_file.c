@@ -38,6 +38,7 @@ static struct ls_trace *make(struct ls_track **track, int id)
     assert_int_equal(ls_trace_new(1, 2, &t), LS_OK);
     assert_int_equal(ls_trace_track(t, id, id == LS_TRACK_MAIN ? "main" : "messages", 10, track), LS_OK);
     ls_trace_step(t, 1);
+    atomic_store(&t->since, 0); /* slices of any time */
     return t;
 }
 
