@@ -48,7 +48,15 @@ enum ls_command {
 /* clang-format on */
 
 /* The arguments besides options that a command takes. config/lists/commands.def explains them. */
-enum ls_command_words { LS_WORDS_NONE, LS_WORDS_CONFIG, LS_WORDS_RUN, LS_WORDS_IMAGES, LS_WORDS_MODEL, LS_WORDS_DATA };
+enum ls_command_words {
+    LS_WORDS_NONE,
+    LS_WORDS_CONFIG,
+    LS_WORDS_RUN,
+    LS_WORDS_IMAGES,
+    LS_WORDS_MODEL,
+    LS_WORDS_RUNS,
+    LS_WORDS_DATA
+};
 
 /* The commands as the help, the man page and messages name them. The list ends with a NULL name. */
 struct ls_command_info {

@@ -13,6 +13,7 @@ enum {
     M = LS_CMD_MODELS,
     L = LS_CMD_PLAN,
     D = LS_CMD_DATA,
+    W = LS_CMD_WATCH,
     C = LS_CMD_DOCTOR
 };
 #define RUNS (T | E | P | B | L) /* commands that compute with a model */

@@ -1,5 +1,6 @@
 #!/bin/sh
 # --tensorboard: the event files as TensorBoard itself reads them, compared with metrics.jsonl, checkpoints and the data.
+# shellcheck disable=SC2012 # the names of event files are plain
 . tests/cli/harness.sh
 
 options="--model mlp --data mnist --no-shuffle --no-evaluate --batch 20 --threads 1"
