@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CHART_ROWS = 12, LEAST_CHART = 5 };
+enum { CHART_ROWS = 12, LEAST_CHART = 5, TABLE = 52 }; /* TABLE: columns behind the name */
 
 static const enum ls_style styles[] = {LS_CYAN, LS_YELLOW, LS_GREEN, LS_MAGENTA, LS_BLUE, LS_RED};
 
@@ -62,7 +62,7 @@ static void put_row(const struct ls_watched *w, int number, int name, struct ls_
     snprintf(text, sizeof text, "%.0f%%", 100 * (double)w->at / (double)w->total);
     ls_screen_put(s, LS_PLAIN, " %4s", w->total > 0 && w->at >= 0 ? text : "-");
     put_number(s, 8, 4, sum.loss, "");
-    put_number(s, 7, 2, 100 * w->best_top1, "%");
+    put_number(s, 9, 2, 100 * w->best_top1, "%");
     put_number(s, 9, 0, sum.seconds > 0 ? sum.samples / sum.seconds : NAN, "");
     if (w->state == LS_RUN_RUNNING && isfinite(ls_watched_left(w)))
         ls_format_duration(ls_watched_left(w), left);
@@ -98,7 +98,7 @@ void ls_view_runs(const struct ls_watched *runs, int n, struct ls_screen *s)
         longest = width > longest ? width : longest;
         running += runs[i].state == LS_RUN_RUNNING;
     }
-    int room = s->width - 2 - 51, name = longest < room ? longest : room > 12 ? room : 12;
+    int room = s->width - 2 - TABLE, name = longest < room ? longest : room > 12 ? room : 12;
     ls_screen_put(s, LS_BOLD, "%d runs", n);
     ls_screen_put(s, LS_PLAIN, ", %d running", running);
     ls_screen_end(s);
