@@ -14,6 +14,8 @@ static void spell(const struct ls_option *option, char text[64])
         snprintf(text, 64, "--%s, --no-%s", option->name, option->name);
     else if (option->type == LS_OPTION_SWITCH)
         snprintf(text, 64, "--%s%s", strcmp(option->missing, "true") == 0 ? "no-" : "", option->name);
+    else if (option->letter)
+        snprintf(text, 64, "-%c, --%s %s", option->letter, option->name, option->value);
     else
         snprintf(text, 64, option->alone ? "--%s [%s]" : "--%s %s", option->name, option->value);
 }
@@ -49,6 +51,22 @@ static void help_option(const struct ls_option *option, FILE *out)
     ls_help_row(left, text, 2, COLUMN, out);
 }
 
+/* The options whose lists bench measures. */
+static void help_lists(FILE *out)
+{
+    char text[1024];
+    size_t used = 0;
+    for (int i = 0; i < ls_option_count; i++)
+        if (ls_option_table[i].axis)
+            used += (size_t)snprintf(text + used, sizeof text - used, "%s--%s", used ? ", " : "",
+                                     ls_option_table[i].name);
+    snprintf(text + used, sizeof text - used,
+             ": a list such as --batch 32,64 --threads 1,2 measures every combination, in one table. --batch max: as many "
+             "samples as fit in memory.");
+    ls_help_text(text, 0, out);
+    putc('\n', out);
+}
+
 void ls_options_help(enum ls_command command, FILE *out)
 {
     const struct ls_command_info *info = ls_commands;
@@ -67,6 +85,8 @@ void ls_options_help(enum ls_command command, FILE *out)
         help_option(option, out);
     }
     putc('\n', out);
+    if (command == LS_CMD_BENCH)
+        help_lists(out);
     ls_help_text(
         "Every option may also stand in CONFIG.yaml as `batch: 64`, or in the environment as LOCKSTEP_BATCH=64; the "
         "command line wins over the environment, that over the file.",

@@ -77,6 +77,15 @@ static enum ls_status not_for_command(enum ls_command command, const struct ls_o
     return ls_fail(LS_USAGE, "%s takes no --%s; it is an option of %s", info_of(command)->name, option->name, list);
 }
 
+/* Returns the row of a word such as -o, or NULL. */
+static const struct ls_option *find_letter(const char *word)
+{
+    for (int i = 0; i < ls_option_count && word[1] && word[1] != '-' && !word[2]; i++)
+        if (ls_option_table[i].letter == word[1])
+            return &ls_option_table[i];
+    return NULL;
+}
+
 /* Takes the word at *i, and also the next word where it is the option's value. */
 static enum ls_status take_option(struct words *w, enum ls_command command, int argc, char **argv, int *i)
 {
@@ -84,7 +93,7 @@ static enum ls_status take_option(struct words *w, enum ls_command command, int 
     char name[64] = "";
     if (word[1] == '-')
         snprintf(name, sizeof name, "%.*s", (int)strcspn(word + 2, "="), word + 2);
-    const struct ls_option *option = ls_option_find(name);
+    const struct ls_option *option = *name ? ls_option_find(name) : find_letter(word);
     bool no = !option && strncmp(name, "no-", 3) == 0;
     if (no)
         option = ls_option_find(name + 3);
@@ -323,10 +332,11 @@ static enum ls_status set_model(struct ls_options *o, const struct words *w)
     return LS_OK;
 }
 
-static enum ls_status set_all(struct ls_options *o, struct words *w)
+static enum ls_status set_all(struct ls_options *o, enum ls_command command, struct words *w)
 {
     uint64_t in_file[2];
     LS_TRY(ls_options_default(o));
+    o->takes_lists = command == LS_CMD_BENCH;
     LS_TRY(load_files(o, w));
     memcpy(in_file, o->given, sizeof in_file);
     memset(o->given, 0, sizeof o->given);
@@ -360,7 +370,7 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
         *help = true;
         goto free_words;
     }
-    st = set_all(o, &w);
+    st = set_all(o, command, &w);
     if (st != LS_OK)
         ls_options_release(o);
 free_words:
@@ -377,6 +387,8 @@ void ls_options_release(struct ls_options *o)
         if (option->type == LS_OPTION_TEXT || option->type == LS_OPTION_SHAPE)
             ls_free(*(char **)((char *)o + option->offset));
     }
+    for (int i = 0; i < LS_OPTION_ROWS; i++)
+        ls_free(o->lists[i]);
     ls_free(o->model_yaml);
     for (int i = 0; i < o->n_args; i++)
         ls_free(o->args[i]);

@@ -13,6 +13,9 @@
 /* A switch with a third value, LS_AUTO: Lockstep decides. */
 enum ls_auto { LS_AUTO = -1, LS_OFF, LS_ON };
 
+/* The largest number of options. `given` has a bit for each. */
+enum { LS_OPTION_ROWS = 128 };
+
 /* clang-format off */
 struct ls_options {
 #define TEXT(field, ...)   char *field; /* NULL: not set */
@@ -33,6 +36,10 @@ struct ls_options {
     int n_command_line;
     const char *version; /* the program's version with its revision; NULL: used as a library; borrowed */
     uint64_t given[2];   /* one bit for each option that the user set; see ls_options_given */
+    bool takes_lists;    /* this command takes lists of values for the options with `axis` */
+    /* One for each row of the option table. NULL: one value, which is in the option's field. Otherwise the text of the
+     * list, such as "32,64,max"; the field has the first number or word of it. Owned. */
+    char *lists[LS_OPTION_ROWS];
 };
 
 /* Each command has a number, and a bit that marks the options of the command. */

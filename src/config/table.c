@@ -65,6 +65,10 @@ static const char strategies[] =
 #define X(name) " " #name
 #include "config/lists/strategies.def"
     ;
+static const char table_formats[] =
+#define X(name, ending) " " #name
+#include "config/lists/table_formats.def"
+    ;
 static const char compressors[] = "none"
 #define X(name) " " #name
 #define REDUCER(name, form) " " #name

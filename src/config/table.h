@@ -38,11 +38,13 @@ struct ls_option {
     bool view;        /* affects only what this command prints: neither written into a config.yaml nor read from one */
     bool free;        /* may change between parts of a run: results agree up to rounding */
     bool secret;      /* log.txt omits the value */
+    bool axis;        /* a command that takes lists measures each of several values: --batch 32,64 */
+    const char *word; /* an item of such a list besides values: "max"; NULL: none */
+    char letter;      /* a short form: 'o' for -o; 0: none */
     double low, high; /* allowed range; the default is allowed even outside it */
 };
 
-/* At most LS_OPTION_ROWS rows: struct ls_options.given has a bit for each. */
-enum { LS_OPTION_ROWS = 128 };
+/* At most LS_OPTION_ROWS rows. */
 extern const struct ls_option ls_option_table[];
 static inline bool ls_option_is_switch(const struct ls_option *option)
 {
@@ -55,11 +57,17 @@ const struct ls_option *ls_option_find(const char *name);
 /* The name nearest to `word` among the options of `commands`, or NULL. */
 const char *ls_option_nearest(const char *word, unsigned commands);
 
-/* Checks the text and sets the option from it. `where` is "--batch", "LOCKSTEP_BATCH" or "run.yaml:12: batch". */
+/* Checks the text and sets the option from it. `where` is "--batch", "LOCKSTEP_BATCH" or "run.yaml:12: batch". Where
+ * o->takes_lists, the text of an option with `axis` may be a list; each item is checked. */
 enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where, const char *text);
 /* The value as text that ls_option_set accepts, or NULL if it is not set. The text is in `room` unless the option is
  * a text. */
 const char *ls_option_get(const struct ls_options *o, const struct ls_option *option, char room[32]);
+/* The list that the option was set to, as text, or NULL if it has one value. */
+static inline const char *ls_option_list(const struct ls_options *o, const struct ls_option *option)
+{
+    return o->lists[option - ls_option_table];
+}
 /* Whether the user set the option of this row. */
 static inline bool ls_option_given(const uint64_t given[2], const struct ls_option *option)
 {

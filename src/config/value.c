@@ -1,5 +1,6 @@
 #include "config/table.h"
 
+#include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -158,7 +159,7 @@ static enum ls_status set_text(char **value, const char *text)
     return LS_OK;
 }
 
-enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where, const char *text)
+static enum ls_status set_one(struct ls_options *o, const struct ls_option *option, const char *where, const char *text)
 {
     void *value = field(o, option);
     int64_t c, h, w;
@@ -186,6 +187,55 @@ enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *optio
         break;
     }
     return set_text(value, text);
+}
+
+/* The name of a file may contain a comma. */
+static bool is_list(const struct ls_option *option, const char *text)
+{
+    if (option->word && strcmp(text, option->word) == 0)
+        return true;
+    return strchr(text, ',') && !(option->path && ls_file_exists(text));
+}
+
+/* Sets the option from an item of a list, unless the item is the option's word. */
+static enum ls_status set_item(struct ls_options *o, const struct ls_option *option, const char *where,
+                               const char *list, const char *item)
+{
+    if (!*item)
+        return ls_fail(LS_USAGE, "%s: '%s' has an empty item; a list is written as A,B,C", where, list);
+    if (option->word && strcmp(item, option->word) == 0)
+        return LS_OK;
+    return set_one(o, option, where, item);
+}
+
+/* Checks the items from the last to the first, so that the field keeps the first. */
+static enum ls_status set_list(struct ls_options *o, const struct ls_option *option, const char *where,
+                               const char *text)
+{
+    enum ls_status st = LS_OK;
+    char **list = &o->lists[option - ls_option_table], *items = ls_strdup(text), *comma = items;
+    if (!items)
+        return LS_FAILED;
+    while (st == LS_OK && comma) {
+        comma = strrchr(items, ',');
+        st = set_item(o, option, where, text, comma ? comma + 1 : items);
+        if (comma)
+            *comma = 0;
+    }
+    ls_free(items);
+    return st == LS_OK ? set_text(list, text) : st;
+}
+
+enum ls_status ls_option_set(struct ls_options *o, const struct ls_option *option, const char *where, const char *text)
+{
+    if (o->takes_lists && option->axis) {
+        char **list = &o->lists[option - ls_option_table];
+        if (is_list(option, text))
+            return set_list(o, option, where, text);
+        ls_free(*list);
+        *list = NULL;
+    }
+    return set_one(o, option, where, text);
 }
 
 /* The shortest decimal that reads back as the same double. */

@@ -129,6 +129,51 @@ static void the_last_of_two_counts(void **state)
     ls_options_release(&o);
 }
 
+static const char *list_of(const struct ls_options *o, const char *name)
+{
+    return ls_option_list(o, ls_option_find(name));
+}
+
+static void lists_of_bench(void **state)
+{
+    (void)state;
+    struct ls_options o;
+    accept(&o, LS_CMD_BENCH, "--batch 32,64,max --model a,b.yaml --dtype bf16,f32 --threads 2 -o out.csv");
+    assert_string_equal(list_of(&o, "batch"), "32,64,max");
+    assert_int_equal(o.batch, 32);
+    assert_string_equal(list_of(&o, "model"), "a,b.yaml");
+    assert_string_equal(o.dtype, "bf16");
+    assert_null(list_of(&o, "threads"));
+    assert_string_equal(o.output, "out.csv");
+    ls_options_release(&o);
+    /* one value replaces a list, and the other way round */
+    accept(&o, LS_CMD_BENCH, "--batch 32,64 --batch 8 --workers 1 --workers 1,2");
+    assert_null(list_of(&o, "batch"));
+    assert_int_equal(o.batch, 8);
+    assert_string_equal(list_of(&o, "workers"), "1,2");
+    ls_options_release(&o);
+    accept(&o, LS_CMD_BENCH, "--batch max");
+    assert_string_equal(list_of(&o, "batch"), "max");
+    assert_int_equal(o.batch, 64);
+    ls_options_release(&o);
+    /* the name of a file may contain a comma */
+    write_file("a,b.yaml", "layers: []");
+    accept(&o, LS_CMD_BENCH, "--model a,b.yaml");
+    assert_null(list_of(&o, "model"));
+    assert_string_equal(o.model, "a,b.yaml");
+    ls_options_release(&o);
+
+    refuse(LS_CMD_BENCH, "--batch 32,abc", "--batch: 'abc' is not a whole number");
+    refuse(LS_CMD_BENCH, "--batch 32,,64", "--batch: '32,,64' has an empty item; a list is written as A,B,C");
+    refuse(LS_CMD_BENCH, "--batch ,", "--batch: ',' has an empty item; a list is written as A,B,C");
+    refuse(LS_CMD_BENCH, "--batch 32,", "--batch: '32,' has an empty item; a list is written as A,B,C");
+    refuse(LS_CMD_BENCH, "--batch 0,32", "--batch: 0 is out of range; it must be 1 to 1000000000");
+    refuse(LS_CMD_BENCH, "--workers 2,max", "--workers: 'max' is not a whole number");
+    refuse(LS_CMD_BENCH, "--seed 1,2", "--seed: '1,2' is not a whole number of 0 or more");
+    refuse(LS_CMD_TRAIN, "--batch 32,64", "--batch: '32,64' is not a whole number");
+    refuse(LS_CMD_TRAIN, "--batch max", "--batch: 'max' is not a whole number");
+}
+
 static void resume_alone_or_with_a_value(void **state)
 {
     (void)state;
@@ -585,6 +630,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(values_of_every_type),
         cmocka_unit_test(the_last_of_two_counts),
+        cmocka_unit_test(lists_of_bench),
         cmocka_unit_test(resume_alone_or_with_a_value),
         cmocka_unit_test(arguments),
         cmocka_unit_test(errors_of_the_command_line),
