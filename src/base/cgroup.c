@@ -73,8 +73,9 @@ static void unescape(const char *text, char out[PATH_MAX])
     out[n] = 0;
 }
 
-/* A line of mountinfo: "36 35 98:0 /root /point options [more ...] - type source options". */
-static bool parse_mount(char *line, struct mount *m)
+/* Parses a line of mountinfo: "36 35 98:0 /root /point options [more ...] - type source options". A v1 hierarchy must be that
+ * of the controller, "cpu" or "memory". A v2 hierarchy has all controllers. */
+static bool parse_mount(char *line, const char *controller, struct mount *m)
 {
     char *fields[64], *save = NULL, *dash;
     int n = 0, at = 6;
@@ -86,7 +87,7 @@ static bool parse_mount(char *line, struct mount *m)
         return false;
     dash = fields[at + 1];
     m->v2 = strcmp(dash, "cgroup2") == 0;
-    if (!m->v2 && (strcmp(dash, "cgroup") != 0 || !has_word(fields[at + 3], "cpu")))
+    if (!m->v2 && (strcmp(dash, "cgroup") != 0 || !has_word(fields[at + 3], controller)))
         return false;
     unescape(fields[3], m->root);
     unescape(fields[4], m->point);
@@ -94,7 +95,7 @@ static bool parse_mount(char *line, struct mount *m)
 }
 
 /* Finds the cgroup of this process in the v2 or v1 hierarchy: "0::/path", "4:cpu,cpuacct:/path". */
-static bool own_group(const char *root, bool v2, char group[PATH_MAX])
+static bool own_group(const char *root, const char *controller, bool v2, char group[PATH_MAX])
 {
     char line[PATH_MAX + 256];
     bool found = false;
@@ -105,7 +106,7 @@ static bool own_group(const char *root, bool v2, char group[PATH_MAX])
         if (!path)
             continue;
         *path++ = 0;
-        found = v2 ? names[1] == 0 && strncmp(line, "0:", 2) == 0 : has_word(names + 1, "cpu");
+        found = v2 ? names[1] == 0 && strncmp(line, "0:", 2) == 0 : has_word(names + 1, controller);
         snprintf(group, PATH_MAX, "%.*s", (int)strcspn(path, "\n"), path);
     }
     if (file)
@@ -121,22 +122,20 @@ static const char *below(const char *group, const char *mount_root)
     return inside && !strstr(group, "/..") ? group + n : "";
 }
 
-/* Reads the quotas of the cgroup and of its visible ancestors. */
-static void read_quotas(const char *root, const struct mount *m, struct quota *least)
+typedef void visit(void *context, const char *folder, bool v2);
+
+/* Visits the folders of the cgroup and of its ancestors that are visible in one mount. */
+static void visit_groups(const char *root, const char *controller, const struct mount *m, visit *see, void *context)
 {
     char group[PATH_MAX], folder[3 * PATH_MAX];
-    if (!own_group(root, m->v2, group))
+    if (!own_group(root, controller, m->v2, group))
         return;
     size_t top = (size_t)snprintf(folder, sizeof folder, "%s%s", root, m->point);
     if (top >= sizeof folder)
         return;
     snprintf(folder + top, sizeof folder - top, "%s", below(group, m->root));
     for (;;) {
-        double cpus = quota_of(folder, m->v2);
-        if (cpus > 0 && (least->cpus == 0 || cpus < least->cpus)) {
-            least->cpus = cpus;
-            snprintf(least->group, sizeof least->group, "%.*s", PATH_MAX - 1, folder);
-        }
+        see(context, folder, m->v2);
         char *slash = strrchr(folder + top, '/');
         if (!slash)
             break;
@@ -144,18 +143,33 @@ static void read_quotas(const char *root, const struct mount *m, struct quota *l
     }
 }
 
-double ls_cgroup_cpus(const char *root, uint64_t *group)
+static void visit_all(const char *root, const char *controller, visit *see, void *context)
 {
     char line[LINE];
     struct mount m;
-    struct quota least = {0};
     snprintf(line, sizeof line, "%s/proc/self/mountinfo", root);
     FILE *file = fopen(line, "re");
     while (file && fgets(line, sizeof line, file))
-        if (strstr(line, " - cgroup") && parse_mount(line, &m))
-            read_quotas(root, &m, &least);
+        if (strstr(line, " - cgroup") && parse_mount(line, controller, &m))
+            visit_groups(root, controller, &m, see, context);
     if (file)
         fclose(file);
+}
+
+static void see_quota(void *context, const char *folder, bool v2)
+{
+    struct quota *least = context;
+    double cpus = quota_of(folder, v2);
+    if (cpus > 0 && (least->cpus == 0 || cpus < least->cpus)) {
+        least->cpus = cpus;
+        snprintf(least->group, sizeof least->group, "%.*s", PATH_MAX - 1, folder);
+    }
+}
+
+double ls_cgroup_cpus(const char *root, uint64_t *group)
+{
+    struct quota least = {0};
+    visit_all(root, "cpu", see_quota, &least);
     uint64_t hash = 14695981039346656037u;
     for (const char *c = least.group; *c; c++)
         hash = (hash ^ (unsigned char)*c) * 1099511628211u;
@@ -169,4 +183,46 @@ int ls_cgroup_cores(const char *root, int cores)
     double cpus = ls_cgroup_cpus(root, NULL);
     int paid = cpus > 0 && cpus < cores ? (int)ceil(cpus - 1e-6) : cores;
     return paid > 1 ? paid : 1;
+}
+
+/* --- memory -------------------------------------------------------------------------------------------------- */
+
+/* The bytes of cached files that the kernel gives up first: a line of memory.stat. */
+static double cached_bytes(const char *folder, const char *key)
+{
+    char path[3 * PATH_MAX + 64], line[128];
+    double bytes = 0;
+    size_t n = strlen(key);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    FILE *file = fopen(path, "re");
+    while (file && fgets(line, sizeof line, file))
+        if (strncmp(line, key, n) == 0 && line[n] == ' ')
+            bytes = strtod(line + n, NULL);
+    if (file)
+        fclose(file);
+    return bytes;
+}
+
+static void see_memory(void *context, const char *folder, bool v2)
+{
+    double *least = context;
+    char limit[64], used[64];
+    if (!first_line(folder, v2 ? "memory.max" : "memory.limit_in_bytes", limit) || strncmp(limit, "max", 3) == 0 ||
+        !first_line(folder, v2 ? "memory.current" : "memory.usage_in_bytes", used))
+        return;
+    double left =
+        strtod(limit, NULL) - strtod(used, NULL) + cached_bytes(folder, v2 ? "inactive_file" : "total_inactive_file");
+    left = left > 0 ? left : 0;
+    /* v1 writes "no limit" as a number near 2^63 */
+    if (strtod(limit, NULL) < 4e18 && (*least < 0 || left < *least))
+        *least = left;
+}
+
+bool ls_cgroup_memory(const char *root, uint64_t *left)
+{
+    double least = -1;
+    visit_all(root, "memory", see_memory, &least);
+    if (least >= 0)
+        *left = (uint64_t)least;
+    return least >= 0;
 }

@@ -1,4 +1,4 @@
-/* CPU quotas, read from trees that stand for /. */
+/* CPU quotas and memory limits, read from trees that stand for /. */
 #define _GNU_SOURCE
 #include "base/cgroup.h"
 #include "base/file.h"
@@ -51,6 +51,48 @@ static void expect_cpus(double cpus)
     double found = ls_cgroup_cpus(root, NULL);
     if (found < cpus - 1e-9 || found > cpus + 1e-9)
         fail_msg("%g cores were expected, %g found", cpus, found);
+}
+
+static void expect_left(uint64_t bytes)
+{
+    uint64_t left = 0;
+    assert_true(ls_cgroup_memory(root, &left));
+    assert_int_equal(left, bytes);
+}
+
+static void memory_of_version_2(void **state)
+{
+    (void)state;
+    uint64_t left;
+    assert_false(ls_cgroup_memory(root, &left));
+    put("/proc/self/mountinfo", OTHER V2);
+    put("/proc/self/cgroup", "0::/job/step\n");
+    put("/sys/fs/cgroup/job/step/memory.max", "max\n");
+    put("/sys/fs/cgroup/job/step/memory.current", "1000\n");
+    assert_false(ls_cgroup_memory(root, &left));
+    put("/sys/fs/cgroup/job/memory.max", "50000\n");
+    put("/sys/fs/cgroup/job/memory.current", "20000\n");
+    expect_left(30000);
+    put("/sys/fs/cgroup/job/memory.stat", "anon 7\ninactive_file 5000\ninactive_anon 9\n");
+    expect_left(35000);
+    put("/sys/fs/cgroup/job/step/memory.max", "20000\n");
+    expect_left(19000);
+    put("/sys/fs/cgroup/job/step/memory.current", "20001\n");
+    expect_left(0);
+}
+
+static void memory_of_version_1(void **state)
+{
+    (void)state;
+    uint64_t left;
+    put("/proc/self/mountinfo", OTHER V1 "33 23 0:29 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+    put("/proc/self/cgroup", "4:cpu,cpuacct:/other\n7:memory:/job\n");
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    put("/sys/fs/cgroup/memory/job/memory.usage_in_bytes", "4096\n");
+    assert_false(ls_cgroup_memory(root, &left));
+    put("/sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
+    put("/sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file 2048\n");
+    expect_left(1073741824 - 4096 + 2048);
 }
 
 static void none_where_there_is_no_cgroup(void **state)
@@ -179,6 +221,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(both_versions_count, begin, end),
         cmocka_unit_test_setup_teardown(groups_are_told_apart, begin, end),
         cmocka_unit_test_setup_teardown(nonsense_is_no_quota, begin, end),
+        cmocka_unit_test_setup_teardown(memory_of_version_2, begin, end),
+        cmocka_unit_test_setup_teardown(memory_of_version_1, begin, end),
     };
     return cmocka_run_group_tests_name("cgroup", tests, NULL, NULL);
 }
