@@ -346,6 +346,11 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
     if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
         say_lost_cache(e, o);
+    if (uses & LS_ENGINE_PREDICT) {
+        e->store_bytes = ls_store_bytes(e->store);
+        ls_free(lines);
+        return LS_OK;
+    }
     LS_TRY_GOTO(failed, bind_memory(e));
     e->store_bytes = ls_store_bytes(e->store);
     const struct ls_net *net = ls_engine_net(e);

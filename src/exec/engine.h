@@ -41,7 +41,7 @@ struct ls_engine {
     struct ls_sync_ops device;      /* the strategy then */
 };
 
-enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2 };
+enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2, LS_ENGINE_PREDICT = 4 };
 
 /* Cores this process may use, and a CPU quota pays for. */
 int ls_engine_cores(void);
@@ -54,7 +54,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
 /* size->batch is that of one pass. comm NULL: one process. plan: the kernels that a run began with (its plan.txt), or
  * NULL; --plan overrides it. Kernels that the run's plan lacks are warned of, those that --plan lacks are an error.
  * uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads labels beyond evaluation's, and replicas and
- * accumulation do not matter. Parameters get their start values from o->seed. Every rank computes with the kernels that
+ * accumulation do not matter; with LS_ENGINE_PREDICT no memory is taken for activations and gradients: the programs cannot
+ * run, but arena_bytes, store_bytes and n_grads are known. Parameters get their start values from o->seed. Every rank computes with the kernels that
  * rank 0 chose. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses);
