@@ -99,6 +99,18 @@ static enum ls_status explain(enum ls_command command, const char *name, const c
         name, word);
 }
 
+/* The files of `bench --merge`. */
+static enum ls_status check_merge(const struct ls_options *o)
+{
+    if (o->n_args == 0)
+        return ls_fail(LS_USAGE, "bench --merge: needs the files; type: lockstep bench --merge A.json B.json");
+    for (int i = 0; i < o->n_args; i++)
+        for (int k = 0; k < i; k++)
+            if (strcmp(o->args[i], o->args[k]) == 0)
+                return ls_fail(LS_USAGE, "bench --merge: '%s' is given twice; leave out one", o->args[i]);
+    return LS_OK;
+}
+
 /* --- eval ---------------------------------------------------------------------------------------------------- */
 
 static enum ls_status check_eval(const struct ls_options *o)
@@ -133,6 +145,8 @@ enum ls_status ls_arguments_check(const struct ls_command_info *command, const s
 {
     if (command->command == LS_CMD_EVAL)
         return check_eval(o);
+    if (command->command == LS_CMD_BENCH && o->merge)
+        return check_merge(o);
     if (command->words == LS_WORDS_NONE && o->n_args > 0)
         return ls_fail(LS_USAGE, "%s: takes options alone, not '%s'; `lockstep %s --help` lists them", command->name,
                        o->args[0], command->name);

@@ -19,7 +19,12 @@ static int put(const char *bytes, size_t size, void *context)
     return ferror(out) ? -1 : 0;
 }
 
+int ls_json_write(const json_t *value, size_t flags, FILE *out)
+{
+    return json_dump_callback(value, put, out, flags);
+}
+
 int ls_json_print(const json_t *value, size_t flags)
 {
-    return json_dump_callback(value, put, stdout, flags);
+    return ls_json_write(value, flags, stdout);
 }

@@ -4,9 +4,12 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdio.h>
 
-/* Writes to standard output like json_dumpf. DEL and C1 controls are written as \uHHHH; jansson does this only for
+/* Writes like json_dumpf. DEL and C1 controls are written as \uHHHH; jansson does this only for
  * characters below space. Returns 0 on success. */
+int ls_json_write(const json_t *value, size_t flags, FILE *out);
+/* The same to standard output. */
 int ls_json_print(const json_t *value, size_t flags);
 
 #endif

@@ -58,11 +58,12 @@ static void help_lists(FILE *out)
     size_t used = 0;
     for (int i = 0; i < ls_option_count; i++)
         if (ls_option_table[i].axis)
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s--%s", used ? ", " : "",
-                                     ls_option_table[i].name);
-    snprintf(text + used, sizeof text - used,
-             ": a list such as --batch 32,64 --threads 1,2 measures every combination, in one table. --batch max: as many "
-             "samples as fit in memory.");
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, "%s--%s", used ? ", " : "", ls_option_table[i].name);
+    snprintf(
+        text + used, sizeof text - used,
+        ": a list such as --batch 32,64 --threads 1,2 measures every combination, in one table. --batch max: as many "
+        "samples as fit in memory.");
     ls_help_text(text, 0, out);
     putc('\n', out);
 }

@@ -6,7 +6,7 @@
 #include "base/status.h"
 #include <stdio.h>
 
-#define LS_TABLE_COLUMNS 16
+#define LS_TABLE_COLUMNS 64
 
 struct ls_table {
     struct ls_arena text;

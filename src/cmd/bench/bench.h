@@ -3,14 +3,32 @@
 #define LS_CMD_BENCH_BENCH_H
 
 #include "base/status.h"
+#include "cmd/bench/results.h"
 #include "config/options.h"
 #include "exec/step.h"
+#include "launch/launch.h"
 #include <stdbool.h>
 
-/* --scale 1,2,4: runs bench with each of these numbers of workers, in separate processes, and prints the scaling. All runs
- * use the same number of threads per worker: --threads, or the cores divided by the largest number of workers. */
+/* Lists of values, or --scale: measures every combination, each in processes of its own, and prints one table. */
+bool ls_bench_over_axes_wanted(const struct ls_options *o);
+/* Sets *done to false, and does nothing, if a launcher has started this process and --scale is the only list: then the
+ * processes of the launch are measured as one group. Other lists are LS_USAGE under a launcher. */
+enum ls_status ls_bench_over_axes(struct ls_options *o, bool *done);
+
+/* --scale 1,2,4: a list of numbers of workers. All use the same number of threads per worker: --threads, or the cores divided
+ * by the largest number of workers. */
 bool ls_bench_scale_wanted(const struct ls_options *o);
-enum ls_status ls_bench_scale(const struct ls_options *o);
+/* Checks --scale and makes it the list of --workers. */
+enum ls_status ls_bench_scale_begin(struct ls_options *o);
+/* Print the rows of --scale as text, and return the keys that its JSON output has besides. Speed-ups are relative to the first
+ * number of workers. */
+enum ls_status ls_bench_scale_print(const struct ls_options *o, const json_t *rows);
+json_t *ls_bench_scale_keys(const struct ls_options *o, const json_t *rows);
+/* Under a launcher: prints the commands that measure the other numbers of workers and merge the results. */
+void ls_bench_scale_commands(const struct ls_options *o, const struct ls_launch *launch);
+
+/* --merge A.json B.json ...: prints one table of the results in the files. */
+enum ls_status ls_bench_merge(const struct ls_options *o);
 
 /* --collective on the command line: times sums over all processes, for sizes from 1 KiB to --largest-mb. In a file or the
  * environment, and always with the value nccl, the option sets the algorithm of the sums of ordinary steps instead. */

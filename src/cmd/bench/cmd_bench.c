@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "base/random.h"
 #include "cmd/bench/bench.h"
+#include "cmd/bench/results.h"
 #include "cmd/cmd.h"
-#include "cmd/json.h"
 #include "launch/workers.h"
 #include "cmd/world.h"
 #include "report/stats.h"
@@ -328,7 +328,33 @@ static enum ls_status print_table(const struct bench *b, const struct ls_stats *
     return st;
 }
 
-static enum ls_status print_json(const struct bench *b, const struct ls_stats *ms, const struct ls_stats *speed)
+/* The result as a row of a table. */
+static json_t *make_row(const struct bench *b, const struct ls_stats *ms)
+{
+    struct ls_backend_about about;
+    char machine[512], input[64];
+    int workers = b->comm ? ls_comm_size(b->comm) : 1, nodes = 1;
+    for (int r = 0; b->comm && r < workers; r++)
+        nodes = ls_comm_node(b->comm, r) >= nodes ? ls_comm_node(b->comm, r) + 1 : nodes;
+    snprintf(input, sizeof input, "%lldx%lldx%lld", (long long)b->task.size.channels, (long long)b->task.size.height,
+             (long long)b->task.size.width);
+    b->engine.backend->about(&about);
+    ls_bench_machine(*about.bus ? about.isa : "", machine, sizeof machine);
+    json_t *row = ls_bench_row(b->o), *speeds = json_object_get(row, "repetitions");
+    ls_bench_row_place(row, workers, nodes);
+    json_object_set_new(row, "input", json_string(input));
+    json_object_set_new(row, "threads", json_integer(b->engine.threads));
+    json_object_set_new(row, "backend", json_string(b->engine.backend->name));
+    json_object_set_new(row, "machine", json_string(machine));
+    json_object_set_new(row, "step_ms", json_real(ms->median));
+    json_object_set_new(row, "peak_bytes", json_integer((json_int_t)peak_bytes(b)));
+    for (int64_t i = 0; i < b->o->repeat; i++)
+        json_array_append_new(speeds, json_real(b->speed[i]));
+    return row;
+}
+
+/* The keys that the JSON output of one configuration has besides. */
+static json_t *make_keys(const struct bench *b, const struct ls_stats *ms, const struct ls_stats *speed)
 {
     int tensors;
     int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
@@ -337,7 +363,7 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
         json_array_append_new(all, json_real(b->step_ms[i]));
     for (int64_t i = 0; i < b->o->repeat; i++)
         json_array_append_new(speeds, json_real(b->speed[i]));
-    json_t *out = json_pack(
+    return json_pack(
         "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f}",
         "kind", "bench", "model", b->o->model, "batch", (json_int_t)b->o->batch, "input",
         (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width, "classes",
@@ -347,9 +373,20 @@ static enum ls_status print_json(const struct bench *b, const struct ls_stats *m
         ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
         speed->variation, "peak_bytes", (json_int_t)peak_bytes(b), "arena_bytes", (json_int_t)b->engine.arena_bytes,
         "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
-    int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;
-    json_decref(out);
-    return bad ? ls_fail(LS_FAILED, "the result cannot be written to standard output") : LS_OK;
+}
+
+static enum ls_status write_result(const struct bench *b, const struct ls_stats *ms, const struct ls_stats *speed)
+{
+    struct ls_bench_table t = {.o = b->o, .rows = json_array(), .old = make_keys(b, ms, speed)};
+    json_t *row = make_row(b, ms);
+    t.about = ls_bench_about(b->o, json_string_value(json_object_get(row, "machine")));
+    json_array_append_new(t.rows, row);
+    enum ls_status st =
+        t.old ? ls_bench_rows_compare(t.rows) : ls_fail(LS_FAILED, "the result cannot be written as JSON");
+    if (st == LS_OK)
+        st = ls_bench_write(&t);
+    ls_bench_table_release(&t);
+    return st;
 }
 
 static enum ls_status report(const struct bench *b)
@@ -359,7 +396,7 @@ static enum ls_status report(const struct bench *b)
         return LS_OK;
     LS_TRY(ls_stats_of(b->step_ms, (int)(b->steps * b->o->repeat), &ms));
     LS_TRY(ls_stats_of(b->speed, (int)b->o->repeat, &speed));
-    return b->o->json ? print_json(b, &ms, &speed) : print_table(b, &ms, &speed);
+    return ls_bench_writes_table(b->o) ? write_result(b, &ms, &speed) : print_table(b, &ms, &speed);
 }
 
 /* --- the command -------------------------------------------------------------------------------------- */
@@ -402,15 +439,27 @@ static enum ls_status setup(struct bench *b)
 enum ls_status ls_cmd_bench(struct ls_options *o)
 {
     enum ls_status st;
-    if (ls_bench_scale_wanted(o))
-        return ls_bench_scale(o);
+    if (o->merge)
+        return ls_bench_merge(o);
+    if (ls_bench_over_axes_wanted(o)) {
+        bool done;
+        st = ls_bench_over_axes(o, &done);
+        if (done || st != LS_OK)
+            return st;
+    }
     if (ls_workers_took_over(o, &st))
         return st;
     if (ls_bench_collective_wanted(o))
         return ls_bench_collective(o);
     struct ls_world world;
     LS_TRY(ls_world_open(&world, o));
+    if (o->weak && world.comm)
+        o->batch *= ls_comm_size(world.comm);
+    bool root = !world.comm || ls_comm_rank(world.comm) == 0;
+    if (root && ls_bench_scale_wanted(o))
+        ls_bench_scale_commands(o, &world.launch);
     struct bench b = {.o = o, .comm = world.comm};
+    LS_TRY_GOTO(out, root ? ls_bench_check_output(o) : LS_OK);
     LS_TRY_GOTO(out, setup(&b));
     LS_TRY_GOTO(out, warm_up(&b));
     LS_TRY_GOTO(out, ls_bench_shares_begin(o, &b.stepper, b.step + 1, (uint64_t)(b.steps * o->repeat), &b.trace));

@@ -1,0 +1,217 @@
+#define _GNU_SOURCE
+#include "cmd/bench/child.h"
+#include "base/clock.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A growing text. */
+struct text {
+    char *bytes; /* owned */
+    size_t used, room;
+};
+
+struct streams {
+    int out, err; /* read ends of the pipes; -1: closed */
+    struct text from_out, from_err;
+};
+
+/* --- starting ------------------------------------------------------------------------------------------- */
+
+/* Builds the command line: the words of this process, followed by those of the child. They stand before "--". */
+static char **make_words(const struct ls_bench_child *c)
+{
+    int given = c->o->n_command_line, n = 0, at = 0;
+    char **words = ls_alloc((size_t)(given + c->n_words) + 1, sizeof *words);
+    if (!words)
+        return NULL;
+    while (at < given && strcmp(c->o->command_line[at], "--") != 0)
+        words[n++] = c->o->command_line[at++];
+    for (int i = 0; i < c->n_words; i++)
+        words[n++] = (char *)(uintptr_t)c->words[i]; /* execv does not change them */
+    while (at < given)
+        words[n++] = c->o->command_line[at++];
+    return words;
+}
+
+/* Runs in the child and does not return. */
+static void become_bench(const struct ls_bench_child *c, char **words, int out, int err, pid_t parent)
+{
+    char self[4096];
+    sigset_t none;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (n <= 0 || getppid() != parent)
+        _exit(LS_FAILED);
+    self[n] = 0;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    if (c->work) {
+        enum ls_status st = c->work(c->of);
+        fflush(NULL);
+        _exit((int)st);
+    }
+    execv(self, words);
+    fprintf(stderr, "lockstep: error: %s cannot be started: %s\n", self, strerror(errno));
+    _exit(LS_FAILED);
+}
+
+/* Returns the process, or -1. */
+static pid_t start(const struct ls_bench_child *c, struct streams *s)
+{
+    int out[2] = {-1, -1}, err[2] = {-1, -1};
+    pid_t parent = getpid(), pid = -1;
+    char **words = make_words(c);
+    fflush(NULL);
+    if (words && pipe2(out, O_CLOEXEC) == 0 && pipe2(err, O_CLOEXEC) == 0)
+        pid = fork();
+    if (pid == 0)
+        become_bench(c, words, out[1], err[1], parent);
+    if (pid < 0)
+        ls_fail(LS_FAILED, "a bench cannot be started: %s", strerror(errno));
+    ls_free(words);
+    close(out[1]);
+    close(err[1]);
+    s->out = out[0];
+    s->err = err[0];
+    return pid;
+}
+
+/* --- reading -------------------------------------------------------------------------------------------- */
+
+/* Reads what is there. Returns false at the end of the stream. */
+static bool take(int *fd, struct text *t)
+{
+    if (t->room - t->used < 2) {
+        size_t room = t->room ? 2 * t->room : 1 << 16;
+        char *grown = ls_realloc(t->bytes, t->room, room, 1);
+        if (!grown)
+            return false;
+        t->bytes = grown;
+        t->room = room;
+    }
+    ssize_t n = read(*fd, t->bytes + t->used, t->room - t->used - 1);
+    if (n < 0 && errno == EINTR)
+        return true;
+    if (n <= 0) {
+        close(*fd);
+        *fd = -1;
+        return false;
+    }
+    t->used += (size_t)n;
+    t->bytes[t->used] = 0;
+    return true;
+}
+
+/* Reads both streams to their ends. Returns false if a signal came first. */
+static bool listen(struct ls_bench_child *c, struct streams *s)
+{
+    while (s->out >= 0 || s->err >= 0) {
+        struct pollfd p[3] = {
+            {.fd = s->out, .events = POLLIN}, {.fd = s->err, .events = POLLIN}, {.fd = c->signals, .events = POLLIN}};
+        c->tick(c->context);
+        if (poll(p, 3, 500) <= 0)
+            continue;
+        if (p[0].revents)
+            take(&s->out, &s->from_out);
+        if (p[1].revents)
+            take(&s->err, &s->from_err);
+        struct signalfd_siginfo signal; /* read, or it would end this process when it is unblocked */
+        if (p[2].revents && read(c->signals, &signal, sizeof signal) > 0)
+            return false;
+    }
+    return true;
+}
+
+/* --- its end -------------------------------------------------------------------------------------------- */
+
+/* Keeps the last error, and prints other lines once. */
+static void sort_errors(struct ls_bench_child *c, char *lines)
+{
+    static const char error[] = "lockstep: error: ", warning[] = "lockstep: warning: ";
+    char *save = NULL;
+    for (char *line = lines ? strtok_r(lines, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
+        if (strncmp(line, error, strlen(error)) == 0)
+            snprintf(c->reason, sizeof c->reason, "%s", line + strlen(error));
+        else if (!json_object_get(c->said, line)) {
+            json_object_set_new(c->said, line, json_true());
+            if (strncmp(line, warning, strlen(warning)) == 0)
+                ls_warn("%s", line + strlen(warning));
+            else
+                ls_progress("%s", line);
+        }
+    }
+}
+
+static void explain(struct ls_bench_child *c, int how)
+{
+    if (WIFSIGNALED(how)) {
+        snprintf(c->reason, sizeof c->reason, "killed by signal %d (%s)%s", WTERMSIG(how), strsignal(WTERMSIG(how)),
+                 WTERMSIG(how) == SIGKILL ? "; it may have run out of memory" : "");
+        c->status = LS_FAILED;
+        return;
+    }
+    c->status = (enum ls_status)WEXITSTATUS(how);
+    if (!*c->reason)
+        snprintf(c->reason, sizeof c->reason, "exit code %d", WEXITSTATUS(how));
+}
+
+static void parse(struct ls_bench_child *c, const struct text *t)
+{
+    json_error_t error;
+    c->output = json_loadb(t->bytes ? t->bytes : "", t->used, 0, &error);
+    if (json_array_size(json_object_get(c->output, "results")) == 1)
+        return;
+    json_decref(c->output);
+    c->output = NULL;
+    c->status = LS_FAILED;
+    snprintf(c->reason, sizeof c->reason, "the output is not that of lockstep bench");
+}
+
+static int wait_for(pid_t pid)
+{
+    int how = 0;
+    while (waitpid(pid, &how, 0) < 0 && errno == EINTR)
+        continue;
+    return how;
+}
+
+enum ls_status ls_bench_child_run(struct ls_bench_child *c)
+{
+    struct streams s = {.out = -1, .err = -1};
+    double begin = ls_now();
+    pid_t pid = start(c, &s);
+    if (pid < 0)
+        return LS_FAILED;
+    c->output = NULL;
+    c->reason[0] = 0;
+    bool heard = listen(c, &s);
+    if (!heard)
+        kill(pid, SIGTERM);
+    int how = wait_for(pid);
+    c->seconds = ls_now() - begin;
+    if (s.out >= 0)
+        close(s.out);
+    if (s.err >= 0)
+        close(s.err);
+    sort_errors(c, s.from_err.bytes);
+    c->status = LS_OK;
+    if (how != 0)
+        explain(c, how);
+    else if (heard)
+        parse(c, &s.from_out);
+    ls_free(s.from_out.bytes);
+    ls_free(s.from_err.bytes);
+    return heard ? LS_OK : LS_INTERRUPTED;
+}

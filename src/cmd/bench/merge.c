@@ -1,0 +1,199 @@
+/* bench --merge: one table of results that were measured apart. */
+#define _GNU_SOURCE
+#include "base/file.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "cmd/bench/bench.h"
+#include "cmd/bench/old_results.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LIMIT ((size_t)1 << 28)
+
+struct merge {
+    const struct ls_options *o;
+    json_t *rows, *sources; /* owned */
+    const char *file;       /* that is read */
+};
+
+/* --- checking ------------------------------------------------------------------------------------------- */
+
+static const char *kind_of(const json_t *value)
+{
+    static const char *const kinds[] = {
+        [JSON_OBJECT] = "an object", [JSON_ARRAY] = "an array", [JSON_STRING] = "a string", [JSON_INTEGER] = "a number",
+        [JSON_REAL] = "a number",    [JSON_TRUE] = "true",      [JSON_FALSE] = "false",     [JSON_NULL] = "null"};
+    return value ? kinds[json_typeof(value)] : "nothing";
+}
+
+static enum ls_status refuse(const struct merge *m, size_t at, const char *key, const char *expected,
+                             const json_t *found)
+{
+    return ls_fail(LS_BAD_INPUT, "%s: results[%zu]%s%s: expected %s, found %s", m->file, at, *key ? "." : "", key,
+                   expected, kind_of(found));
+}
+
+static bool is_count(const json_t *value)
+{
+    return json_is_integer(value) && json_integer_value(value) >= 1;
+}
+
+static enum ls_status check_axes(const struct merge *m, size_t at, const json_t *row)
+{
+    char key[64];
+    for (int i = 0; i < ls_option_count; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        if (!option->axis)
+            continue;
+        bool number = option->type == LS_OPTION_WHOLE || option->type == LS_OPTION_REAL;
+        const json_t *value = json_object_get(row, ls_bench_key(option, key));
+        /* the batch of a row that failed may be the word `max` */
+        bool word = option->word && json_is_string(value) && strcmp(json_string_value(value), option->word) == 0;
+        if (value && !json_is_null(value) && !word && !(number ? json_is_number(value) : json_is_string(value)))
+            return refuse(m, at, key, number ? "a number" : "a string", value);
+    }
+    if (!is_count(json_object_get(row, "workers")))
+        return refuse(m, at, "workers", "a number of 1 or more", json_object_get(row, "workers"));
+    if (json_object_get(row, "nodes") && !is_count(json_object_get(row, "nodes")))
+        return refuse(m, at, "nodes", "a number of 1 or more", json_object_get(row, "nodes"));
+    if (!json_is_string(json_object_get(row, "model")))
+        return refuse(m, at, "model", "a string", json_object_get(row, "model"));
+    if (json_object_get(row, "machine") && !json_is_string(json_object_get(row, "machine")))
+        return refuse(m, at, "machine", "a string", json_object_get(row, "machine"));
+    return LS_OK;
+}
+
+static enum ls_status check_row(const struct merge *m, size_t at, const json_t *row)
+{
+    const json_t *speeds = json_object_get(row, "repetitions");
+    if (!json_is_object(row))
+        return refuse(m, at, "", "an object", row);
+    LS_TRY(check_axes(m, at, row));
+    if (!json_is_array(speeds))
+        return refuse(m, at, "repetitions", "an array of samples/s", speeds);
+    if (json_array_size(speeds) == 0 && !json_is_string(json_object_get(row, "error")))
+        return refuse(m, at, "repetitions", "at least one number, or an error", speeds);
+    for (size_t i = 0; i < json_array_size(speeds); i++) {
+        const json_t *speed = json_array_get(speeds, i);
+        char key[64];
+        snprintf(key, sizeof key, "repetitions[%zu]", i);
+        if (!json_is_number(speed) || !(json_number_value(speed) > 0))
+            return refuse(m, at, key, "a number above 0", speed);
+    }
+    return LS_OK;
+}
+
+/* --- reading -------------------------------------------------------------------------------------------- */
+
+/* Adds a row, or its repetitions to the row of the same configuration and machine. */
+static enum ls_status add_row(struct merge *m, size_t at, json_t *row)
+{
+    json_t *speeds = json_object_get(row, "repetitions");
+    if (!json_object_get(row, "machine"))
+        json_object_set_new(row, "machine", json_string("unknown machine"));
+    for (size_t i = 0; i < json_array_size(m->rows); i++) {
+        json_t *there = json_array_get(m->rows, i);
+        if (!ls_bench_row_same(there, row))
+            continue;
+        if (!m->o->quiet)
+            ls_progress(
+                "%s: results[%zu] is the configuration and machine of row %zu; its %zu repetition%s added there",
+                m->file, at, i + 1, json_array_size(speeds), json_array_size(speeds) == 1 ? " is" : "s are");
+        json_array_extend(json_object_get(there, "repetitions"), speeds);
+        if (json_array_size(json_object_get(there, "repetitions")) > 0)
+            json_object_del(there, "error");
+        return LS_OK;
+    }
+    return json_array_append(m->rows, row) == 0 ? LS_OK : ls_fail(LS_FAILED, "out of memory");
+}
+
+static enum ls_status read_results(struct merge *m, json_t *all)
+{
+    json_t *old = ls_bench_old_results(all), *results = old ? old : json_object_get(all, "results");
+    enum ls_status st = LS_OK;
+    if (!json_is_array(results) || json_array_size(results) == 0)
+        st = ls_fail(LS_BAD_INPUT,
+                     "%s: expected the JSON output of `lockstep bench`, an object with a list of results; found %s%s",
+                     m->file, kind_of(all), json_is_object(all) ? " without one" : "");
+    for (size_t i = 0; st == LS_OK && i < json_array_size(results); i++)
+        st = check_row(m, i, json_array_get(results, i));
+    for (size_t i = 0; st == LS_OK && i < json_array_size(results); i++)
+        st = add_row(m, i, json_array_get(results, i));
+    json_decref(old);
+    return st;
+}
+
+static enum ls_status read_file(struct merge *m)
+{
+    char *text;
+    size_t size;
+    json_error_t error;
+    LS_TRY(ls_file_read(m->file, LIMIT, &text, &size));
+    json_t *all = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
+    ls_free(text);
+    if (!all)
+        return ls_fail(LS_BAD_INPUT, "%s:%d: expected the JSON output of `lockstep bench`: %s", m->file, error.line,
+                       error.text);
+    enum ls_status st = read_results(m, all);
+    json_t *about = json_object_get(all, "bench");
+    json_array_append_new(m->sources, json_pack("{s:s*, s:O*}", "file", m->file, "bench", about));
+    json_decref(all);
+    return st;
+}
+
+/* --- the table ------------------------------------------------------------------------------------------ */
+
+/* Rows that speed-up compares stand together, ordered by workers. Groups keep the order in which they came. */
+static json_t *sort_rows(json_t *rows)
+{
+    json_t *sorted = json_array();
+    while (json_array_size(rows) > 0) {
+        json_t *first = json_incref(json_array_get(rows, 0));
+        for (bool found = true; found;) {
+            size_t least = 0;
+            found = false;
+            for (size_t i = 0; i < json_array_size(rows); i++) {
+                const json_t *row = json_array_get(rows, i), *so_far = json_array_get(rows, least);
+                if (!ls_bench_row_related(first, row))
+                    continue;
+                if (!found || json_integer_value(json_object_get(row, "workers")) <
+                                  json_integer_value(json_object_get(so_far, "workers")))
+                    least = i;
+                found = true;
+            }
+            if (found) {
+                json_array_append(sorted, json_array_get(rows, least));
+                json_array_remove(rows, least);
+            }
+        }
+        json_decref(first);
+    }
+    json_decref(rows);
+    return sorted;
+}
+
+enum ls_status ls_bench_merge(const struct ls_options *o)
+{
+    struct merge m = {.o = o, .rows = json_array(), .sources = json_array()};
+    struct ls_bench_table t = {.o = o};
+    enum ls_status st = ls_bench_check_output(o);
+    for (int i = 0; st == LS_OK && i < o->n_args; i++) {
+        m.file = o->args[i];
+        st = read_file(&m);
+    }
+    t.rows = st == LS_OK ? sort_rows(m.rows) : m.rows;
+    if (st == LS_OK)
+        st = ls_bench_rows_compare(t.rows);
+    if (st == LS_OK) {
+        char machine[512];
+        ls_bench_machine("", machine, sizeof machine);
+        t.about = ls_bench_about(o, machine);
+        json_object_set(t.about, "sources", m.sources);
+        st = ls_bench_write(&t);
+    }
+    ls_bench_table_release(&t);
+    json_decref(m.sources);
+    return st;
+}

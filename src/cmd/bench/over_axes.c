@@ -1,0 +1,113 @@
+/* bench over lists: checks what was asked for, measures it, and writes the table. */
+#include "base/log.h"
+#include "cmd/bench/axes.h"
+#include "cmd/bench/bench.h"
+#include "cmd/bench/rounds.h"
+
+#include <stdio.h>
+
+bool ls_bench_over_axes_wanted(const struct ls_options *o)
+{
+    return ls_bench_has_lists(o) || ls_bench_scale_wanted(o);
+}
+
+/* Under a launcher: rank 0 reports the error for all. */
+static enum ls_status refuse_lists(const struct ls_launch *launch)
+{
+    if (launch->rank > 0)
+        return LS_USAGE;
+    return ls_fail(LS_USAGE,
+                   "bench measures lists with processes that it starts itself, but %s has started this one; give one "
+                   "value of each option and -o FILE.json, and merge the files: lockstep bench --merge FILE.json ...",
+                   launch->how);
+}
+
+static enum ls_status check(const struct ls_options *o)
+{
+    if (ls_bench_collective_wanted(o))
+        return ls_fail(LS_USAGE, "%s measures steps and --collective sums; leave one out",
+                       ls_bench_scale_wanted(o) ? "--scale" : "a list");
+    if (o->profile)
+        return ls_fail(LS_USAGE, "--profile shows one configuration; give one value of each option, and no --scale");
+    return ls_bench_check_output(o);
+}
+
+static size_t measured(const json_t *rows)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        n += json_array_size(json_object_get(json_array_get(rows, i), "repetitions")) > 0;
+    return n;
+}
+
+/* Without other lists, the output of --scale is as it was before there were any. */
+static enum ls_status write_table(struct ls_bench_table *t, bool only_scale)
+{
+    const char *machine = json_string_value(json_object_get(json_array_get(t->rows, 0), "machine"));
+    LS_TRY(ls_bench_rows_compare(t->rows));
+    t->about = ls_bench_about(t->o, machine ? machine : "");
+    if (only_scale && !ls_bench_writes_table(t->o))
+        return ls_bench_scale_print(t->o, t->rows);
+    if (only_scale)
+        t->old = ls_bench_scale_keys(t->o, t->rows);
+    return ls_bench_write(t);
+}
+
+/* Reports the rows that failed. If no row was measured, the status is that of the first one. */
+static enum ls_status report_failures(const json_t *rows)
+{
+    const json_t *first = NULL;
+    size_t failed = 0, n = json_array_size(rows);
+    for (size_t i = 0; i < n; i++) {
+        const json_t *row = json_array_get(rows, i);
+        if (json_object_get(row, "error")) {
+            first = first ? first : row;
+            failed++;
+        }
+    }
+    if (!first)
+        return LS_OK;
+    const char *reason = json_string_value(json_object_get(first, "error"));
+    enum ls_status status = (enum ls_status)json_integer_value(json_object_get(first, "exit_code"));
+    if (n == 1)
+        return ls_fail(status, "%s", reason);
+    return ls_fail(failed == n ? status : LS_FAILED, "%zu of %zu configurations failed, the first of them: %s", failed,
+                   n, reason);
+}
+
+static enum ls_status measure(const struct ls_options *o, bool only_scale)
+{
+    struct ls_bench_axes axes;
+    struct ls_bench_table t = {.o = o};
+    enum ls_status st = ls_bench_axes_read(o, &axes);
+    if (st == LS_OK)
+        st = ls_bench_rounds(o, &axes, &t.rows);
+    if ((st == LS_OK || st == LS_INTERRUPTED) && measured(t.rows) > 0) {
+        enum ls_status wrote = write_table(&t, only_scale);
+        st = st == LS_OK ? wrote : st;
+    }
+    if (st == LS_OK)
+        st = report_failures(t.rows);
+    ls_bench_table_release(&t);
+    ls_bench_axes_release(&axes);
+    return st;
+}
+
+enum ls_status ls_bench_over_axes(struct ls_options *o, bool *done)
+{
+    struct ls_launch launch;
+    bool scale = ls_bench_scale_wanted(o), lists = ls_bench_has_lists(o);
+    LS_TRY(ls_launch_detect(o, &launch));
+    *done = launch.kind == LS_LAUNCH_ALONE;
+    enum ls_status st = !*done && lists ? refuse_lists(&launch) : LS_OK;
+    ls_launch_release(&launch);
+    LS_TRY(st);
+    if (scale)
+        LS_TRY(ls_bench_scale_begin(o));
+    if (!*done) {
+        o->workers = 1; /* the launcher's are measured */
+        return LS_OK;
+    }
+    LS_TRY(check(o));
+    return measure(o, scale && !lists);
+}
