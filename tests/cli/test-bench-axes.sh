@@ -84,7 +84,7 @@ END
     expect_code 0
     check 'r[0]["threads"] >= 1 and r[1]["threads"] == 1'
 
-    for list in 32,abc 32,,64 , 32, 0,8 8,-1 8x 8,1e3 ''; do
+    for list in 32,abc 32,,64 ',' '32,' 0,8 8,-1 8x 8,1e3 ''; do
         it "refuses --batch '$list'"
         lockstep bench $small "--batch=$list"
         expect_code 2
@@ -123,9 +123,23 @@ END
     check 'len(r[0]["repetitions"]) == 1 and r[1]["repetitions"] == []' part.json
     ! grep -qszx "$scratch/slow.yaml" /proc/[0-9]*/cmdline || miss "the bench goes on"
 
+    it "says how long a large table takes, and begins"
+    "$program" bench $small --batch "$(seq -s , 1 100)" --bucket-mb "$(seq -s , 1 10)" -o large.json >out 2>err </dev/null &
+    child=$!
+    while kill -0 $child && [ ! -s err ]; do
+        sleep 0.1
+    done
+    kill -TERM $child
+    wait $child
+    code=$?
+    expect_code 75
+    expect_error '1000 configurations, 2 repetitions: about [0-9:]+$'
+    check 'len(r) == 1000 and r[0]["repetitions"] and r[999]["batch"] == 100 and r[999]["bucket_mb"] == 10' large.json
+
     it "finds the largest batch that fits"
     (
         # what a process may map stands for what the machine has
+        # shellcheck disable=SC3045
         ulimit -v 500000
         lockstep bench --model mlp --input 3x64x64 --threads 1 --batch max,8 --steps 1 --warmup-steps 0 --repeat 1 --json
         exit $code
