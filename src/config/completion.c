@@ -79,6 +79,8 @@ static void put_values(const struct ls_completion *words, FILE *out)
                     option->name, words->augment);
         else if (is_number(option))
             fprintf(out, "    --%s) compopt +o default 2>/dev/null; return ;;\n", option->name);
+        else if (option->type == LS_OPTION_TEXT && option->letter)
+            fprintf(out, "    -%c | --%s) return ;;\n", option->letter, option->name);
         else if (option->type == LS_OPTION_TEXT)
             fprintf(out, "    --%s) return ;;\n", option->name);
     }

@@ -156,6 +156,28 @@ END
     check 'r[0]["batch"] == 64'
 }
 
+it "is one result of processes on several nodes"
+port=$("$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+export LOCKSTEP_TOKEN=of-this-test MASTER_ADDR=127.0.0.1 MASTER_PORT="$port" WORLD_SIZE=2
+# shellcheck disable=SC2086
+{
+    RANK=1 LOCKSTEP_NODE=b "$program" bench $small --weak -o nodes.json >other 2>&1 </dev/null &
+    RANK=0 LOCKSTEP_NODE=a lockstep bench $small --weak -o nodes.json
+    wait $!
+    expect "$?" = 0
+}
+unset LOCKSTEP_TOKEN MASTER_ADDR MASTER_PORT WORLD_SIZE
+expect_code 0
+expect_out '^ +2 +1 +[0-9.]+ '
+check 'len(r) == 1 and (r[0]["workers"], r[0]["nodes"], r[0]["workers_per_node"], r[0]["batch"]) == (2, 2, 1, 16)' nodes.json
+
+it "marks what has more threads than cores"
+# shellcheck disable=SC2086
+lockstep bench $small --threads "1,$(($(getconf _NPROCESSORS_ONLN) + 1))" --repeat 1
+expect_code 0
+expect_out '^ +1 [^,]*$'
+expect_out 'more threads than cores$'
+
 for kind in openmpi mpich; do
     it "is one result of the processes that $kind starts"
     if [ ! -e "$modules/lockstep-mpi-$kind.so" ]; then

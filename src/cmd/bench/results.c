@@ -67,6 +67,7 @@ json_t *ls_bench_row(const struct ls_options *o)
         if (ls_option_table[i].axis)
             json_object_set_new(row, ls_bench_key(&ls_option_table[i], key), value_of(o, &ls_option_table[i]));
     ls_bench_row_place(row, (int)o->workers, 1);
+    json_object_set_new(row, "cores", json_integer(sysconf(_SC_NPROCESSORS_ONLN)));
     json_object_set_new(row, "scaling", json_string(o->weak ? "weak" : "strong"));
     json_object_set_new(row, "repetitions", json_array());
     return row;

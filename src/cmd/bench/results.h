@@ -1,7 +1,7 @@
 /* The results of bench: a JSON array of rows, one for each configuration. A row is an object:
  *
  *   "model", "batch", ...     the value of every option with `axis` (config/lists/options.def), - written as _
- *   "nodes", "workers_per_node", "machine", "scaling" ("strong" or "weak")
+ *   "nodes", "workers_per_node", "machine", "cores" (of the first node), "scaling" ("strong" or "weak")
  *   "repetitions"             samples/s of each repetition; empty if the configuration failed
  *   "error"                   why it failed; missing if it did not
  *   "median", "mean", "deviation", "variation", "speedup", "efficiency", "best"     made by ls_bench_rows_compare

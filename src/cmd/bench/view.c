@@ -144,11 +144,34 @@ static void put_key(struct filler *f, const json_t *row, const char *key)
         put(f, "%s", text);
 }
 
+/* More threads than cores take turns; the figures say little of how this scales. */
+static bool is_crowded(const json_t *row)
+{
+    double cores = number(row, "cores");
+    return cores > 0 && number(row, "workers_per_node") * number(row, "threads") > cores;
+}
+
+static void put_note(struct filler *f, const json_t *row)
+{
+    const char *error = json_string_value(json_object_get(row, "error")), *notes[3];
+    int n = 0;
+    if (error) {
+        put(f, "failed: %s", error);
+        return;
+    }
+    if (json_is_true(json_object_get(row, "best")))
+        notes[n++] = "best";
+    if (json_is_true(json_object_get(row, "largest")))
+        notes[n++] = "max";
+    if (is_crowded(row))
+        notes[n++] = "more threads than cores";
+    put(f, "%s%s%s%s%s", n > 0 ? notes[0] : "", n > 1 ? ", " : "", n > 1 ? notes[1] : "", n > 2 ? ", " : "",
+        n > 2 ? notes[2] : "");
+}
+
 static void put_row(struct filler *f, const json_t *row, const char *const *keys, int n_keys, int shown)
 {
     const json_t *speeds = json_object_get(row, "repetitions");
-    const char *error = json_string_value(json_object_get(row, "error"));
-    bool best = json_is_true(json_object_get(row, "best")), largest = json_is_true(json_object_get(row, "largest"));
     size_t n = json_array_size(speeds);
     for (int i = 0; i < n_keys; i++)
         put_key(f, row, keys[i]);
@@ -167,10 +190,7 @@ static void put_row(struct filler *f, const json_t *row, const char *const *keys
         put(f, "%.2f", number(row, "speedup"));
         put(f, "%.0f%%", 100 * number(row, "efficiency"));
     }
-    if (error)
-        put(f, "failed: %s", error);
-    else
-        put(f, "%s%s%s", best ? "best" : "", best && largest ? ", " : "", largest ? "max" : "");
+    put_note(f, row);
 }
 
 /* --- what the rows have in common ----------------------------------------------------------------------- */
