@@ -19,6 +19,13 @@ static bool steps_left(const struct ls_trainer *t)
     return t->state.step < (uint64_t)t->total_steps;
 }
 
+/* --stop-after: the last epoch of this part of the run has ended. */
+static bool part_over(const struct ls_trainer *t)
+{
+    uint64_t last = (uint64_t)t->o->stop_after;
+    return last > 0 && t->state.epoch >= last && t->state.position == 0 && steps_left(t);
+}
+
 static bool save_due(const struct ls_trainer *t)
 {
     int64_t every = t->o->checkpoint_every;
@@ -234,13 +241,14 @@ static enum ls_status finish_run(struct ls_trainer *t)
     return ls_trainer_finish_saving(t);
 }
 
+/* number: of the signal; 0: --stop-after */
 static enum ls_status interrupted(struct ls_trainer *t, int number)
 {
     ls_console_end(&t->console);
     LS_TRY(ls_trainer_save(t));
     LS_TRY(ls_trainer_finish_saving(t));
-    ls_trainer_say(t, "Stopped by %s after step %" PRIu64 " of %" PRId64 "; saved %s.", strsignal(number),
-                   t->state.step, t->total_steps, t->checkpoint);
+    ls_trainer_say(t, "Stopped by %s after step %" PRIu64 " of %" PRId64 "; saved %s.",
+                   number ? strsignal(number) : "--stop-after", t->state.step, t->total_steps, t->checkpoint);
     ls_trainer_say_tallies(t);
     ls_trainer_say(t, "Go on with: lockstep train --resume --run %s", t->run);
     return LS_INTERRUPTED;
@@ -324,6 +332,8 @@ static enum ls_status run_steps(struct ls_trainer *t)
     LS_TRY(check_first_samples(t));
     LS_TRY(ls_tracing_before_run(t));
     while (steps_left(t) || epoch_over(t)) {
+        if (part_over(t))
+            return LS_INTERRUPTED;
         LS_TRY(advance(t));
         if (told_to_stop(t) && (steps_left(t) || epoch_over(t))) {
             LS_TRY(report_pending(t));
