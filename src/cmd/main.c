@@ -28,7 +28,8 @@ static enum ls_status run_command(const struct ls_command_info *info, int argc, 
 {
     struct ls_options o;
     bool help;
-    LS_TRY(ls_options_parse(&o, info->command, argc - 2, argv + 2, &help));
+    bool lists = info->words == LS_WORDS_SWEEP; /* the command reads its options itself */
+    LS_TRY(ls_options_parse(&o, info->command, lists ? 0 : argc - 2, argv + 2, &help));
     o.command_line = argv;
     o.n_command_line = argc;
     o.version = LS_VERSION LS_REVISION;

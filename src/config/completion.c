@@ -103,6 +103,8 @@ static void put_arguments(const struct ls_completion *words, FILE *out)
     fprintf(out, "    case $command in\n");
     put_commands(LS_WORDS_CONFIG, out);
     fprintf(out, ") _lockstep_names \"$word\" '' '*.y*ml' ;;\n");
+    put_commands(LS_WORDS_SWEEP, out);
+    fprintf(out, ") _lockstep_names \"$word\" '' '*.y*ml' ;;\n");
     put_commands(LS_WORDS_RUN, out);
     fprintf(out, ") _lockstep_runs \"$word\" ;;\n");
     put_commands(LS_WORDS_RUNS, out);

@@ -62,7 +62,8 @@ enum ls_command_words {
     LS_WORDS_IMAGES,
     LS_WORDS_MODEL,
     LS_WORDS_RUNS,
-    LS_WORDS_DATA
+    LS_WORDS_DATA,
+    LS_WORDS_SWEEP
 };
 
 /* The commands as the help, the man page and messages name them. The list ends with a NULL name. */

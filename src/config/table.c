@@ -6,7 +6,8 @@
 
 /* Short names for the option list. */
 enum {
-    T = LS_CMD_TRAIN,
+    T = LS_CMD_TRAIN | LS_CMD_SWEEP, /* a sweep passes its options to train */
+    S = LS_CMD_SWEEP,
     E = LS_CMD_EVAL,
     P = LS_CMD_PREDICT,
     B = LS_CMD_BENCH,
@@ -85,6 +86,7 @@ static const char compressor_forms[] = "how gradients travel: none"
 #define MACHINE .group = "The machine"
 #define WORKERS .group = "Workers"
 #define RUN     .group = "The run directory"
+#define SWEEP   .group = "The sweep"
 #define OUTPUT  .group = "Output"
 
 #define ENTRY(type_, field_, name_, missing_) \

@@ -9,7 +9,7 @@ expect_out 'train'
 it "explains itself with --help"
 lockstep --help
 expect_code 0
-for command in train eval predict bench models plan data doctor; do
+for command in train eval predict bench sweep models plan data doctor; do
     expect_out "^ *$command "
 done
 
@@ -23,7 +23,7 @@ lockstep --version
 expect_code 0
 expect_out '^lockstep [0-9]+\.[0-9]+\.[0-9]+'
 
-for command in train eval predict bench models plan data doctor; do
+for command in train eval predict bench sweep models plan data doctor; do
     it "$command --help lists its options"
     lockstep "$command" --help
     expect_code 0

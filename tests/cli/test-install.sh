@@ -12,7 +12,8 @@ doc=usr/share/doc/lockstep
 for file in usr/bin/lockstep usr/include/lockstep.h usr/share/man/man1/lockstep.1 \
     usr/share/bash-completion/completions/lockstep $doc/README.md $doc/CHANGELOG.md $doc/LICENSE $doc/docs/design.md \
     $doc/docs/library.md $doc/docs/results.md $doc/recipes/slurm/train.sbatch \
-    $doc/recipes/vgg11-cifar10/part1-single.yaml $doc/examples/mlp/serial.c $doc/examples/mlp/distributed.c; do
+    $doc/recipes/vgg11-cifar10/part1-single.yaml $doc/recipes/caffe-sweep/sweep.yaml \
+    $doc/examples/mlp/serial.c $doc/examples/mlp/distributed.c; do
     expect_file "$file"
 done
 libdir=$(dirname "$(find usr -name liblockstep.so)")

@@ -252,7 +252,7 @@ static void errors_of_the_command_line(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         refuse(LS_CMD_TRAIN, cases[i][0], cases[i][1]);
-    refuse(LS_CMD_MODELS, "--lr 1", "models takes no --lr; it is an option of train, bench");
+    refuse(LS_CMD_MODELS, "--lr 1", "models takes no --lr; it is an option of train, bench, sweep");
 }
 
 static void precedence(void **state)
