@@ -58,7 +58,7 @@ struct ls_view {
 struct ls_identity {
     const char *folder, *name; /* of a file, relative to the folder of the classes; NULL: not a file */
     const void *bytes;         /* of a sample in memory; NULL: not in memory */
-    size_t size;
+    size_t size;               /* of these bytes, or of the sample in a shard; 0: that of the file */
 };
 
 struct ls_dataset; /* opaque; holds its ops table */

@@ -2,6 +2,7 @@
 #include "exec/engine.h"
 #include "backend/core/store.h"
 #include "base/cgroup.h"
+#include "base/cache_dir.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "model/model.h"
@@ -34,12 +35,7 @@ enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch)
 
 char *ls_engine_plan_cache(const struct ls_options *o)
 {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (o->plan_cache)
-        return ls_strdup(o->plan_cache);
-    if (cache && *cache)
-        return ls_format("%s/lockstep/plans", cache);
-    return home && *home && ls_file_is_dir(home) ? ls_format("%s/.cache/lockstep/plans", home) : NULL;
+    return o->plan_cache ? ls_strdup(o->plan_cache) : ls_cache_path("plans");
 }
 
 /* Are kernels to be measured? */

@@ -55,7 +55,9 @@ static struct mark mark_sample(const struct ls_dataset *set, int64_t i, uint64_t
     ls_checksum_add(&sum, "/", 1);
     ls_checksum_add(&sum, id.name, strlen(id.name));
     uint64_t name = ls_checksum_value(&sum);
-    return (struct mark){.name = name, .content = (name & (every - 1)) == 0 ? file_size(set, i) : 0};
+    if ((name & (every - 1)) != 0)
+        return (struct mark){.name = name};
+    return (struct mark){.name = name, .content = id.size > 0 ? id.size : file_size(set, i)};
 }
 
 static void say_slow(struct marks *m, const char *spec, int64_t count)

@@ -131,6 +131,33 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
     return ls_image_to_channels(image, channels);
 }
 
+/* Returns the number of voluntary context switches of this thread: waits for storage, not preemption. */
+static int64_t times_slept(void)
+{
+    struct rusage usage;
+    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
+}
+
+enum ls_status ls_image_fetch(int fd, uint64_t offset, size_t bytes, struct ls_image *image)
+{
+    int64_t slept = times_slept();
+    double start = ls_now();
+    if (bytes > MAX_FILE_BYTES)
+        return ls_image_refuse(image, "%zu bytes are too many for an image", bytes);
+    LS_TRY(ls_image_reserve_side(image, bytes));
+    for (size_t done = 0; done < bytes;) {
+        ssize_t n = pread(fd, image->side + done, bytes - done, (off_t)(offset + done));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return ls_image_refuse(image, "cannot be read: %s", n < 0 ? strerror(errno) : "the file became shorter");
+        done += (size_t)n;
+    }
+    if (times_slept() > slept)
+        image->read_seconds += ls_now() - start;
+    return LS_OK;
+}
+
 static enum ls_status slurp(const char *path, struct ls_image *image, size_t *size)
 {
     char why[LS_FILE_WHY];
@@ -154,13 +181,6 @@ static enum ls_status slurp(const char *path, struct ls_image *image, size_t *si
     close(fd);
     *size = done;
     return st;
-}
-
-/* Returns the number of voluntary context switches of this thread: waits for storage, not preemption. */
-static int64_t times_slept(void)
-{
-    struct rusage usage;
-    return getrusage(RUSAGE_THREAD, &usage) == 0 ? usage.ru_nvcsw : 0;
 }
 
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image)

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "report/tensorboard/event_file.h"
 #include "base/clock.h"
+#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -15,28 +16,6 @@
 
 enum { EVENT_TIME = 1, EVENT_STEP = 2, EVENT_VERSION = 3 };
 static const char prefix[] = "events.out.tfevents.";
-
-/* --- CRC-32C ---------------------------------------------------------------------------------------------- */
-
-static void make_table(uint32_t table[256])
-{
-    for (uint32_t byte = 0; byte < 256; byte++) {
-        uint32_t crc = byte;
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
-        table[byte] = crc;
-    }
-}
-
-/* The checksum is rotated and shifted by a constant, so that a checksum of data that contains one is not weak. */
-static uint32_t masked_crc(const uint32_t table[256], const uint8_t *data, size_t size)
-{
-    uint32_t crc = 0xffffffffu;
-    for (size_t i = 0; i < size; i++)
-        crc = table[(crc ^ data[i]) & 255] ^ crc >> 8;
-    crc = ~crc;
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
 
 /* --- names ------------------------------------------------------------------------------------------------ */
 
@@ -81,7 +60,6 @@ enum ls_status ls_event_file_open(struct ls_event_file *f, const char *folder, b
     *f = (struct ls_event_file){0};
     LS_TRY(ls_dir_make(folder));
     int64_t last = newest(folder), now = (int64_t)time(NULL);
-    make_table(f->table);
     f->path = name_of(folder, now > last ? now : last + 1);
     enum ls_status st = f->path ? ls_file_append(f->path, &f->file) : LS_FAILED;
     if (st == LS_OK)
@@ -128,9 +106,9 @@ enum ls_status ls_event_file_put(struct ls_event_file *f, struct ls_pb *pb, bool
     for (int i = 0; i < 8; i++)
         length[i] = (uint8_t)((uint64_t)pb->size >> 8 * i);
     fwrite(length, 1, sizeof length, f->file);
-    put_little(f->file, masked_crc(f->table, length, sizeof length), 4);
+    put_little(f->file, ls_crc32c_masked(length, sizeof length), 4);
     fwrite(pb->bytes, 1, pb->size, f->file);
-    put_little(f->file, masked_crc(f->table, pb->bytes, pb->size), 4);
+    put_little(f->file, ls_crc32c_masked(pb->bytes, pb->size), 4);
     ls_pb_clear(pb);
     return now || ls_now() - f->flushed >= 1 || ferror(f->file) ? flush(f) : LS_OK;
 }

@@ -11,7 +11,6 @@ struct ls_event_file {
     FILE *file;     /* owned; NULL: closed */
     char *path;     /* owned */
     double flushed; /* ls_now() of the last flush */
-    uint32_t table[256];
 };
 
 /* Creates a new file in the folder, which is made if it is missing. Its name sorts behind the event files that are there:
