@@ -31,6 +31,7 @@ struct ls_image {
     bool cropped;           /* pixels is the region of the view, not the whole image */
     uint8_t *pixels, *side; /* owned; side: the bytes of a file, or the intermediate image of a resize */
     size_t room, side_room;
+    int orientation;              /* Exif's, 1 .. 8, of the file that was decoded last; its pixels are turned upright */
     struct ls_decoding *decoding; /* borrowed during ls_dataset_try: the alternative JPEG decoder; NULL: none */
     struct ls_decoder *decoder;   /* owned; opened on first use */
     double read_seconds;          /* total time spent waiting for storage */
@@ -106,7 +107,8 @@ int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i);
 
 /* Decodes one image file (JPEG, PNG, PPM or BMP by content) to `channels` (1 or 3). */
 enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image);
-/* Decodes an image in memory. Drops alpha, converts 16 bits to 8 and CMYK to RGB. Reports no error: see image->why. */
+/* Decodes an image in memory. Turns it upright by its Exif orientation, drops alpha, converts 16 bits to 8 and CMYK to RGB.
+ * The bytes may be in image->side; the call may overwrite that. Reports no error: see image->why. */
 enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, int channels,
                                struct ls_image *image);
 

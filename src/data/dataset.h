@@ -40,7 +40,16 @@ enum ls_status ls_image_fetch(int fd, uint64_t offset, size_t bytes, struct ls_i
 /* Reads a file into image->side and decodes it. */
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image);
 
-/* One decoder per file format. Each returns 1 or 3 channels, as in the file. */
+/* Returns the Exif orientation of a JPEG, PNG or WebP file: 1 (upright) to 8; 1 if there is none or it is damaged. */
+int ls_exif_orientation(const uint8_t *bytes, size_t size);
+/* Turns the size of a stored image into that of the upright one. */
+void ls_orient_size(int orientation, int *height, int *width);
+/* Returns the region of the stored height x width image that becomes `box` of the upright one. */
+struct ls_box ls_orient_box(int orientation, const struct ls_box *box, int height, int width);
+/* Turns a stored image upright. Overwrites image->side. */
+enum ls_status ls_image_orient(int orientation, struct ls_image *image);
+
+/* One decoder per file format. They return the image as it is stored; ls_image_decode turns it upright. Each returns 1 or 3 channels, as in the file. */
 enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, struct ls_image *image);
 /* Decodes with the image's alternative decoder if there is one and the file suits it. Sets *done to false if libjpeg-turbo
  * must decode the file. LS_FAILED if the decoder failed. */

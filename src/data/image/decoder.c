@@ -49,7 +49,7 @@ enum ls_status ls_decoding_try(struct ls_image *image, bool suits, const struct 
 void ls_decoding_report(const struct ls_decoding *by)
 {
     long long left = by->left, all = left + by->done;
-    const char *why = "--decode leaves it those that are progressive, in CMYK or unusual";
+    const char *why = "--decode leaves it those that are progressive, in CMYK, turned by Exif or unusual";
     if (2 * left > all)
         ls_warn("%lld of %lld JPEGs were decoded by the CPU: %s", left, all, why);
     else if (left > 0)

@@ -127,7 +127,9 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
                                struct ls_image *image)
 {
     image->cropped = false;
+    image->orientation = ls_exif_orientation(bytes, size);
     LS_TRY(decode_by_content(bytes, size, view, image));
+    LS_TRY(ls_image_orient(image->orientation, image)); /* may overwrite the bytes, if they are in image->side */
     return ls_image_to_channels(image, channels);
 }
 

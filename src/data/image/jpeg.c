@@ -118,12 +118,15 @@ static void set_colours(struct jpeg_decompress_struct *jpeg)
         jpeg->out_color_space = JCS_RGB;
 }
 
-/* Tests whether an alternative decoder may decode the file: baseline, usual colours, complete. Huffman decoding dominates
+/* Tests whether an alternative decoder may decode the file: baseline, usual colours, upright, complete. Huffman decoding dominates
  * progressive files and runs on the host anyway. Truncated files are left to libjpeg, which reports them. */
-static bool suits_others(const struct jpeg_decompress_struct *jpeg, const uint8_t *bytes, size_t size)
+static bool suits_others(const struct reader *r, const uint8_t *bytes, size_t size)
 {
+    const struct jpeg_decompress_struct *jpeg = &r->jpeg;
+    bool upright = r->image->orientation <= 1;
     bool usual = jpeg->jpeg_color_space == JCS_GRAYSCALE || jpeg->jpeg_color_space == JCS_YCbCr;
-    return usual && !jpeg->progressive_mode && !jpeg->arith_code && bytes[size - 2] == 0xff && bytes[size - 1] == 0xd9;
+    return usual && upright && !jpeg->progressive_mode && !jpeg->arith_code && bytes[size - 2] == 0xff &&
+           bytes[size - 1] == 0xd9;
 }
 
 static enum ls_status decode_elsewhere(struct reader *r, const uint8_t *bytes, size_t size, const struct ls_box *part,
@@ -140,7 +143,17 @@ static enum ls_status decode_elsewhere(struct reader *r, const uint8_t *bytes, s
                                  .left = part->left,
                                  .rows = part->height,
                                  .columns = part->width};
-    return ls_decoding_try(r->image, suits_others(jpeg, bytes, size), &job, done);
+    return ls_decoding_try(r->image, suits_others(r, bytes, size), &job, done);
+}
+
+/* Returns the region of the stored image that the view uses. The view chooses it in the upright image. */
+static struct ls_box used_box(const struct reader *r, const struct ls_view *view)
+{
+    int height = (int)r->jpeg.image_height, width = (int)r->jpeg.image_width, orientation = r->image->orientation;
+    int upright_height = height, upright_width = width;
+    ls_orient_size(orientation, &upright_height, &upright_width);
+    struct ls_box box = ls_view_box(view, upright_height, upright_width);
+    return ls_orient_box(orientation, &box, height, width);
 }
 
 static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size, const struct ls_view *view)
@@ -152,9 +165,8 @@ static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size
     jpeg->progress = &r->progress;
     jpeg_mem_src(jpeg, bytes, (unsigned long)size);
     jpeg_read_header(jpeg, TRUE);
-    int height = (int)jpeg->image_height, width = (int)jpeg->image_width;
-    LS_TRY(ls_image_check_size(r->image, height, width));
-    struct ls_box box = ls_view_box(view, height, width);
+    LS_TRY(ls_image_check_size(r->image, jpeg->image_height, jpeg->image_width));
+    struct ls_box box = used_box(r, view);
     set_colours(jpeg);
     jpeg->scale_num = eighths(box.height < box.width ? box.height : box.width, view ? view->min_side : 0);
     jpeg->scale_denom = 8;
