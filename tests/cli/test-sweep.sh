@@ -110,6 +110,18 @@ sweep --epochs 3 --seeds 2 --momentum 0,0.9 --lr .1,.5 --run "all of them"
 expect_code 2
 expect_error 'another sweep: epochs 2 is now 3, lr \[0.1, 0.02\] is now \[0.1, 0.5\];'
 
+it "takes the file in the directory for the directory, and refuses it when it was edited"
+lockstep sweep "all of them/sweep.yaml"
+expect_code 0
+expect_out '8 of them are finished already'
+cp "all of them/sweep.yaml" saved.yaml
+sed -i 's/lr: .*/lr: [0.1, 0.3]/' "all of them/sweep.yaml"
+lockstep sweep "all of them"
+expect_code 2
+expect_error 'sweep.yaml: changed since the trials were planned'
+grep -q 'lr: \[0.1, 0.3\]' "all of them/sweep.yaml" || miss "the edited file is gone"
+cp saved.yaml "all of them/sweep.yaml"
+
 it "takes a list on the command line before one value of the environment"
 LOCKSTEP_LR=7 sweep --epochs 2 --seeds 2 --momentum 0,0.9 --lr .1,0.02 --run "all of them"
 expect_code 0

@@ -127,7 +127,7 @@ static enum ls_status check_launcher(const struct ls_options *o)
     ls_launch_release(&launch);
     return alone ? LS_OK
                  : ls_fail(LS_USAGE,
-                           "a sweep is one process that starts its trials itself, but %s has started this one", how);
+                           "sweep: starts its trials itself, on this machine; start it as one process, not by %s", how);
 }
 
 static enum ls_status read_words(struct ls_sweep *s, int argc, char **argv, bool *help)
@@ -145,6 +145,21 @@ static enum ls_status read_words(struct ls_sweep *s, int argc, char **argv, bool
     return st;
 }
 
+/* DIR/sweep.yaml of a sweep that has begun means the same as DIR. */
+static enum ls_status read_file(struct ls_sweep *s, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash ? slash + 1 : path;
+    char *folder = slash ? ls_format("%.*s", (int)(slash - path) + 1, path) : ls_strdup(".");
+    char *journal = folder ? ls_format("%s/sweep.jsonl", folder) : NULL;
+    enum ls_status st = journal ? LS_OK : LS_FAILED;
+    if (st == LS_OK && !s->o.run && strcmp(name, "sweep.yaml") == 0 && ls_file_exists(journal))
+        st = ls_option_set(&s->o, ls_option_find("run"), "--run", folder);
+    ls_free(folder);
+    ls_free(journal);
+    return st == LS_OK ? ls_sweep_file_read(s, path) : st;
+}
+
 /* The argument is a sweep file, or a directory with one. */
 static enum ls_status read_argument(struct ls_sweep *s)
 {
@@ -157,7 +172,7 @@ static enum ls_status read_argument(struct ls_sweep *s)
     if (!ls_file_exists(word))
         return ls_fail(LS_BAD_INPUT, "%s: no such sweep file or directory", word);
     if (!ls_file_is_dir(word))
-        return ls_sweep_file_read(s, word);
+        return read_file(s, word);
     if (s->o.run)
         return ls_fail(LS_USAGE, "sweep: '%s' is a directory, and --run %s another; give one", word, s->o.run);
     char *file = ls_format("%s/sweep.yaml", word);

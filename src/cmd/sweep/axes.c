@@ -178,16 +178,21 @@ static enum ls_status parse_asha(struct ls_sweep *s, const char *text)
     return ls_asha_rungs(s);
 }
 
-enum ls_status ls_sweep_settle(struct ls_sweep *s)
+const char *ls_rank_by_option(enum ls_rank_by by)
 {
     static const char *const names[] = {"time-to-target", "final-loss", "loss-area", "top1"};
+    return names[by];
+}
+
+enum ls_status ls_sweep_settle(struct ls_sweep *s)
+{
     if (s->o.target)
         LS_TRY(parse_target(s, s->o.target));
     if (s->o.asha)
         LS_TRY(parse_asha(s, s->o.asha));
     s->rank_by = s->o.target ? LS_RANK_BY_TIME : LS_RANK_BY_LOSS;
-    for (int i = 0; s->o.rank_by && i < 4; i++)
-        if (strcmp(s->o.rank_by, names[i]) == 0)
+    for (int i = LS_RANK_BY_TIME; s->o.rank_by && i <= LS_RANK_BY_TOP1; i++)
+        if (strcmp(s->o.rank_by, ls_rank_by_option((enum ls_rank_by)i)) == 0)
             s->rank_by = (enum ls_rank_by)i;
     if (s->rank_by == LS_RANK_BY_TIME && !s->goals.has_target)
         return ls_fail(LS_USAGE, "--rank-by time-to-target: needs a --target, such as top1:0.9");

@@ -36,7 +36,7 @@ static int find_cards(struct ls_arena *arena, char **names, int room)
         return n;
     }
     glob_t found;
-    if (glob("/proc/driver/nvidia/gpus/*", 0, NULL, &found) != 0)
+    if (glob("/dev/nvidia[0-9]*", 0, NULL, &found) != 0)
         return 0;
     for (; n < (int)found.gl_pathc && n < room; n++)
         names[n] = ls_arena_format(arena, "%d", n);

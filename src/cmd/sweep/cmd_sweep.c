@@ -72,6 +72,7 @@ enum ls_status ls_cmd_sweep(struct ls_options *o)
     LS_TRY_GOTO(release, ls_sweep_plan(&s));
     LS_TRY_GOTO(release, ls_sweep_open(&s, o->command_line));
     LS_TRY_GOTO(release, ls_journal_open(&s));
+    LS_TRY_GOTO(release, ls_sweep_update(&s));
     st = ls_sweep_run(&s);
     if (st == LS_OK || st == LS_INTERRUPTED)
         st = finish(&s, st);

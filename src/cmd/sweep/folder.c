@@ -75,8 +75,7 @@ static bool is_fixed(const struct ls_sweep *s, const struct ls_option *option)
            (made || !ls_sweep_axis(s, option));
 }
 
-/* view: also what may change between two parts of a sweep. */
-static void put_sweep(const struct ls_sweep *s, bool view, FILE *out)
+static void put_sweep(const struct ls_sweep *s, FILE *out)
 {
     static const char *const own[] = {"trials", "seeds", "asha", "parallel", "target", "rank-by"};
     char room[32];
@@ -93,19 +92,19 @@ static void put_sweep(const struct ls_sweep *s, bool view, FILE *out)
     }
     put_axes(s, "grid:\n", false, out);
     put_axes(s, "random:\n", true, out);
-    for (int i = 0; i < (view ? 6 : 3); i++) {
+    for (int i = 0; i < 6; i++) {
         const struct ls_option *option = ls_option_find(own[i]);
         if (ls_options_changed(&s->o, own[i]))
             fprintf(out, "%s: %s\n", own[i], ls_option_get(&s->o, option, room));
     }
 }
 
-static enum ls_status sweep_text(const struct ls_sweep *s, bool view, char **text, size_t *size)
+static enum ls_status sweep_text(const struct ls_sweep *s, char **text, size_t *size)
 {
     FILE *out = open_memstream(text, size);
     if (!out)
         return ls_fail(LS_FAILED, "the sweep cannot be formatted: %s", strerror(errno));
-    put_sweep(s, view, out);
+    put_sweep(s, out);
     if (fclose(out) == 0)
         return LS_OK;
     return ls_fail(LS_FAILED, "the sweep cannot be formatted: out of memory");
@@ -115,7 +114,7 @@ static enum ls_status write_sweep(const struct ls_sweep *s, const char *path)
 {
     char *text = NULL;
     size_t size;
-    enum ls_status st = sweep_text(s, true, &text, &size);
+    enum ls_status st = sweep_text(s, &text, &size);
     if (st == LS_OK)
         st = ls_file_write(path, text, size);
     free(text);
@@ -164,19 +163,42 @@ static void list_differences(const struct ls_sweep *was, const struct ls_sweep *
     }
 }
 
-/* Takes the order of the axes from `was`, in which trials are numbered. */
-static bool reorder(const struct ls_sweep *was, struct ls_sweep *is)
+/* Of all that decides what the trials compute. Options with their default value leave it as it is, so that a version with
+ * more options finds the sweep again. */
+static enum ls_status set_digest(struct ls_sweep *s)
 {
-    bool changed = false;
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return ls_fail(LS_FAILED, "the sweep cannot be formatted: %s", strerror(errno));
+    for (int i = 0; i < ls_option_count; i++) {
+        const struct ls_option *option = &ls_option_table[i];
+        bool own = strcmp(option->name, "seeds") == 0 || strcmp(option->name, "trials") == 0 ||
+                   strcmp(option->name, "asha") == 0;
+        char *value = own || is_fixed(s, option) || ls_sweep_axis(s, option) ? row_text(s, option) : NULL;
+        if (value && (ls_sweep_axis(s, option) || ls_options_changed(&s->o, option->name)))
+            fprintf(out, "%s: %s\n", option->name, value);
+        free(value);
+    }
+    for (int a = 0; a < s->n_axes; a++) /* their order numbers the trials */
+        fprintf(out, "%s ", s->axes[a].option->name);
+    bool good = fclose(out) == 0;
+    snprintf(s->digest, sizeof s->digest, "%016" PRIx64, good ? ls_checksum_of(text, size) : 0);
+    free(text);
+    return good ? LS_OK : ls_fail(LS_FAILED, "the sweep cannot be formatted: out of memory");
+}
+
+/* Takes the order of the axes from `was`, in which trials are numbered. */
+static void reorder(const struct ls_sweep *was, struct ls_sweep *is)
+{
     for (int i = 0; i < was->n_axes; i++)
         for (int k = i + 1; k < is->n_axes; k++)
             if (is->axes[i].option != was->axes[i].option && is->axes[k].option == was->axes[i].option) {
                 struct ls_axis axis = is->axes[k];
                 is->axes[k] = is->axes[i];
                 is->axes[i] = axis;
-                changed = true;
             }
-    return changed;
 }
 
 /* The directory has a sweep already. */
@@ -199,6 +221,8 @@ static enum ls_status check_same(struct ls_sweep *s, const char *path)
         reorder(&was, s);
         st = ls_sweep_plan(s);
     }
+    if (st == LS_OK)
+        st = set_digest(s);
     ls_sweep_release(&was);
     return st;
 }
@@ -215,17 +239,10 @@ static enum ls_status choose_folder(struct ls_sweep *s)
     }
     const char *file = s->o.n_args > 0 ? s->o.args[0] : NULL, *slash = file ? strrchr(file, '/') : NULL;
     const char *stem = slash ? slash + 1 : file, *dot = file ? strrchr(stem, '.') : NULL;
-    char *text = NULL, *relative = NULL;
-    size_t size;
-    if (file) {
-        relative = ls_format("sweeps/%.*s", (int)(dot && dot > stem ? dot - stem : (long)strlen(stem)), stem);
-    } else {
-        LS_TRY(sweep_text(s, false, &text, &size));
-        relative = ls_format("sweeps/sweep-%08x", (unsigned)ls_checksum_of(text, size));
-    }
+    char *relative = file ? ls_format("sweeps/%.*s", (int)(dot && dot > stem ? dot - stem : (long)strlen(stem)), stem)
+                          : ls_format("sweeps/sweep-%.8s", s->digest);
     s->folder = relative ? ls_path_absolute(relative) : NULL;
     ls_free(relative);
-    free(text);
     return s->folder ? LS_OK : LS_FAILED;
 }
 
@@ -249,6 +266,7 @@ static enum ls_status check_empty(const struct ls_sweep *s)
 
 enum ls_status ls_sweep_open(struct ls_sweep *s, char *const *argv)
 {
+    LS_TRY(set_digest(s));
     LS_TRY(choose_folder(s));
     char *path = ls_sweep_path(s, &s->strings, "sweep.yaml", NULL);
     char *logs = ls_sweep_path(s, &s->strings, "logs", NULL), *trials = ls_sweep_path(s, &s->strings, "trials", NULL);
@@ -262,8 +280,17 @@ enum ls_status ls_sweep_open(struct ls_sweep *s, char *const *argv)
     LS_TRY(ls_run_lock_take(s->folder, argv, LS_RUN_LOCK_TIMES, &s->lock));
     if (ls_file_exists(path))
         LS_TRY(check_same(s, path)); /* another sweep may have begun there before the lock */
+    else
+        LS_TRY(write_sweep(s, path));
     ls_file_remove_stale(path);
-    LS_TRY(write_sweep(s, path));
     LS_TRY(ls_dir_make(logs));
     return ls_dir_make(trials);
+}
+
+enum ls_status ls_sweep_update(const struct ls_sweep *s)
+{
+    char *path = ls_format("%s/sweep.yaml", s->folder);
+    enum ls_status st = path ? write_sweep(s, path) : LS_FAILED;
+    ls_free(path);
+    return st;
 }

@@ -1,5 +1,6 @@
 /* sweep.jsonl: how far each trial is. The last line of a trial counts. */
 #include "cmd/sweep/sweep.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -97,6 +98,8 @@ static json_t *line_of(const struct ls_sweep *s, const struct ls_trial *t)
     json_t *line =
         json_pack("{s:i, s:s, s:s, s:s, s:I, s:o}", "trial", t->number, "name", t->name, "state", names[t->state],
                   "time", time, "threads", (json_int_t)t->threads, "options", ls_trial_options_json(s, t));
+    if (t->state == LS_TRIAL_PLANNED)
+        json_object_set_new(line, "sweep", json_string(s->digest));
     if (t->until > 0)
         json_object_set_new(line, "until", json_integer((json_int_t)t->until));
     if (t->state == LS_TRIAL_RUNNING)
@@ -150,14 +153,20 @@ static enum ls_status write_plan(struct ls_sweep *s, const char *path)
 
 /* --- reading ------------------------------------------------------------------------------------------------- */
 
-static void take_line(struct ls_sweep *s, const json_t *line)
+static enum ls_status take_line(struct ls_sweep *s, const json_t *line)
 {
+    const char *digest = json_string_value(json_object_get(line, "sweep"));
     json_int_t number = json_integer_value(json_object_get(line, "trial"));
     const char *state = json_string_value(json_object_get(line, "state"));
     const char *error = json_string_value(json_object_get(line, "error"));
     json_int_t threads = json_integer_value(json_object_get(line, "threads"));
+    if (digest && strcmp(digest, s->digest) != 0)
+        return ls_fail(LS_USAGE,
+                       "%s/sweep.yaml: changed since the trials were planned; undo that, or copy it and start another "
+                       "sweep with it: lockstep sweep FILE.yaml --run DIR",
+                       s->folder);
     if (number < 1 || number > s->n_trials || !state)
-        return;
+        return LS_OK;
     struct ls_trial *t = &s->trials[number - 1];
     for (int i = 0; i <= LS_TRIAL_STOPPED; i++)
         if (strcmp(state, names[i]) == 0)
@@ -165,6 +174,7 @@ static void take_line(struct ls_sweep *s, const json_t *line)
     t->until = json_integer_value(json_object_get(line, "until"));
     t->threads = threads > 0 ? threads : t->threads;
     snprintf(t->error, sizeof t->error, "%s", error ? error : "");
+    return LS_OK;
 }
 
 /* *whole: bytes of complete lines. A killed sweep may have left a part of a line. */
@@ -172,20 +182,21 @@ static enum ls_status read_lines(struct ls_sweep *s, const char *path, size_t *w
 {
     char *text;
     size_t size;
-    LS_TRY(ls_file_read(path, LIMIT, &text, &size));
+    enum ls_status st = ls_file_read(path, LIMIT, &text, &size);
+    LS_TRY(st);
     *whole = 0;
-    for (const char *newline; (newline = memchr(text + *whole, '\n', size - *whole));) {
+    for (const char *newline; st == LS_OK && (newline = memchr(text + *whole, '\n', size - *whole));) {
         size_t length = (size_t)(newline - text) - *whole;
         json_t *line = json_loadb(text + *whole, length, 0, NULL);
         if (line)
-            take_line(s, line);
+            st = take_line(s, line);
         else
             ls_warn("%s: a line that is not JSON is left out", path);
         json_decref(line);
         *whole += length + 1;
     }
     ls_free(text);
-    return LS_OK;
+    return st;
 }
 
 /* Finished trials stay as they are. A trial that waits for a decision of successive halving waits on. */
@@ -216,7 +227,14 @@ enum ls_status ls_journal_open(struct ls_sweep *s)
     s->journal = open(path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
     if (s->journal < 0 || ftruncate(s->journal, (off_t)whole) != 0)
         return ls_fail(LS_FAILED, "%s: cannot be written: %s", path, strerror(errno));
-    for (int i = 0; i < s->n_trials; i++)
+    double start = ls_now();
+    bool said = false;
+    for (int i = 0; i < s->n_trials; i++) {
         decide_waiting(s, &s->trials[i]);
+        if (!said && ls_now() - start > 2) {
+            ls_progress("reading the metrics of the trials so far");
+            said = true;
+        }
+    }
     return LS_OK;
 }

@@ -111,7 +111,7 @@ static json_t *results_json(const struct ls_sweep *s, const struct ls_ranking *r
         json_array_append_new(trials, trial_json(s, r->order[i]));
     for (int i = 0; i < r->n_groups; i++)
         json_array_append_new(groups, group_json(s, &r->groups[i]));
-    json_t *out = json_pack("{s:s, s:o, s:o, s:o}", "rank_by", ls_rank_by_name(s->rank_by), "target",
+    json_t *out = json_pack("{s:s, s:o, s:o, s:o}", "rank_by", ls_rank_by_option(s->rank_by), "target",
                             s->o.target ? ls_json_text(s->o.target) : json_null(), "trials", trials, "groups", groups);
     if (best->state == LS_TRIAL_DONE)
         json_object_set_new(

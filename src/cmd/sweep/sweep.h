@@ -75,6 +75,7 @@ struct ls_sweep {
     bool has_asha;           /* successive halving */
     int64_t grace, factor;   /* of it */
     char *folder;            /* owned: the sweep's directory */
+    char digest[17];         /* of all that decides what the trials compute; hexadecimal */
     struct ls_trial *trials; /* owned */
     int n_trials;
     int journal;              /* file descriptor of sweep.jsonl; -1: closed */
@@ -119,6 +120,8 @@ char **ls_trial_command(const struct ls_sweep *s, const struct ls_trial *t, bool
  * the same options in another order they are planned again in that order. A directory of another sweep is an error that
  * lists the differences. */
 enum ls_status ls_sweep_open(struct ls_sweep *s, char *const *argv);
+/* Writes sweep.yaml again: --parallel, --target and --rank-by may have changed. */
+enum ls_status ls_sweep_update(const struct ls_sweep *s);
 /* Returns DIR/a/b, in the arena; b may be NULL. */
 char *ls_sweep_path(const struct ls_sweep *s, struct ls_arena *arena, const char *a, const char *b);
 
@@ -180,7 +183,8 @@ struct ls_ranking {
 };
 enum ls_status ls_sweep_rank(struct ls_sweep *s, struct ls_ranking *r);
 void ls_ranking_release(struct ls_ranking *r);
-const char *ls_rank_by_name(enum ls_rank_by by);
+const char *ls_rank_by_name(enum ls_rank_by by);   /* "final loss" */
+const char *ls_rank_by_option(enum ls_rank_by by); /* "final-loss" */
 /* Returns what trials are ranked by; smaller is better. NaN: unknown. */
 double ls_rank_value(const struct ls_sweep *s, const struct ls_outcome *o);
 
