@@ -186,9 +186,12 @@ void ls_comm_post(struct ls_comm *c, struct ls_work *w)
 
 enum ls_status ls_comm_wait(struct ls_comm *c, struct ls_work *w)
 {
-    if (c->size > 1)
+    if (c->size > 1 && !ls_comm_done(w)) {
+        double start = ls_now();
         ls_thread_wait(c, w);
-    else if (!ls_comm_done(w))
+        ls_usage_waited(c, w, start, ls_now());
+    }
+    if (!ls_comm_done(w))
         return ls_fail(LS_FAILED, "a message with tag %u has no other end in a group of one", w->tag);
     return w->status;
 }

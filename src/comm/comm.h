@@ -86,6 +86,7 @@ enum ls_work_kind {
     LS_WORK_SEND, /* to `peer` under `tag` */
     LS_WORK_RECEIVE /* from `peer` under `tag`. LS_ANY_RANK: from any; peer is then set. bytes: the room, then the length */
 };
+enum { LS_WORK_KINDS = LS_WORK_RECEIVE + 1 };
 enum { LS_ANY_RANK = -1, LS_TAG_LIMIT = 1 << 19 /* tags are smaller */ };
 
 struct ls_work {
@@ -187,6 +188,25 @@ struct ls_lateness {
     double seconds; /* that the calling rank waited for it; of the calling rank: that the first to come waited */
 };
 void ls_comm_lateness(const struct ls_comm *comm, int rank, struct ls_lateness *l);
+
+/* What this rank has exchanged since the group was opened. Every number only grows; the difference of two snapshots is what
+ * came between. A group of one exchanges nothing. */
+struct ls_comm_usage {
+    struct ls_kind_usage {
+        uint64_t calls;
+        uint64_t bytes; /* of this rank's buffers, before compression */
+        double seconds; /* from begin to end; 0 for SEND and RECEIVE, of which many are under way at once */
+    } kinds[LS_WORK_KINDS];
+    double late;   /* the part of these seconds in which a rank had not come to the collective yet */
+    double waited; /* seconds that threads waited for work in ls_comm_wait and its short forms */
+};
+void ls_comm_usage(const struct ls_comm *comm, struct ls_comm_usage *usage);
+/* usage.waited alone. */
+double ls_comm_waited(const struct ls_comm *comm);
+/* The part of usage.waited in which each rank was the last to come to a collective; `seconds` has room for all ranks.
+ * Messages (SEND, RECEIVE) do not count: their receiver cannot tell a late sender from a slow network. */
+void ls_comm_waited_for(const struct ls_comm *comm, double *seconds);
+const char *ls_work_name(enum ls_work_kind kind); /* "allreduce" */
 
 /* An allreduce of n bytes takes about alpha + n * beta seconds with an algorithm. Measured at open in a few milliseconds;
  * equal on all ranks. */

@@ -41,6 +41,7 @@ struct ls_peer {
     int32_t pid;
     _Atomic uint64_t late_times;
     _Atomic int64_t late_ns;
+    _Atomic int64_t waited_ns; /* that threads of this process waited for it (ls_comm_waited_for) */
     /* from heartbeats, for ranks of other nodes; under queue_lock */
     uint64_t collective; /* collectives begun */
     uint64_t step;
@@ -133,6 +134,13 @@ struct ls_comm {
     _Atomic int64_t since;
     _Atomic int32_t waits;
 
+    /* ls_comm_usage; nanoseconds */
+    struct {
+        _Atomic uint64_t calls, bytes;
+        _Atomic int64_t ns;
+    } used[LS_WORK_KINDS];
+    _Atomic int64_t late_ns, waited_ns;
+
     pthread_mutex_t drive;
     /* the driver's */
     int driver; /* 0 or 1, as in struct ls_doorbell */
@@ -222,7 +230,6 @@ enum ls_status ls_blame_overdue(struct ls_comm *c);
 enum ls_status ls_blame_network(struct ls_comm *c, double seconds);
 /* "it was last seen computing step 7 3 s ago" */
 void ls_blame_describe(const struct ls_comm *c, int rank, char *text, size_t room);
-const char *ls_work_name(enum ls_work_kind kind);
 
 /* --- driving: thread.c --------------------------------------------------------------------------------------- */
 
@@ -275,6 +282,13 @@ enum ls_status ls_mark_check(struct ls_comm *c, int rank, const struct ls_mark *
 enum ls_status ls_mark_compare(struct ls_comm *c, int rank, const struct ls_mark *its);
 /* Compares the marks in the slots of this node. Finds ranks that wait in different ways and so never exchange data. */
 enum ls_status ls_mark_look(struct ls_comm *c);
+
+/* --- counting: usage.c ------------------------------------------------------------------------------------------ */
+
+/* The driver's: a work is done, after this many seconds in a collective. */
+void ls_usage_count(struct ls_comm *c, const struct ls_work *w, double seconds);
+/* A thread waited for this work, which is done, from `start` to `end`. */
+void ls_usage_waited(struct ls_comm *c, const struct ls_work *w, double start, double end);
 
 /* --- messages: messages.c, p2p.c ------------------------------------------------------------------------------- */
 

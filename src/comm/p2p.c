@@ -61,6 +61,7 @@ bool ls_p2p_test(struct ls_comm *c)
             c->p2p.tail = last;
         atomic_fetch_sub(&c->pending, 1);
         ls_work_trace(c, w);
+        ls_usage_count(c, w, 0);
         ls_work_finish(w, st);
         moved = true;
     }

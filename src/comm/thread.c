@@ -156,6 +156,7 @@ static void run_next(struct ls_comm *c)
     c->current = NULL;
     atomic_fetch_sub(&c->pending, 1);
     ls_work_trace(c, w);
+    ls_usage_count(c, w, ls_now() - w->begun);
     ls_work_finish(w, st);
 }
 

@@ -20,6 +20,12 @@ static void record(struct ls_stepper *s, double begin, enum ls_slice_kind kind, 
     ls_trace_end(s->track, begin, &(struct ls_slice){.kind = kind, .name = name, .number = number});
 }
 
+/* Seconds that this process has waited for communication; a strategy may wait within a pass. */
+static double waited_so_far(const struct ls_stepper *s)
+{
+    return s->engine->comm ? ls_comm_waited(s->engine->comm) : 0;
+}
+
 /* --- a pass --------------------------------------------------------------------------------------------------- */
 
 /* Point a net's inputs at the slot. */
@@ -222,9 +228,9 @@ static enum ls_status run_pass(void *stepper, int replica, int pass, bool last)
     struct ls_stepper *s = stepper;
     double begin = ls_trace_begin(s->track);
     LS_TRY(load_batch(s, replica, pass));
-    double start = ls_now();
+    double start = ls_now(), waited = waited_so_far(s);
     LS_TRY(last ? s->last_pass(s) : run_whole(s));
-    s->compute_seconds += ls_now() - start;
+    s->compute_seconds += ls_now() - start - (waited_so_far(s) - waited);
     record(s, begin, LS_SLICE_PASS, "pass", s->run.replica);
     struct ls_totals *totals = &s->pending[s->n_pending].totals;
     return last ? LS_OK : take_results(s, &s->engine->train, s->turn, s->run.valid, totals);
@@ -237,8 +243,11 @@ static enum ls_status run_pass(void *stepper, int replica, int pass, bool last)
 static int why_stop(struct ls_stepper *s, int ahead)
 {
     int number = ls_interrupted();
-    if (number == 0 && !s->starved && s->engine->comm && s->feed.ready)
+    if (number == 0 && !s->starved && s->engine->comm && s->feed.ready) {
+        double start = ls_now();
         s->starved = !s->feed.ready(s->feed.context, ahead * s->replicas.n_slices);
+        s->input_seconds += ls_now() - start;
+    }
     return number == 0 && s->starved ? LS_STOP_INPUT : number;
 }
 
@@ -262,9 +271,9 @@ static void take_times(struct ls_stepper *s, double since, struct ls_report *r)
     r->seconds = now - since;
     r->input_seconds = s->input_seconds;
     r->compute_seconds = s->compute_seconds;
-    r->wait_seconds = s->wait_seconds;
+    ls_step_usage_take(&s->usage, s->engine->comm, r);
     r->update_seconds = r->seconds - r->input_seconds - r->compute_seconds - r->wait_seconds;
-    s->input_seconds = s->compute_seconds = s->wait_seconds = 0;
+    s->input_seconds = s->compute_seconds = 0;
     for (int i = 0; i < s->n_pending; i++)
         s->pending[i].since = now;
 }
@@ -276,6 +285,7 @@ static enum ls_status report_oldest(struct ls_stepper *s, struct ls_report *r)
     s->n_pending--;
     p.totals.stop = why_stop(s, 1 + s->report_delay - s->n_pending);
     LS_TRY(take_results(s, &s->engine->train, p.slot, p.valid, &p.totals));
+    s->own = p.totals;
     double begin = ls_trace_begin(s->track);
     LS_TRY(ls_sync_totals(&s->sync, &p.totals));
     record(s, s->engine->comm ? begin : 0, LS_SLICE_WAIT, "totals", -1);
@@ -319,8 +329,10 @@ static int64_t own_samples(const struct ls_stepper *s, int64_t samples)
 static void begin(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, const struct ls_report *r)
 {
     int64_t own = own_samples(s, samples), meant = s->sync.ops->local_mean && own > 0 ? own : samples;
-    if (s->n_pending == 0)
-        s->input_seconds = s->compute_seconds = s->wait_seconds = 0;
+    if (s->n_pending == 0) {
+        s->input_seconds = s->compute_seconds = 0;
+        ls_step_usage_skip(&s->usage, s->engine->comm);
+    }
     s->pending[s->n_pending] = (struct ls_pending){.slot = s->turn, .since = ls_now(), .report = *r};
     s->run.step = step;
     s->run.lr = (float)lr;
@@ -334,11 +346,13 @@ static enum ls_status skip_steps(struct ls_stepper *s)
     const struct ls_slot *slot;
     uint64_t next = s->outcome.next_step, here = s->run.step;
     uint64_t left = next > here ? (next - here - 1) * (uint64_t)s->replicas.n_slices : 0;
+    double start = ls_now();
     for (; left > 0 && !s->starved; left--) {
         s->starved = s->feed.ready && !s->feed.ready(s->feed.context, 1); /* the next push says so */
         if (!s->starved)
             LS_TRY(s->feed.next(s->feed.context, &slot));
     }
+    s->input_seconds += ls_now() - start;
     return LS_OK;
 }
 
@@ -348,7 +362,6 @@ static enum ls_status finish(struct ls_stepper *s)
     struct ls_pending *now = &s->pending[s->n_pending];
     LS_TRY(ls_sync_finish(&s->sync, &s->outcome));
     LS_TRY(ls_host_copy_push(s->engine, s->sync.wrote));
-    s->wait_seconds += s->sync.waited;
     now->valid = s->run.valid;
     now->reported = s->outcome.reported;
     now->report.step = (int64_t)s->sync.step + 1;
@@ -364,9 +377,13 @@ static enum ls_status finish(struct ls_stepper *s)
 /* On a rank that computes nothing. */
 static enum ls_status serve(struct ls_stepper *s, uint64_t step, struct ls_report *r)
 {
+    double start = ls_now();
     *r = (struct ls_report){0};
+    ls_step_usage_skip(&s->usage, s->engine->comm);
     LS_TRY(ls_sync_serve(&s->sync, step, &s->outcome));
-    return ls_step_collect(s);
+    LS_TRY(ls_step_collect(s));
+    take_times(s, start, r);
+    return LS_OK;
 }
 
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r)

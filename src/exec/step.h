@@ -14,6 +14,7 @@
 #include "exec/rank_reduce.h"
 #include "exec/engine.h"
 #include "exec/device_dataset.h"
+#include "exec/step_usage.h"
 
 /* Where batches come from: a loader, or memory for bench. */
 struct ls_feed {
@@ -52,14 +53,16 @@ struct ls_stepper {
     int stop;     /* why all stop after the last reported step: a signal, LS_STOP_INPUT, or 0 */
     bool starved; /* this process cannot read its next samples */
     /* the step under way */
-    struct ls_run run;                                   /* of the pass under way */
-    int at;                                              /* nodes of that pass that have run */
-    int handed;                                          /* buckets handed over to the strategy */
-    int turn;                                            /* the slot of the queue for its results */
-    double input_seconds, compute_seconds, wait_seconds; /* since it began, or since the last report */
-    enum ls_phase phase;                                 /* where it is recorded: forward or backward, */
-    double phase_begin;                                  /* since then */
-    struct ls_pending pending[2];                        /* the oldest first; behind them, the step under way */
+    struct ls_run run;                     /* of the pass under way */
+    int at;                                /* nodes of that pass that have run */
+    int handed;                            /* buckets handed over to the strategy */
+    int turn;                              /* the slot of the queue for its results */
+    double input_seconds, compute_seconds; /* since it began, or since the last report */
+    struct ls_step_usage usage;            /* what its communication took */
+    struct ls_totals own;                  /* of the last reported step: of this process alone */
+    enum ls_phase phase;                   /* where it is recorded: forward or backward, */
+    double phase_begin;                    /* since then */
+    struct ls_pending pending[2];          /* the oldest first; behind them, the step under way */
     int n_pending;
     /* evaluation */
     int eval_turn, eval_pending; /* the next pass's slot of the queue; passes whose results are not taken yet */
@@ -81,7 +84,7 @@ enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace);
  * host does not wait for gradients: the queue never runs dry then. The seconds of a report are those since the one before.
  * s->stop belongs to the reported step.
  *
- * A rank that only serves does so until the workers collect, collects, and reports nothing. */
+ * A rank that only serves does so until the workers collect, and collects. Its report has step 0 and the seconds of that. */
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r);
 /* Wait for the steps that are not reported, and report the last one; *r stays as it is if there is none. Call it before the
  * state is read. */

@@ -137,6 +137,7 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
                                         .program = engine->train.program};
     LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
+    LS_TRY_GOTO(failed, ls_step_usage_init(&s->usage, engine->comm));
     s->report_delay = can_run_ahead(engine) ? engine->backend->queue->delay : 0;
     return LS_OK;
 failed:
@@ -170,5 +171,6 @@ void ls_stepper_release(struct ls_stepper *s)
     ls_device_dataset_close(&s->eval);
     ls_sync_close(&s->sync);
     ls_replicas_release(&s->replicas);
+    ls_step_usage_release(&s->usage);
     *s = (struct ls_stepper){0};
 }

@@ -22,6 +22,8 @@ void ls_report_add(struct ls_report *sum, const struct ls_report *step)
     sum->compute_seconds += before.compute_seconds;
     sum->update_seconds += before.update_seconds;
     sum->wait_seconds += before.wait_seconds;
+    sum->late_seconds += before.late_seconds;
+    sum->hidden_seconds += before.hidden_seconds;
 }
 
 double ls_report_speed(const struct ls_report *r)

@@ -20,6 +20,8 @@ struct ls_report {
     double compute_seconds; /* forward and backward */
     double wait_seconds;    /* waiting for other workers and the network */
     double update_seconds;  /* updating weights, and everything else */
+    double late_seconds;    /* the part of wait_seconds in which another worker had not come to a collective */
+    double hidden_seconds;  /* communication behind computing: not a part of seconds */
     int64_t gradients;      /* number of gradients with a measured staleness; 0: not measured */
     double staleness;       /* mean number of updates between pull and push */
     int loader_threads;     /* threads that fill batches; 0: unknown */

@@ -1,5 +1,4 @@
 #include "sync/sync.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/trace.h"
@@ -123,7 +122,6 @@ void ls_sync_begin(struct ls_sync *s, uint64_t step, double lr, int64_t own, int
     s->own = own;
     s->samples = samples;
     s->next = s->posted = s->at = 0;
-    s->waited = 0;
     s->outcome = (struct ls_sync_outcome){.next_step = step + 1, .samples = samples, .reported = samples};
 }
 
@@ -210,13 +208,9 @@ void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int pee
 
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)
 {
-    bool recorded = ls_trace_on(s->track) && !ls_comm_done(work);
-    double start = ls_now();
+    double begin = ls_comm_done(work) ? 0 : ls_trace_begin(s->track);
     enum ls_status st = ls_comm_wait(s->comm, work);
-    s->waited += ls_now() - start;
-    if (recorded)
-        ls_trace_add_since(s->track, start,
-                           &(struct ls_slice){.kind = LS_SLICE_WAIT, .name = "wait", .number = work->bucket});
+    ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_WAIT, .name = "wait", .number = work->bucket});
     return st;
 }
 

@@ -89,7 +89,6 @@ struct ls_sync {
     struct ls_totals *all_totals;     /* owned; one a rank */
     /* the step under way */
     uint64_t step;                  /* of a server, that of the update under way */
-    double waited;                  /* seconds the compute waited for communication, since the last step */
     enum ls_sync_part wrote;        /* result of finish and collect: the values that are not as the updates left them */
     struct ls_sync_outcome outcome; /* what finish returns; begin fills in what holds where all go by one step */
     int posted, next;               /* buckets handed over; the first bucket that is not updated yet */
@@ -169,7 +168,7 @@ struct ls_reducer {
     void (*close)(struct ls_sync *s);
 };
 
-/* For strategies: post the bucket's work of this kind; wait for it, counting the time. */
+/* For strategies: post the bucket's work of this kind; wait for it. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
 /* Run the updates of a bucket whose sum is there. The model's values can be seen then, unless the strategy is no_reduce. */
