@@ -25,6 +25,10 @@ const struct ls_help_row ls_state_keys[] = {
     {"config", "checksum of the options that determine the result"},
     {"best_top1", "the highest accuracy of an evaluation so far; -1: none yet"},
     {"best_step", "the step after which it was measured"},
+    {"best_top5", "the highest top-5 accuracy of an evaluation so far"},
+    {"best_top5_step", "the step after which it was measured; 0: none yet"},
+    {"jobs", "how many jobs have trained this run so far: --resume begins another one"},
+    {"seconds", "of these jobs, up to this checkpoint, evaluations and checkpoints included"},
     {"checksums",
      "of all files of the checkpoint, for state.json with zeros in place of this checksum; a damaged checkpoint is not used"},
     {"verified", "all processes had the same weights when it was saved; --resume prefers such a checkpoint"},
@@ -47,10 +51,10 @@ static json_t *hex(uint64_t value)
 
 static json_t *report_json(const struct ls_report *r)
 {
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch, "samples",
-                     (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "seconds", r->seconds,
-                     "input_seconds", r->input_seconds, "compute_seconds", r->compute_seconds, "update_seconds",
-                     r->update_seconds);
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch,
+                     "samples", (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "seconds",
+                     r->seconds, "input_seconds", r->input_seconds, "compute_seconds", r->compute_seconds,
+                     "wait_seconds", r->wait_seconds, "update_seconds", r->update_seconds);
 }
 
 /* Finds the 16 digits of the checksum of state.json in its text; NULL if there are none. */
@@ -86,6 +90,16 @@ static bool add_sum(json_t *state, const char *file, uint64_t sum)
     return sum == 0 || json_object_set_new(json_object_get(state, "checksums"), file, hex(sum)) == 0;
 }
 
+/* Adds what checkpoints of older versions lack. */
+static bool add_totals(json_t *state, const struct ls_state *s)
+{
+    json_t *totals = json_pack("{s:f, s:I, s:I, s:f}", "best_top5", s->best_top5, "best_top5_step",
+                               (json_int_t)s->best_top5_step, "jobs", (json_int_t)s->jobs, "seconds", s->seconds);
+    bool added = totals && json_object_update(state, totals) == 0;
+    json_decref(totals);
+    return added;
+}
+
 enum ls_status ls_state_write(const char *path, const struct ls_state *s)
 {
     json_t *json = json_pack(
@@ -101,7 +115,8 @@ enum ls_status ls_state_write(const char *path, const struct ls_state *s)
         json_decref(json);
         json = NULL;
     }
-    if (json && (!add_sum(json, "config.yaml", s->config_sum) || !add_sum(json, "data.json", s->data_sum))) {
+    if (json && (!add_totals(json, s) || !add_sum(json, "config.yaml", s->config_sum) ||
+                 !add_sum(json, "data.json", s->data_sum))) {
         json_decref(json);
         json = NULL;
     }
@@ -155,7 +170,17 @@ static bool read_report(const json_t *o, struct ls_report *r)
     return read_count(o, "steps", &r->step_in_epoch) && read_count(o, "samples", &r->samples) &&
            read_real(o, "loss", &r->loss) && read_real(o, "top1", &r->top1) && read_real(o, "top5", &r->top5) &&
            read_real(o, "seconds", &r->seconds) && read_real(o, "input_seconds", &r->input_seconds) &&
-           read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds);
+           read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds) &&
+           (!json_object_get(o, "wait_seconds") || read_real(o, "wait_seconds", &r->wait_seconds));
+}
+
+/* Checkpoints of older versions have none of these keys. */
+static bool read_totals(const json_t *o, struct ls_state *s)
+{
+    if (!json_object_get(o, "jobs"))
+        return true;
+    return read_real(o, "best_top5", &s->best_top5) && read_step(o, "best_top5_step", &s->best_top5_step) &&
+           read_count(o, "jobs", &s->jobs) && read_real(o, "seconds", &s->seconds) && s->seconds >= 0;
 }
 
 /* Only fp16 runs have a loss scale. */
@@ -207,7 +232,7 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_hex(sums, "state.safetensors", &s->tensor_sum) &&
            read_optional_sum(sums, "config.yaml", &s->config_sum) &&
            read_optional_sum(sums, "data.json", &s->data_sum) &&
-           read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
+           read_scale(json_object_get(o, "loss_scale"), &s->scale) && read_totals(o, s) &&
            read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
 }
 

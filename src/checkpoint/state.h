@@ -17,11 +17,15 @@ struct ls_state {
     struct ls_report done; /* sums over the steps of the epoch so far */
     uint64_t seed;         /* defines the run, with batch, replicas and accumulate */
     int64_t batch, replicas, accumulate;
-    int64_t threads;                /* affects rounding only */
-    char identity[320];             /* LS_IDENTITY_ROOM; "": written by an older version */
-    uint64_t config;                /* checksum of all options that determine the result */
-    double best_top1;               /* < 0: none yet */
-    uint64_t best_step;             /* 0: none yet */
+    int64_t threads;    /* affects rounding only */
+    char identity[320]; /* LS_IDENTITY_ROOM; "": written by an older version */
+    uint64_t config;    /* checksum of all options that determine the result */
+    double best_top1;   /* < 0: none yet */
+    uint64_t best_step; /* 0: none yet */
+    double best_top5;   /* likewise, on its own; 0 steps: none yet, or written by an older version */
+    uint64_t best_top5_step;
+    int64_t jobs;                   /* processes or groups of them that trained this run, one after the other */
+    double seconds;                 /* of these jobs, up to this checkpoint */
     struct ls_loss_scale scale;     /* loss scale of the next step */
     bool verified;                  /* all processes held these values at the save; false: not compared */
     uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
