@@ -23,6 +23,7 @@ const struct ls_help_row ls_rundir_files[] = {
     {"model.yaml", "the text of the model file, if --model is a file; the run, eval and predict use this copy"},
     {"log.txt", "date, host, version and command, then the messages of the run"},
     {"metrics.jsonl", "loss, accuracy and speed of each step, epoch and evaluation: `lockstep help metrics`"},
+    {"ranks", "with --per-rank: loss, accuracy and seconds of each step of each rank, rank-0.jsonl and so on"},
     {"plan.txt", "identity and kernels; reused by --resume, by `train RUN/config.yaml` and by --plan RUN"},
     {"confusion.json", "confusion matrix, figures of each class and the worst mistakes of the last evaluation"},
     {"tensorboard", "with --tensorboard: event files, one for each start of the run"},

@@ -17,7 +17,7 @@
 #define LARGEST ((size_t)1 << 32)
 
 const struct ls_help_row ls_metrics_keys[] = {
-    {"kind", "step, epoch or eval"},
+    {"kind", "step, epoch, eval or rank"},
     {"step", "steps since the run began, this one included"},
     {"epoch", "from 1, as in log.txt"},
     {"samples", "number of samples behind loss, top1 and top5"},
@@ -41,6 +41,20 @@ const struct ls_help_row ls_metrics_keys[] = {
     {"gpu_power_w", "watts"},
     {"gpu_clock_mhz", "MHz"},
     {"gpu_temperature_c", "degrees Celsius"},
+    {"rank", "on rank lines, like all below: the process; one line for each, at the end of an epoch and of a job"},
+    {"host", "its host"},
+    {"steps", "its steps since the rank line before; the seconds are those of these steps"},
+    {"input_seconds", "waiting for input"},
+    {"compute_seconds", "forward and backward"},
+    {"exposed_seconds", "waiting for communication, other than for late ranks"},
+    {"late_seconds", "waiting for ranks that had not come to a collective yet"},
+    {"update_seconds", "updates and everything else; these five add up to seconds"},
+    {"hidden_seconds", "communication behind computing"},
+    {"waited_for", "the rank that it waited for longest; -1: none"},
+    {"waited_for_seconds", "how long"},
+    {"collectives", "calls and bytes of each kind of collective and message within steps, before compression"},
+    {"calls", "of a kind"},
+    {"bytes", "of a kind"},
     {NULL, NULL},
 };
 
@@ -123,20 +137,21 @@ enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t a
     return LS_OK;
 }
 
-/* The wall clock in UTC, to the millisecond: "2026-03-01T12:34:56.789Z". */
-static void put_time(FILE *out)
+/* In UTC, to the millisecond: "2026-03-01T12:34:56.789Z". */
+void ls_metrics_put_time(FILE *out, double time)
 {
-    struct timespec now;
+    struct timespec now = {.tv_sec = (time_t)time, .tv_nsec = (long)(1e9 * (time - floor(time)))};
     struct tm utc;
     char text[32] = "";
-    clock_gettime(CLOCK_REALTIME, &now);
+    if (time == 0)
+        clock_gettime(CLOCK_REALTIME, &now);
     if (gmtime_r(&now.tv_sec, &utc))
         strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
     fprintf(out, ", \"time\": \"%s.%03ldZ\"", text, now.tv_nsec / 1000000);
 }
 
 /* Nine digits restore a float exactly. JSON has no NaN or infinity: they become null. */
-static void put_real(FILE *out, const char *name, double value)
+void ls_metrics_put_real(FILE *out, const char *name, double value)
 {
     if (isfinite(value))
         fprintf(out, ", \"%s\": %.9g", name, value);
@@ -144,19 +159,19 @@ static void put_real(FILE *out, const char *name, double value)
         fprintf(out, ", \"%s\": null", name);
 }
 
-static void put_gpu(FILE *out, const struct ls_gpu_state *gpu)
+void ls_metrics_put_gpu(FILE *out, const struct ls_gpu_state *gpu)
 {
-    put_real(out, "gpu_utilisation", gpu->utilisation);
+    ls_metrics_put_real(out, "gpu_utilisation", gpu->utilisation);
     if (isfinite(gpu->memory))
         fprintf(out, ", \"gpu_memory_bytes\": %.0f", gpu->memory);
     else
-        put_real(out, "gpu_memory_bytes", gpu->memory);
-    put_real(out, "gpu_power_w", gpu->power);
-    put_real(out, "gpu_clock_mhz", gpu->clock);
-    put_real(out, "gpu_temperature_c", gpu->temperature);
+        ls_metrics_put_real(out, "gpu_memory_bytes", gpu->memory);
+    ls_metrics_put_real(out, "gpu_power_w", gpu->power);
+    ls_metrics_put_real(out, "gpu_clock_mhz", gpu->clock);
+    ls_metrics_put_real(out, "gpu_temperature_c", gpu->temperature);
 }
 
-static enum ls_status flush(struct ls_metrics *m)
+enum ls_status ls_metrics_flush(struct ls_metrics *m)
 {
     errno = 0;
     m->flushed = ls_now();
@@ -172,37 +187,37 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
     bool training = kind != LS_METRICS_EVAL;
     fprintf(out, "{\"kind\": \"%s\", \"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"samples\": %" PRId64, names[kind],
             r->step, r->epoch + 1, r->samples);
-    put_real(out, "loss", r->loss);
+    ls_metrics_put_real(out, "loss", r->loss);
     if (training)
-        put_real(out, "lr", r->lr);
-    put_real(out, "top1", r->top1);
-    put_real(out, "top5", r->top5);
-    put_real(out, "samples_per_s", ls_report_speed(r));
-    put_real(out, "seconds", r->seconds);
-    put_time(out);
-    put_real(out, "input_share", r->input_seconds / r->seconds);
-    put_real(out, "compute_share", r->compute_seconds / r->seconds);
+        ls_metrics_put_real(out, "lr", r->lr);
+    ls_metrics_put_real(out, "top1", r->top1);
+    ls_metrics_put_real(out, "top5", r->top5);
+    ls_metrics_put_real(out, "samples_per_s", ls_report_speed(r));
+    ls_metrics_put_real(out, "seconds", r->seconds);
+    ls_metrics_put_time(out, 0);
+    ls_metrics_put_real(out, "input_share", r->input_seconds / r->seconds);
+    ls_metrics_put_real(out, "compute_share", r->compute_seconds / r->seconds);
     if (training)
-        put_real(out, "wait_share", r->wait_seconds / r->seconds);
+        ls_metrics_put_real(out, "wait_share", r->wait_seconds / r->seconds);
     if (training)
-        put_real(out, "update_share", r->update_seconds / r->seconds);
+        ls_metrics_put_real(out, "update_share", r->update_seconds / r->seconds);
     if (r->gradients > 0)
-        put_real(out, "staleness", r->staleness);
+        ls_metrics_put_real(out, "staleness", r->staleness);
     if (training && r->loader_threads > 0)
         fprintf(out, ", \"loader_threads\": %d", r->loader_threads);
     if (training && r->on_gpu)
-        put_gpu(out, &r->gpu);
+        ls_metrics_put_gpu(out, &r->gpu);
     fputs("}\n", out);
 
     bool due = kind != LS_METRICS_STEP || ls_now() - m->flushed >= 1;
-    return due || ferror(out) ? flush(m) : LS_OK;
+    return due || ferror(out) ? ls_metrics_flush(m) : LS_OK;
 }
 
 enum ls_status ls_metrics_sync(struct ls_metrics *m)
 {
     if (!m->file)
         return LS_OK;
-    LS_TRY(flush(m));
+    LS_TRY(ls_metrics_flush(m));
     if (fdatasync(fileno(m->file)) == 0 || errno == EINVAL)
         return LS_OK;
     return ls_fail(LS_FAILED, "%s: writing failed: %s", m->path, strerror(errno));

@@ -1,5 +1,5 @@
 /* metrics.jsonl of a run directory: one JSON object per line, in chronological order, with the fields of ls_metrics_keys.
- * Values that are not finite are null. An eval line has no lr and no update_share. */
+ * Values that are not finite are null. An eval line has no lr and no update_share. Lines about ranks: report/rank_line.h. */
 #ifndef LS_REPORT_METRICS_H
 #define LS_REPORT_METRICS_H
 
@@ -24,6 +24,11 @@ struct ls_metrics {
 enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t after);
 /* Writes a line. Step lines reach the file within about a second, epoch and eval lines at once. Allocates nothing. */
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r);
+/* For lines of other kinds: the parts of a line, and what reaches the file at once. */
+void ls_metrics_put_time(FILE *out, double time); /* seconds since 1970; 0: now */
+void ls_metrics_put_real(FILE *out, const char *name, double value);
+void ls_metrics_put_gpu(FILE *out, const struct ls_gpu_state *gpu);
+enum ls_status ls_metrics_flush(struct ls_metrics *m);
 /* Makes all lines durable; call it before the checkpoint that they belong to. May be called on a zeroed struct. */
 enum ls_status ls_metrics_sync(struct ls_metrics *m);
 /* May be called on a zeroed struct, and twice. */

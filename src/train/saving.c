@@ -34,6 +34,7 @@ enum ls_status ls_trainer_await_saved(struct ls_trainer *t)
 static enum ls_status begin_saving(struct ls_trainer *t)
 {
     LS_TRY(ls_trainer_await_saved(t));
+    t->state.seconds = t->seconds_before + ls_now() - t->began;
     LS_TRY(ls_metrics_sync(&t->metrics)); /* the steps before the checkpoint: --resume keeps what stands there */
     LS_TRY(ls_observers_sync(&t->observers));
     LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
@@ -75,14 +76,26 @@ enum ls_status ls_trainer_collect(struct ls_trainer *t)
     return t->o->check_every > 0 ? ls_trainer_compare(t, LS_RANK_CHECK_PARTS) : LS_OK;
 }
 
-enum ls_status ls_trainer_save(struct ls_trainer *t)
+/* Servers take part in a gathering once the workers have collected. */
+static enum ls_status save(struct ls_trainer *t, bool last)
 {
     double start = ls_now();
     LS_TRY(ls_trainer_collect(t));
+    LS_TRY(last ? ls_ranks_write(t) : ls_rank_steps_gather(t));
     if (!t->root)
         return LS_OK;
     ls_trainer_say_position(t, LS_STAGE_SAVE);
     return saved_since(t, start, begin_saving(t));
+}
+
+enum ls_status ls_trainer_save(struct ls_trainer *t)
+{
+    return save(t, false);
+}
+
+enum ls_status ls_trainer_save_last(struct ls_trainer *t)
+{
+    return save(t, true);
 }
 
 enum ls_status ls_trainer_finish_saving(struct ls_trainer *t)

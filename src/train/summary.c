@@ -4,6 +4,48 @@
 
 #include <inttypes.h>
 
+/* The epoch, from 1, that ended with a step or contains it. */
+static uint64_t epoch_of(const struct ls_trainer *t, uint64_t step)
+{
+    uint64_t each = (uint64_t)t->steps_per_epoch;
+    return (step + each - 1) / each;
+}
+
+/* The highest accuracies of all evaluations of the run, its earlier jobs included. */
+static void say_best(const struct ls_trainer *t)
+{
+    const struct ls_state *s = &t->state;
+    if (!t->task.test || s->best_step == 0)
+        return;
+    ls_trainer_say(t,
+                   "Best evaluation: top-1 %.2f%% after step %" PRIu64 " (epoch %" PRIu64
+                   "), in %s/checkpoints/best; best top-5 %.2f%% in epoch %" PRIu64 ".",
+                   100 * s->best_top1, s->best_step, epoch_of(t, s->best_step), t->run, 100 * s->best_top5,
+                   epoch_of(t, s->best_top5_step));
+}
+
+/* Means over the steps of this job. The first step is slow: it touches all memory for the first time. */
+static void say_steps(const struct ls_trainer *t)
+{
+    const struct ls_report *r = &t->spent;
+    int64_t steps = t->ranks.totals[0].steps;
+    if (steps < 1)
+        return;
+    double rest = steps > 1 ? (r->seconds - t->ranks.first) / (double)(steps - 1) : r->seconds;
+    ls_trainer_say(t, "Steps: %" PRId64 "; average loss %.4f, top-1 %.2f%%, top-5 %.2f%%; %.6g s per iteration%s.",
+                   steps, r->loss, 100 * r->top1, 100 * r->top5, rest, steps > 1 ? " without the first" : "");
+}
+
+/* Of all jobs that trained this run, one after the other. */
+static void say_jobs(const struct ls_trainer *t)
+{
+    char all[32];
+    if (t->state.jobs < 2)
+        return;
+    ls_format_duration(t->seconds_before + ls_now() - t->began, all);
+    ls_trainer_say(t, "In all: %" PRIu64 " steps by %" PRId64 " jobs in %s.", t->state.step, t->state.jobs, all);
+}
+
 /* Where the time went. */
 static void say_time(const struct ls_trainer *t)
 {
@@ -81,14 +123,15 @@ void ls_trainer_summary(struct ls_trainer *t)
     if (t->task.test)
         ls_trainer_say(t, "Final evaluation: top-1 %.2f%%, top-5 %.2f%%, loss %.4f over %" PRId64 " samples.",
                        100 * r->top1, 100 * r->top5, r->loss, r->samples);
-    if (t->task.test && t->state.best_step > 0)
-        ls_trainer_say(t, "Best evaluation: top-1 %.2f%% after step %" PRIu64 ", in %s/checkpoints/best.",
-                       100 * t->state.best_top1, t->state.best_step, t->run);
+    say_best(t);
+    say_steps(t);
     say_time(t);
+    say_jobs(t);
     ls_trainer_advise(t, &t->spent);
     say_gpu(t);
     say_skipped(t);
     say_late(t);
+    ls_ranks_say(t);
     ls_trainer_say_tallies(t);
     ls_trainer_say(t, "Checkpoint: %s", t->checkpoint);
     ls_trainer_say(t, "Log: %s/log.txt, metrics: %s/metrics.jsonl", t->run, t->run);

@@ -85,6 +85,10 @@ static enum ls_status evaluate(struct ls_trainer *t, bool *better)
         t->state.best_top1 = r.top1;
         t->state.best_step = t->state.step;
     }
+    if (t->state.best_top5_step == 0 || r.top5 > t->state.best_top5) {
+        t->state.best_top5 = r.top5;
+        t->state.best_top5_step = t->state.step;
+    }
     return LS_OK;
 }
 
@@ -131,6 +135,7 @@ static void go_to(struct ls_trainer *t, uint64_t step)
 /* Write the report of a step down, show it and add it up; step 0: there is none. */
 static enum ls_status take_report(struct ls_trainer *t, const struct ls_report *r)
 {
+    ls_ranks_add(t, r);
     if (r->step == 0)
         return LS_OK;
     LS_TRY(write_metrics(t, LS_METRICS_STEP, r));
@@ -202,6 +207,7 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     if (t->task.test)
         LS_TRY(evaluate(t, &better));
     LS_TRY(write_metrics(t, LS_METRICS_EPOCH, &epoch));
+    LS_TRY(ls_ranks_write(t));
     if (t->task.test)
         LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     LS_TRY(ls_trainer_observe_values(t));
@@ -236,7 +242,7 @@ static enum ls_status finish_run(struct ls_trainer *t)
     }
     if (mid_epoch) {
         LS_TRY(ls_trainer_observe_values(t));
-        LS_TRY(ls_trainer_save(t));
+        LS_TRY(ls_trainer_save_last(t));
     }
     return ls_trainer_finish_saving(t);
 }
@@ -245,10 +251,11 @@ static enum ls_status finish_run(struct ls_trainer *t)
 static enum ls_status interrupted(struct ls_trainer *t, int number)
 {
     ls_console_end(&t->console);
-    LS_TRY(ls_trainer_save(t));
+    LS_TRY(ls_trainer_save_last(t));
     LS_TRY(ls_trainer_finish_saving(t));
     ls_trainer_say(t, "Stopped by %s after step %" PRIu64 " of %" PRId64 "; saved %s.",
                    number ? strsignal(number) : "--stop-after", t->state.step, t->total_steps, t->checkpoint);
+    ls_ranks_say(t);
     ls_trainer_say_tallies(t);
     ls_trainer_say(t, "Go on with: lockstep train --resume --run %s", t->run);
     return LS_INTERRUPTED;
@@ -258,7 +265,7 @@ static enum ls_status interrupted(struct ls_trainer *t, int number)
 static enum ls_status save_before_failure(struct ls_trainer *t, enum ls_status status)
 {
     if (t->state.step > 0) {
-        LS_TRY(ls_trainer_save(t));
+        LS_TRY(ls_trainer_save_last(t));
         LS_TRY(ls_trainer_finish_saving(t));
         ls_trainer_say(t, "Saved %s, after step %" PRIu64 " of %" PRId64 ".", t->checkpoint, t->state.step,
                        t->total_steps);
@@ -359,10 +366,10 @@ static void begin_run(struct ls_trainer *t)
     ls_trainer_announce(t);
     t->began = ls_now();
     t->engine.backend->about(&about);
-    if (t->root) {
+    if (t->root || t->stepper.replicas.n_slices > 0) /* a server computes nothing */
         ls_gpu_watch(&t->gpu, about.bus);
+    if (t->root)
         ls_console_begin(&t->console, t->o, t->total_steps);
-    }
     t->console.epoch = t->state.done;
     t->console.epoch_steps = t->state.done.step_in_epoch;
     ls_interrupt_watch();

@@ -11,6 +11,7 @@
 #include "exec/identity.h"
 #include "checkpoint/run_lock.h"
 #include "exec/step.h"
+#include "train/ranks.h"
 #include "train/task.h"
 #include "train/tracing.h"
 
@@ -31,11 +32,13 @@ struct ls_trainer {
     struct ls_report last_eval;       /* samples 0: none in this process */
     struct ls_report spent;           /* sum over all steps of this process */
     double began, evaluating, saving; /* when the run began, ls_now; seconds */
+    double seconds_before;            /* of the jobs before this one */
     struct ls_console console;
     struct ls_metrics metrics;
     struct ls_observers observers; /* the root's */
     double opened;                 /* when ls_trainer_open began, ls_now */
-    struct ls_gpu gpu;             /* the root's card, where it has one, while it runs */
+    struct ls_ranks ranks;
+    struct ls_gpu gpu;             /* this process's card, where it computes on one, while it runs */
     struct ls_gpu_sums gpu_before; /* of its samples before this epoch */
     char *run;                     /* owned: the run directory; known to the root alone */
     char *checkpoint;              /* owned: the newest good one, or NULL; likewise */
@@ -78,11 +81,12 @@ void ls_trainer_say_position(const struct ls_trainer *t, enum ls_stage stage);
 
 /* saving.c. compare: the first `parts` of the values are the same in all processes (rank_check.h). collect: rank 0 has the
  * whole state, and all have the same values; compared unless --check-every is 0. save begins a checkpoint, which a thread may
- * write; finish_saving and await_saved wait for it. keep_saving, after a failure: the checkpoint under way is the one to go
- * on from, and needs no other process. */
+ * write; save_last writes the lines about ranks first, where a job ends within an epoch; finish_saving and await_saved wait
+ * for it. keep_saving, after a failure: the checkpoint under way is the one to go on from, and needs no other process. */
 enum ls_status ls_trainer_compare(struct ls_trainer *t, int parts);
 enum ls_status ls_trainer_collect(struct ls_trainer *t);
 enum ls_status ls_trainer_save(struct ls_trainer *t);
+enum ls_status ls_trainer_save_last(struct ls_trainer *t);
 enum ls_status ls_trainer_finish_saving(struct ls_trainer *t);
 enum ls_status ls_trainer_await_saved(struct ls_trainer *t);
 void ls_trainer_keep_saving(struct ls_trainer *t);

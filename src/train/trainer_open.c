@@ -165,19 +165,22 @@ static enum ls_status find_run(struct ls_trainer *t)
 static enum ls_status share_found(struct ls_trainer *t)
 {
     struct {
-        bool resumed, finished;
+        bool resumed, finished, per_rank;
         struct ls_state state;
         uint64_t trace_first, trace_last;
     } found;
     memset(&found, 0, sizeof found);
     found.resumed = t->resumed;
     found.finished = t->finished;
+    found.per_rank = t->o->per_rank;
     found.state = t->state;
     found.trace_first = t->tracing.first;
     found.trace_last = t->tracing.last;
+    t->ranks.every_step = t->o->per_rank;
     if (!t->comm)
         return LS_OK;
     LS_TRY(ls_comm_broadcast(t->comm, 0, &found, sizeof found));
+    t->ranks.every_step = found.per_rank;
     t->resumed = found.resumed;
     t->finished = found.finished;
     t->state = found.state;
@@ -230,6 +233,8 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
         t->caution = describe_changes(t, config, identity);
     t->state.config = config;
     t->state.threads = t->engine.threads;
+    t->state.jobs = (t->state.jobs > 0 ? t->state.jobs : 1) + 1;
+    t->seconds_before = t->state.seconds;
     snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
     if (t->state.scale.scale > 0)
         LS_TRY(t->engine.backend->queue->set_scale(t->engine.train.program, &t->state.scale));
@@ -257,7 +262,8 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .accumulate = t->o->accumulate,
                                  .threads = t->engine.threads,
                                  .config = config,
-                                 .best_top1 = -1};
+                                 .best_top1 = -1,
+                                 .jobs = 1};
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)
         t->caution = describe_machine(t);
@@ -393,6 +399,7 @@ static enum ls_status open_run(struct ls_trainer *t)
     if (t->root)
         LS_TRY(open_files(t));
     LS_TRY(ls_tracing_open(t));
+    LS_TRY(ls_ranks_open(t));
     return open_loader(t);
 }
 
@@ -464,6 +471,7 @@ void ls_trainer_close(struct ls_trainer *t)
     bool all_know = t->all_know;
     ls_metrics_close(&t->metrics);
     ls_observers_close(&t->observers, LS_FAILED);
+    ls_ranks_close(&t->ranks);
     ls_step_drop(&t->stepper); /* after a failure the last step may still read its input */
     ls_feed_unpin(&t->engine, t->loader);
     ls_loader_free(t->loader);

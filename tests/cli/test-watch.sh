@@ -105,10 +105,11 @@ expect_no_out 'cannot be read'
 
 it "shows a run with a damaged metrics.jsonl, and counts the damage"
 cp -r "a rün" damaged
+good=$(wc -l <damaged/metrics.jsonl)
 printf 'nonsense\n\377\376\n{"kind": "step", "step": 61, "loss": null}\n{"kind": "ste' >>damaged/metrics.jsonl
 lockstep watch damaged
 expect_code 0
-expect_out 'metrics.jsonl: 2 of [0-9]+ lines cannot be read, the first is line 67'
+expect_out "metrics.jsonl: 2 of [0-9]+ lines cannot be read, the first is line $((good + 1))"
 expect_out 'loss  not finite: diverged'
 : >damaged/metrics.jsonl
 lockstep watch damaged

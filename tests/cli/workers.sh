@@ -9,7 +9,7 @@
 #   gone PID                is there no such process any more?
 #   within SECONDS COMMAND  tries until it succeeds
 #   record RUN STEP         what must be equal: a checkpoint's files as one text of checksums
-#   figures RUN             metrics.jsonl without what time it took
+#   figures RUN             metrics.jsonl without what time it took and without lines about ranks
 . "$source_root/tests/hosts/wait.sh"
 parent=
 small="--model $source_root/tests/cli/small.yaml --threads 1"
@@ -72,7 +72,7 @@ record() {
 }
 
 figures() {
-    sed 's/, "samples_per_s".*//' "$1/metrics.jsonl"
+    sed '/"kind": "rank"/d; s/, "samples_per_s".*//' "$1/metrics.jsonl"
 }
 
 is_stopped() {

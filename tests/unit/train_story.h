@@ -25,7 +25,7 @@ static inline enum ls_status train_until(const struct ls_options *o, uint64_t st
     return st;
 }
 
-/* metrics.jsonl without what a clock measured. */
+/* metrics.jsonl without what a clock measured, and without the lines about ranks: a run that was stopped has more. */
 static inline char *story(const char *run)
 {
     char path[256], line[2048];
@@ -37,6 +37,10 @@ static inline char *story(const char *run)
     while (fgets(line, sizeof line, in)) {
         json_t *object = json_loads(line, 0, NULL);
         assert_non_null(object);
+        if (strcmp(json_string_value(json_object_get(object, "kind")), "rank") == 0) {
+            json_decref(object);
+            continue;
+        }
         static const char *const clocks[] = {"samples_per_s",    "seconds",     "input_share",       "compute_share",
                                              "update_share",     "wait_share",  "gpu_clock_mhz",     "gpu_utilisation",
                                              "gpu_memory_bytes", "gpu_power_w", "gpu_temperature_c", "time",
