@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define STALL_LEAST 1e-3 /* seconds; the time slices of a busy machine are about as long */
+
 void ls_range(size_t count, int n, int i, size_t *first, size_t *last)
 {
     size_t units = (count + 15) / 16, parts = (size_t)n, at = (size_t)i;
@@ -110,6 +112,16 @@ static void note_last(struct ls_comm *c, struct ls_work *w, enum ls_collective a
     atomic_fetch_add(&c->peers[w->last_rank].late_ns, (int64_t)(1e9 * wait));
 }
 
+/* On one node: a wait for a rank that has come counts where it is longer than the collective usually takes. */
+static void note_stall(struct ls_comm *c, struct ls_work *w, enum ls_collective algorithm)
+{
+    double usual = c->cost[algorithm].alpha + c->cost[algorithm].beta * (double)w->bytes;
+    if (c->stall < STALL_LEAST || c->stall < 2 * usual)
+        return;
+    w->stall = c->stall;
+    w->stall_rank = c->stall_rank;
+}
+
 static enum ls_status run_one(struct ls_comm *c, struct ls_work *w, enum ls_collective algorithm)
 {
     if (algorithm == LS_COLLECTIVE_RING)
@@ -153,7 +165,9 @@ enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
     w->begun = ls_now();
     w->last_rank = -1;
     w->last_wait = 0;
-    c->longest_wait = 0;
+    w->stall_rank = -1;
+    w->stall = 0;
+    c->longest_wait = c->stall = 0;
     ls_mark_begin(c, w);
     if (st != LS_OK)
         return st;
@@ -162,5 +176,7 @@ enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
     ls_messages_clear(c);
     if (c->nodes > 1)
         note_last(c, w, algorithm);
+    else
+        note_stall(c, w, algorithm);
     return st;
 }

@@ -108,6 +108,8 @@ struct ls_work {
     double posted, begun, done; /* ls_now() */
     int last_rank;              /* the rank that came last to a collective, as far as known; -1: unknown */
     double last_wait;           /* seconds waited for that rank */
+    int stall_rank;             /* the rank that was waited for longest after all had come; -1: none for long */
+    double stall;               /* seconds of that wait, at the end of the collective */
     enum ls_status status;
     atomic_int state; /* 0 free, 1 posted, 2 done, 3 posted and a thread sleeps on it */
     struct ls_work *next;
@@ -197,13 +199,15 @@ struct ls_comm_usage {
         uint64_t bytes; /* of this rank's buffers, before compression */
         double seconds; /* from begin to end; 0 for SEND and RECEIVE, of which many are under way at once */
     } kinds[LS_WORK_KINDS];
-    double late;   /* the part of these seconds in which a rank had not come to the collective yet */
+    double
+        late; /* the part of these seconds in which a rank had not come to the collective yet, or stood still in it */
     double waited; /* seconds that threads waited for work in ls_comm_wait and its short forms */
 };
 void ls_comm_usage(const struct ls_comm *comm, struct ls_comm_usage *usage);
 /* usage.waited alone. */
 double ls_comm_waited(const struct ls_comm *comm);
-/* The part of usage.waited in which each rank was the last to come to a collective; `seconds` has room for all ranks.
+/* The part of usage.waited in which each rank was the last to come to a collective, or stood still in it; `seconds` has
+ * room for all ranks.
  * Messages (SEND, RECEIVE) do not count: their receiver cannot tell a late sender from a slow network. */
 void ls_comm_waited_for(const struct ls_comm *comm, double *seconds);
 const char *ls_work_name(enum ls_work_kind kind); /* "allreduce" */

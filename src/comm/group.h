@@ -163,6 +163,8 @@ struct ls_comm {
     char *envelope_room;           /* owned; reserved only */
     double longest_wait;           /* for a message of this collective; from longest_peer */
     int longest_peer;
+    double stall; /* the longest wait in shared memory for a rank that has come to this collective: stall_rank */
+    int stall_rank;
     char *scratch; /* owned; of the collectives over messages, reserved only */
     size_t scratch_bytes;
     const float **operands; /* owned; of the sums */

@@ -20,18 +20,26 @@ void ls_usage_count(struct ls_comm *c, const struct ls_work *w, double seconds)
     if (w->kind >= LS_WORK_SEND)
         return;
     add(&c->used[w->kind].ns, seconds);
-    add(&c->late_ns, w->last_wait < seconds ? w->last_wait : seconds);
+    double late = w->last_wait + w->stall;
+    add(&c->late_ns, late < seconds ? late : seconds);
 }
 
-/* The last rank came `last_wait` seconds after the collective began here. A thread that began to wait later waited for that
- * rank for the rest of them. */
+/* Seconds that the spans from..to and start..end have in common, for a rank that was waited for in the first. */
+static void add_overlap(struct ls_comm *c, int rank, double from, double to, double start, double end)
+{
+    if (rank >= 0 && rank != c->rank)
+        add(&c->peers[rank].waited_ns, (to < end ? to : end) - (from > start ? from : start));
+}
+
+/* The last rank came `last_wait` seconds after the collective began here. A rank that stood still in it did so before the
+ * end. A thread that began to wait later waited for the rest. */
 void ls_usage_waited(struct ls_comm *c, const struct ls_work *w, double start, double end)
 {
     add(&c->waited_ns, end - start);
-    if (w->kind >= LS_WORK_SEND || w->status != LS_OK || w->last_rank < 0 || w->last_rank == c->rank)
+    if (w->kind >= LS_WORK_SEND || w->status != LS_OK)
         return;
-    double came = w->begun + w->last_wait, from = w->begun > start ? w->begun : start;
-    add(&c->peers[w->last_rank].waited_ns, (came < end ? came : end) - from);
+    add_overlap(c, w->last_rank, w->begun, w->begun + w->last_wait, start, end);
+    add_overlap(c, w->stall_rank, w->done - w->stall, w->done, start, end);
 }
 
 void ls_comm_usage(const struct ls_comm *c, struct ls_comm_usage *u)

@@ -39,6 +39,15 @@ static void mark_behind(const struct ls_comm *c, const void *context, bool *miss
             missing[c->node.ranks[i]] = true;
 }
 
+/* Takes the time since `before` from the clock that the wait has read anyway. */
+static void note_stall(struct ls_comm *c, int index, double waited, double before)
+{
+    if (waited - before <= c->stall)
+        return;
+    c->stall = waited - before;
+    c->stall_rank = c->node.ranks[index];
+}
+
 enum ls_status ls_shm_await(struct ls_comm *c, size_t offset, uint64_t value, int index)
 {
     struct ls_wait w = {0};
@@ -47,8 +56,10 @@ enum ls_status ls_shm_await(struct ls_comm *c, size_t offset, uint64_t value, in
     for (int i = index < 0 ? 0 : index; i < (index < 0 ? c->node.size : index + 1); i++) {
         if (i == c->node.me)
             continue;
+        double before = w.seen - w.since;
         while (read_counter(c, i, offset) < value)
             LS_TRY_GOTO(end, ls_wait_step(c, &w, mark_behind, &k));
+        note_stall(c, i, w.seen - w.since, before);
     }
 end:
     ls_wait_end(c, &w);
@@ -130,7 +141,11 @@ static enum ls_status arrive(struct ls_shm_pass *p, bool shared)
     o->mark = c->mark;
     o->mark.shared = shared;
     ls_shm_raise(c, &o->arrived, c->arrivals);
+    double stall = c->stall;
+    int stall_rank = c->stall_rank;
     AWAIT(c, arrival[p->parity].arrived, c->arrivals, -1);
+    c->stall = stall; /* that wait is note_last's */
+    c->stall_rank = stall_rank;
     LS_TRY(compare_arrivals(p));
     note_last(p);
     return LS_OK;

@@ -27,7 +27,8 @@ static struct ls_comm *fake(struct ls_peer peers[3])
 /* A sum that began at 10 s, for which rank 2 came at 14 s. */
 static struct ls_work late_sum(void)
 {
-    return (struct ls_work){.kind = LS_WORK_ALLREDUCE, .bytes = 400, .begun = 10, .last_rank = 2, .last_wait = 4};
+    return (struct ls_work){
+        .kind = LS_WORK_ALLREDUCE, .bytes = 400, .begun = 10, .last_rank = 2, .last_wait = 4, .stall_rank = -1};
 }
 
 static void a_wait_is_split_by_when_the_last_rank_came(void **state)
@@ -49,6 +50,30 @@ static void a_wait_is_split_by_when_the_last_rank_came(void **state)
     expect_near(waited[2], 5);
     expect_near(waited[0] + waited[1], 0);
     expect_near(ls_comm_waited(c), 8.5);
+    free(c);
+}
+
+/* All came at once, and rank 1 stood still from 11 s to 16 s, when the sum ended. */
+static void a_rank_that_stands_still_within_a_sum_is_waited_for(void **state)
+{
+    (void)state;
+    struct ls_peer peers[3];
+    struct ls_comm *c = fake(peers);
+    struct ls_work w = late_sum();
+    struct ls_comm_usage used;
+    double waited[3];
+    w.last_wait = 0;
+    w.stall_rank = 1;
+    w.stall = 5;
+    w.done = 16;
+    ls_usage_count(c, &w, 6);
+    ls_usage_waited(c, &w, 12, 16.5);
+    ls_comm_waited_for(c, waited);
+    ls_comm_usage(c, &used);
+    expect_near(waited[1], 4);
+    expect_near(waited[0] + waited[2], 0);
+    expect_near(used.waited, 4.5);
+    expect_near(used.late, 5);
     free(c);
 }
 
@@ -166,6 +191,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wait_is_split_by_when_the_last_rank_came),
+        cmocka_unit_test(a_rank_that_stands_still_within_a_sum_is_waited_for),
         cmocka_unit_test(no_rank_is_late_for_itself_or_in_a_failure_or_a_message),
         cmocka_unit_test(a_step_knows_what_was_exposed_late_and_hidden),
         cmocka_unit_test(one_process_exchanges_nothing),
