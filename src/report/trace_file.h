@@ -11,12 +11,12 @@
 struct ls_trace_process {
     int rank;
     const char *host;
-    double zero; /* ls_now() of this process at the file's time 0 */
+    double zero, error; /* ls_now() of this process at the file's time 0, up to `error` seconds; 0: exactly */
 };
 
 struct ls_trace_about {
     const char *version;  /* of the program; NULL: unknown */
-    uint64_t first, last; /* steps that were asked for, from 1 */
+    uint64_t first, last; /* steps that are recorded, from 1 */
     int ranks;
 };
 

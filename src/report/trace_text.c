@@ -193,10 +193,15 @@ static void put_process(struct text *t, const struct ls_trace_process *p, uint64
     print(t, "}}");
     put_metadata(t, "process_sort_index", p->rank + 1, 0, "sort_index");
     print(t, "%d}}", p->rank);
-    if (dropped == 0)
+    if (dropped == 0 && p->error <= 0)
         return;
     put_metadata(t, "process_labels", p->rank + 1, 0, "labels");
-    print(t, "\"%" PRIu64 " slices did not fit and are missing\"}}", dropped);
+    print(t, "\"");
+    if (p->error > 0)
+        print(t, "clock within %.3f us of rank 0%s", 1e6 * p->error, dropped > 0 ? "; " : "");
+    if (dropped > 0)
+        print(t, "%" PRIu64 " slices did not fit and are missing", dropped);
+    print(t, "\"}}");
 }
 
 enum ls_status ls_trace_text(const struct ls_trace *trace, const struct ls_trace_process *process, char **text,

@@ -23,7 +23,7 @@ static enum ls_status answer(struct ls_comm *comm, int peer)
     return LS_OK;
 }
 
-static enum ls_status ask(struct ls_comm *comm, double *offset)
+static enum ls_status ask(struct ls_comm *comm, double *offset, double *error)
 {
     double shortest = INFINITY;
     for (int i = 0; i < ROUNDS; i++) {
@@ -34,17 +34,18 @@ static enum ls_status ask(struct ls_comm *comm, double *offset)
         if (back - sent < shortest) {
             shortest = back - sent;
             *offset = there - (sent + back) / 2;
+            *error = shortest / 2;
         }
     }
     return LS_OK;
 }
 
-enum ls_status ls_clock_offset(struct ls_comm *comm, double *offset)
+enum ls_status ls_clock_offset(struct ls_comm *comm, double *offset, double *error)
 {
     int home = ls_comm_node(comm, 0), rank = ls_comm_rank(comm);
-    *offset = 0;
+    *offset = *error = 0;
     if (rank > 0)
-        return ls_comm_node(comm, rank) == home ? LS_OK : ask(comm, offset);
+        return ls_comm_node(comm, rank) == home ? LS_OK : ask(comm, offset, error);
     for (int peer = 1; peer < ls_comm_size(comm); peer++)
         if (ls_comm_node(comm, peer) != home)
             LS_TRY(answer(comm, peer));

@@ -4,9 +4,9 @@
 
 #include "comm/comm.h"
 
-/* *offset: what ls_now() of rank 0 is ahead of ls_now() here. All ranks call it at once. Ranks of one node share a clock.
- * Between nodes a few messages go to rank 0 and back; the one with the shortest way counts, and the error is at most half of
- * its time. */
-enum ls_status ls_clock_offset(struct ls_comm *comm, double *offset);
+/* *offset: what ls_now() of rank 0 is ahead of ls_now() here, in seconds, up to *error. All ranks call it at once. Ranks of
+ * one node share a clock, and their error is 0. Between nodes a few messages go to rank 0 and back; the fastest one counts,
+ * and the error is at most half of its time. */
+enum ls_status ls_clock_offset(struct ls_comm *comm, double *offset, double *error);
 
 #endif

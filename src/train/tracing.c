@@ -114,7 +114,7 @@ static enum ls_status begin(struct ls_trainer *t)
     double offset = 0;
     LS_TRY(share_folder(t));
     if (t->comm)
-        LS_TRY(ls_clock_offset(t->comm, &offset));
+        LS_TRY(ls_clock_offset(t->comm, &offset, &g->error));
     g->zero = ls_now();
     if (t->comm)
         LS_TRY(ls_comm_broadcast(t->comm, 0, &g->zero, sizeof g->zero));
@@ -130,11 +130,21 @@ struct parcel {
     uint64_t size, held, dropped;
 };
 
+/* The last step that this rank recorded whole: the run may end before the window, and slices may not fit. */
+static uint64_t last_step(const struct ls_trace *trace)
+{
+    const struct ls_track *track = trace->tracks[LS_TRACK_MAIN];
+    for (size_t i = ls_trace_count(track); i > 0; i--)
+        if (track->slices[i - 1].kind == LS_SLICE_STEP)
+            return (uint64_t)track->slices[i - 1].number;
+    return trace->last;
+}
+
 static struct ls_trace_about about(const struct ls_trainer *t)
 {
     return (struct ls_trace_about){.version = t->o->version,
                                    .first = t->tracing.trace->first,
-                                   .last = t->tracing.trace->last,
+                                   .last = last_step(t->tracing.trace),
                                    .ranks = t->comm ? ls_comm_size(t->comm) : 1};
 }
 
@@ -143,8 +153,10 @@ static enum ls_status make_text(const struct ls_trainer *t, char **text, size_t 
     char host[256] = "unknown";
     int rank = t->comm ? ls_comm_rank(t->comm) : 0;
     gethostname(host, sizeof host - 1);
-    struct ls_trace_process process = {
-        .rank = rank, .host = t->comm ? ls_comm_host(t->comm, rank) : host, .zero = t->tracing.zero};
+    struct ls_trace_process process = {.rank = rank,
+                                       .host = t->comm ? ls_comm_host(t->comm, rank) : host,
+                                       .zero = t->tracing.zero,
+                                       .error = t->tracing.error};
     return ls_trace_text(t->tracing.trace, &process, text, size);
 }
 
@@ -192,7 +204,7 @@ static void say_written(const struct ls_trainer *t, const char *path, const stru
     }
     ls_trainer_say(
         t, "Wrote %s: steps %" PRIu64 " to %" PRIu64 " of %d rank%s, %" PRIu64 " slices; open it at ui.perfetto.dev.",
-        path, t->tracing.trace->first, t->tracing.trace->last, ranks, ranks == 1 ? "" : "s", held);
+        path, t->tracing.trace->first, last_step(t->tracing.trace), ranks, ranks == 1 ? "" : "s", held);
     if (dropped > 0)
         ls_warn("--trace: %" PRIu64 " slices at the end of the window did not fit and are missing from %s; trace fewer "
                 "steps",
@@ -283,14 +295,12 @@ enum ls_status ls_tracing_before_step(struct ls_trainer *t)
 
 enum ls_status ls_tracing_after_run(struct ls_trainer *t, enum ls_status status)
 {
+    bool together = !t->comm || status == LS_OK || status == LS_INTERRUPTED || t->all_know;
     if (!t->tracing.trace || t->tracing.state != LS_TRACING_NOW)
         return status;
-    if (status == LS_OK || status == LS_INTERRUPTED) {
-        enum ls_status st = finish(t);
-        if (st == LS_OK)
-            return status;
-        status = st;
-    }
+    enum ls_status st = together ? finish(t) : status;
+    if (st == LS_OK)
+        return status;
     rescue(t);
-    return status;
+    return status == LS_OK || status == LS_INTERRUPTED ? st : status;
 }

@@ -186,6 +186,22 @@ for rank in 0 2; do
     [ -z "$perfetto" ] || check killed-$rank/trace.json "$left" - perfetto
 done
 
+it "keeps the timeline of a run that diverges"
+train --steps 50 --lr 1e30 --workers 2 --no-evaluate --run diverged --trace 1:40
+expect_code 5
+expect_out 'Wrote diverged/trace\.json: steps 1 to [1-9] of 2 ranks'
+check diverged/trace.json 0,1 -
+expect_no_file diverged/trace-rank-1.json
+
+it "keeps the timeline of a run that is stopped"
+begin 2 --data synthetic:1x14x14:10:192 --batch 32 --schedule constant --epochs 100000 --trace 1:500000 --run stopped
+within 60 saved stopped || miss "no checkpoint is saved"
+kill -TERM "$parent"
+end
+expect_code 75
+last=$(sed -n 's/^Stopped by .* after step \([0-9]*\) .*/\1/p' out)
+check stopped/trace.json 0,1 "1:$last"
+
 it "clears away what a failed window left"
 lockstep train --resume --run killed-2 --epochs 100000 --steps "$(($(cat killed-2/checkpoints/step-*/state.json |
     sed -n 's/.*"step": *\([0-9]*\).*/\1/p' | sort -n | tail -n 1) + 2))" --no-evaluate --trace 1:1000000

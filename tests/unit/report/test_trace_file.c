@@ -134,6 +134,25 @@ static void test_messages_are_pairs(void **state)
     ls_trace_free(t);
 }
 
+/* What is known of the clock, and what is missing, is a label of the process. */
+static void test_labels(void **state)
+{
+    struct ls_track *track;
+    struct ls_trace *t = make(&track, LS_TRACK_MAIN);
+    struct ls_trace_process process = {.rank = 1, .host = "h", .zero = 100, .error = 1.5e-6};
+    char *text;
+    size_t size;
+    (void)state;
+    atomic_store(&track->dropped, 3);
+    assert_int_equal(ls_trace_text(t, &process, &text, &size), LS_OK);
+    char *ended = ls_format("%.*s", (int)size, text);
+    assert_non_null(
+        strstr(ended, "{\"labels\":\"clock within 1.500 us of rank 0; 3 slices did not fit and are missing\"}}"));
+    ls_free(ended);
+    ls_free(text);
+    ls_trace_free(t);
+}
+
 /* A clock that is a little ahead of its estimate. */
 static void test_times_before_zero(void **state)
 {
@@ -235,7 +254,7 @@ int main(void)
         cmocka_unit_test(test_names_are_escaped),         cmocka_unit_test(test_the_outer_slice_comes_first),
         cmocka_unit_test(test_messages_are_pairs),        cmocka_unit_test(test_times_before_zero),
         cmocka_unit_test(test_each_rank_adds_its_part),   cmocka_unit_test(test_ranks_may_merge_at_once),
-        cmocka_unit_test(test_a_broken_part_is_left_out),
+        cmocka_unit_test(test_a_broken_part_is_left_out), cmocka_unit_test(test_labels),
     };
     return cmocka_run_group_tests_name("trace file", tests, begin, end);
 }
