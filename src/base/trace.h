@@ -44,9 +44,11 @@ struct ls_slice {
     const char *name, *detail; /* borrowed until the trace is freed; detail may be NULL */
     double begin, end;         /* ls_now() */
     int64_t number;
-    uint64_t bytes;     /* 0: none */
-    int late_rank;      /* of a sum: the rank that came last; -1: unknown */
-    float late_seconds; /* that this rank waited for it */
+    uint64_t bytes; /* 0: none */
+    /* Of a sum: the rank that came last, and how long this rank waited for it at the begin; the rank that stood still, and
+     * how long this rank waited for it at the end. -1: unknown, or none. */
+    int late_rank, stall_rank;
+    float late_seconds, stall_seconds;
 };
 
 struct ls_track {

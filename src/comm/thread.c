@@ -45,7 +45,9 @@ void ls_work_trace(struct ls_comm *c, const struct ls_work *w)
                                               .number = message ? w->peer : w->bucket,
                                               .bytes = w->bytes,
                                               .late_rank = message ? -1 : w->last_rank,
-                                              .late_seconds = message ? 0 : (float)w->last_wait});
+                                              .late_seconds = message ? 0 : (float)w->last_wait,
+                                              .stall_rank = message ? -1 : w->stall_rank,
+                                              .stall_seconds = message ? 0 : (float)w->stall});
 }
 
 static void list_add(struct ls_list *l, struct ls_work *w)

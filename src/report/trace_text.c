@@ -115,6 +115,8 @@ static void put_arguments(struct text *t, const struct ls_slice *s)
     }
     if (s->kind == LS_SLICE_SUM && s->late_rank >= 0)
         print(t, "%s\"last_rank\":%d,\"waited_for_it_ms\":%.6f", comma, s->late_rank, 1e3 * (double)s->late_seconds);
+    if (s->kind == LS_SLICE_SUM && s->stall_rank >= 0)
+        print(t, ",\"stalled_rank\":%d,\"stalled_ms\":%.6f", s->stall_rank, 1e3 * (double)s->stall_seconds);
     print(t, "}}");
 }
 

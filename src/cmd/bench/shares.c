@@ -2,10 +2,12 @@
  * of that is hidden behind computing. The figures come from a trace of the measured steps.
  *
  *   compute        some node or update runs
- *   communication  a collective or a message is under way
+ *   communication  a message is under way, or a collective to which all ranks have come
  *   overlapped     both at once: communication that costs no time
  *   exposed        communication - overlapped: what a step waits for
- *   late           part of communication: waiting for the rank that came last */
+ *   late           neither: the step waits for a rank that has not come to a collective, or stands still in it
+ *
+ * The line of a rank in metrics.jsonl uses the same words. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
@@ -15,6 +17,7 @@
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Of one rank, seconds over all steps. */
 struct shares {
@@ -46,22 +49,38 @@ static size_t merge(struct span *spans, size_t n)
     return kept;
 }
 
-/* The seconds of the slices of these kinds (bits) in two tracks, either of which may be NULL. */
-static enum ls_status collect(const struct ls_track *one, const struct ls_track *other, unsigned bits,
+/* Which part of a collective: that in which all ranks take part, or that in which one of them has not come or stands still. */
+enum part { WHOLE, TOGETHER, LATE };
+
+static size_t put_part(struct span *spans, size_t n, const struct ls_slice *s, enum part part)
+{
+    double come = s->begin + (double)s->late_seconds, halt = s->end - (double)s->stall_seconds;
+    come = come < s->end ? come : s->end;
+    halt = halt > come ? halt : come;
+    if (s->kind != LS_SLICE_SUM || part != LATE)
+        spans[n++] =
+            s->kind == LS_SLICE_SUM && part == TOGETHER ? (struct span){come, halt} : (struct span){s->begin, s->end};
+    else {
+        spans[n++] = (struct span){s->begin, come};
+        spans[n++] = (struct span){halt, s->end};
+    }
+    return n;
+}
+
+/* The spans of the slices of these kinds (bits) in two tracks, either of which may be NULL. */
+static enum ls_status collect(const struct ls_track *one, const struct ls_track *other, unsigned bits, enum part part,
                               struct span **spans, size_t *n)
 {
     const struct ls_track *tracks[] = {one, other};
-    size_t room = (one ? ls_trace_count(one) : 0) + (other ? ls_trace_count(other) : 0);
-    struct span *all = ls_alloc(room + 1, sizeof *all);
+    size_t counts[] = {one ? ls_trace_count(one) : 0, other ? ls_trace_count(other) : 0};
+    struct span *all = ls_alloc(2 * (counts[0] + counts[1]) + 1, sizeof *all);
     if (!all)
         return LS_FAILED;
     *n = 0;
     for (int t = 0; t < 2; t++)
-        for (size_t i = 0; tracks[t] && *n < room && i < ls_trace_count(tracks[t]); i++) {
-            const struct ls_slice *s = &tracks[t]->slices[i];
-            if (bits >> s->kind & 1)
-                all[(*n)++] = (struct span){s->begin, s->end};
-        }
+        for (size_t i = 0; i < counts[t]; i++)
+            if (bits >> tracks[t]->slices[i].kind & 1)
+                *n = put_part(all, *n, &tracks[t]->slices[i], part);
     *n = merge(all, *n);
     *spans = all;
     return LS_OK;
@@ -91,64 +110,59 @@ static double intersect(const struct span *a, size_t n, const struct span *b, si
 
 #define BIT(kind) (1u << LS_SLICE_##kind)
 
-static double late_within(const struct ls_track *track, const struct span *steps, size_t n)
-{
-    double late = 0;
-    size_t at = 0;
-    for (size_t i = 0; track && i < ls_trace_count(track); i++) {
-        const struct ls_slice *s = &track->slices[i];
-        while (at < n && steps[at].end <= s->begin)
-            at++;
-        if (at < n && s->end > steps[at].begin && s->late_rank >= 0)
-            late += (double)s->late_seconds;
-    }
-    return late;
-}
-
 /* Only whole steps count: slices that did not fit belong to none. */
 static enum ls_status measure(const struct ls_trace *trace, struct shares *s)
 {
     const struct ls_track *main = trace->tracks[LS_TRACK_MAIN], *sums = trace->tracks[LS_TRACK_COLLECTIVES];
     const struct ls_track *messages = trace->tracks[LS_TRACK_MESSAGES];
-    struct span *steps = NULL, *compute = NULL, *talk = NULL, *within = NULL, *both = NULL;
-    size_t n_steps = 0, n_compute = 0, n_talk = 0, n_within, n_both;
+    struct span *steps = NULL, *work = NULL, *talk = NULL, *late = NULL, *room = NULL, *more = NULL;
+    size_t n_steps = 0, n_work = 0, n_talk = 0, n_late = 0, n, k;
     enum ls_status st = LS_FAILED;
     *s = (struct shares){0};
-    LS_TRY_GOTO(out, collect(main, NULL, BIT(STEP), &steps, &n_steps));
-    LS_TRY_GOTO(out, collect(main, NULL, BIT(NODE) | BIT(UPDATE), &compute, &n_compute));
-    LS_TRY_GOTO(out, collect(sums, messages, BIT(SUM) | BIT(MESSAGE), &talk, &n_talk));
-    within = ls_alloc(n_steps + n_talk + 1, sizeof *within);
-    both = ls_alloc(n_steps + n_talk + n_compute + 1, sizeof *both);
-    st = within && both ? LS_OK : LS_FAILED;
+    LS_TRY_GOTO(out, collect(main, NULL, BIT(STEP), WHOLE, &steps, &n_steps));
+    LS_TRY_GOTO(out, collect(main, NULL, BIT(NODE) | BIT(UPDATE), WHOLE, &work, &n_work));
+    LS_TRY_GOTO(out, collect(sums, messages, BIT(SUM) | BIT(MESSAGE), TOGETHER, &talk, &n_talk));
+    LS_TRY_GOTO(out, collect(sums, NULL, BIT(SUM), LATE, &late, &n_late));
+    size_t all = n_steps + n_work + n_talk + n_late + 1;
+    room = ls_alloc(all, sizeof *room);
+    more = ls_alloc(2 * all, sizeof *more);
+    st = room && more ? LS_OK : LS_FAILED;
     if (st != LS_OK)
         goto out;
     for (size_t i = 0; i < ls_trace_count(main); i++)
         s->steps += main->slices[i].kind == LS_SLICE_STEP;
     for (size_t i = 0; i < n_steps; i++)
         s->seconds += steps[i].end - steps[i].begin;
-    s->compute = intersect(steps, n_steps, compute, n_compute, both, &n_both);
-    s->communication = intersect(steps, n_steps, talk, n_talk, within, &n_within);
-    s->overlapped = intersect(within, n_within, compute, n_compute, both, &n_both);
-    s->late = late_within(sums, steps, n_steps);
+    s->compute = intersect(steps, n_steps, work, n_work, room, &n);
+    s->communication = intersect(steps, n_steps, talk, n_talk, room, &n);
+    s->overlapped = intersect(room, n, work, n_work, more, &k);
+    /* what is late while the rank neither computes nor communicates */
+    s->late = intersect(steps, n_steps, late, n_late, room, &n);
+    memcpy(more, work, n_work * sizeof *more);
+    memcpy(more + n_work, talk, n_talk * sizeof *more);
+    k = merge(more, n_work + n_talk);
+    s->late -= intersect(room, n, more, k, more + all, &k);
 out:
     ls_free(steps);
-    ls_free(compute);
+    ls_free(work);
     ls_free(talk);
-    ls_free(within);
-    ls_free(both);
+    ls_free(late);
+    ls_free(room);
+    ls_free(more);
     return st;
 }
 
 /* --- output ------------------------------------------------------------------------------------------- */
 
+static double other_of(const struct shares *s)
+{
+    return s->seconds - s->compute - (s->communication - s->overlapped) - s->late;
+}
+
 static void add_row(struct ls_table *t, const char *rank, const char *host, const struct shares *s)
 {
-    double parts[] = {s->compute,
-                      s->communication,
-                      s->overlapped,
-                      s->communication - s->overlapped,
-                      s->seconds - s->compute - (s->communication - s->overlapped),
-                      s->late};
+    double parts[] = {s->compute, s->communication, s->overlapped, s->communication - s->overlapped,
+                      s->late,    other_of(s)};
     ls_table_row(t);
     ls_table_cell(t, "%s", rank);
     ls_table_cell(t, "%s", host);
@@ -164,11 +178,12 @@ static void add_row(struct ls_table *t, const char *rank, const char *host, cons
 static enum ls_status print(const struct ls_comm *comm, const struct shares *ranks, int n, const struct shares *mean)
 {
     static const char *const heads[] = {"rank",       "host",    "step ms", "compute", "communication",
-                                        "overlapped", "exposed", "other",   "late"};
+                                        "overlapped", "exposed", "late",    "other"};
     struct ls_table t;
-    printf("\nShares of a step on each rank, over %.0f steps. Communication is overlapped by computing or exposed;\n"
-           "compute + exposed + other = 100%%. late: the part of communication that waits for the last rank.\n",
-           mean->steps);
+    printf(
+        "\nShares of a step on each rank, over %.0f steps. Communication is overlapped by computing, or exposed: the step\n"
+        "waits for it. late: the step waits for a slower rank. compute + exposed + late + other = 100%%.\n",
+        mean->steps);
     ls_table_init(&t, "llrrrrrrr", heads);
     for (int r = 0; r < n; r++) {
         char rank[16];
@@ -187,7 +202,7 @@ static json_t *as_json(const struct shares *s)
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)s->steps, "step_ms",
                      a_step * s->seconds, "compute_ms", a_step * s->compute, "communication_ms",
                      a_step * s->communication, "overlapped_ms", a_step * s->overlapped, "exposed_ms", a_step * exposed,
-                     "other_ms", a_step * (s->seconds - s->compute - exposed), "late_ms", a_step * s->late);
+                     "late_ms", a_step * s->late, "other_ms", a_step * other_of(s));
 }
 
 static enum ls_status print_json(const struct ls_comm *comm, const struct shares *ranks, int n,
