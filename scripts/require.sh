@@ -2,7 +2,7 @@
 # Sourced by ./run and ./test.
 #
 #   require build test     these packages must be there: installs the missing ones, or names them and stops
-#   offer cluster          the build does without these: installs the missing ones, or names them and goes on
+#   offer cluster images   the build does without these: installs the missing ones, or names them and goes on
 #
 # Packages are Debian's. Installing needs root or sudo without a password. Nothing is installed, and no package manager is
 # started, when all is present.
@@ -26,6 +26,8 @@ build    header openssl/hmac.h       libssl-dev
 cluster  mpi -                       libopenmpi-dev
 cluster  mpi -                       openmpi-bin
 cluster  header ucp/api/ucp.h        libucx-dev
+images   header webp/decode.h        libwebp-dev
+images   header stdio.h,gif_lib.h    libgif-dev
 test     header cmocka.h             libcmocka-dev
 test     module venv,ensurepip       python3-venv
 test     command g++                 g++
@@ -116,6 +118,6 @@ offer() {
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086
     if ! may_install || ! install_packages $packages; then
-        echo "$0: mpirun, srun --mpi=pmix and --transport ucx will not work until you type: sudo apt-get install ${packages% } && $0" >&2
+        echo "$0: mpirun, srun --mpi=pmix, --transport ucx, WebP and GIF files need packages that you get by: sudo apt-get install ${packages% } && $0" >&2
     fi
 }

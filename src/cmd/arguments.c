@@ -184,7 +184,7 @@ static enum ls_status add_folder(struct ls_pictures *p, const char *folder)
         st = add(p, path);
     }
     if (st == LS_OK && n == 0)
-        st = ls_fail(LS_BAD_INPUT, "%s: no images in this folder; JPEG, PNG, PPM and BMP files are read", folder);
+        st = ls_fail(LS_BAD_INPUT, "%s: no images in this folder; %s files are read", folder, ls_image_kinds());
     ls_files_close(&found->base);
     return st;
 }

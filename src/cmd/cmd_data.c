@@ -260,15 +260,15 @@ static json_t *json_part(const struct part *p)
         json_array_append_new(broken, json_pack("{sI so so}", "sample", (json_int_t)p->broken[b].sample, "where",
                                                 json_text(where), "error", json_text(p->broken[b].why)));
     }
-    return json_pack("{sI so sb sI sI so so so so so so si si si si so}", "count", (json_int_t)info->count, "folder",
-                     json_text(info->folder), "same_as_train", p->same, "smallest_class",
-                     (json_int_t)p->class_counts[p->smallest], "largest_class", (json_int_t)p->class_counts[p->largest],
-                     "class_counts", counts, "empty_classes", json_empty(p, info), "mean",
-                     json_figures(t, (int)info->channels, mean_of), "deviation",
-                     json_figures(t, (int)info->channels, deviation_of), "pixel_mean",
-                     json_figures(t, (int)info->channels, pixel_mean), "pixel_deviation",
-                     json_figures(t, (int)info->channels, pixel_deviation), "min_height", t->min_height, "max_height",
-                     t->max_height, "min_width", t->min_width, "max_width", t->max_width, "broken", broken);
+    return json_pack(
+        "{sI so sb sI sI so so so so so so si si si si so sI}", "count", (json_int_t)info->count, "folder",
+        json_text(info->folder), "same_as_train", p->same, "smallest_class", (json_int_t)p->class_counts[p->smallest],
+        "largest_class", (json_int_t)p->class_counts[p->largest], "class_counts", counts, "empty_classes",
+        json_empty(p, info), "mean", json_figures(t, (int)info->channels, mean_of), "deviation",
+        json_figures(t, (int)info->channels, deviation_of), "pixel_mean",
+        json_figures(t, (int)info->channels, pixel_mean), "pixel_deviation",
+        json_figures(t, (int)info->channels, pixel_deviation), "min_height", t->min_height, "max_height", t->max_height,
+        "min_width", t->min_width, "max_width", t->max_width, "broken", broken, "ignored", (json_int_t)info->ignored);
 }
 
 static json_t *json_names(const struct ls_dataset_info *info)
@@ -405,6 +405,10 @@ static enum ls_status print_text(const char *spec, const struct part *parts)
     for (int p = 0; p < 2; p++)
         if (parts[p].set && !parts[p].same && ls_dataset_info(parts[p].set)->folder)
             ls_print("%s: %s", p == 0 && parts[1].same ? "both" : parts[p].name, ls_dataset_info(parts[p].set)->folder);
+    for (int p = 0; p < 2; p++)
+        if (parts[p].set && !parts[p].same && ls_dataset_info(parts[p].set)->ignored > 0)
+            ls_print("%s: %" PRId64 " ignored, without the extension of an image (the first: %s)", parts[p].name,
+                     ls_dataset_info(parts[p].set)->ignored, ls_dataset_info(parts[p].set)->ignored_name);
     LS_TRY(print_parts(parts, 2));
     print_normalisation(info);
     if (info->classes <= LISTED_CLASSES) {

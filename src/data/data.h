@@ -22,6 +22,8 @@ struct ls_dataset_info {
     float mean[4], deviation[4];    /* for normalisation of values in 0..1, per channel; equal for train and test */
     bool whole;                     /* there are no parts: train and test are the same samples */
     const char *folder;             /* the parent of the class folders; NULL: the format has none; borrowed */
+    int64_t ignored;                /* number of files beside the images that are no images, such as Thumbs.db */
+    const char *ignored_name;       /* the first of them; borrowed */
 };
 
 /* A decoded image: 8-bit, interleaved rows (HWC), 1 or 3 channels. It is also the scratch memory of one thread: the buffers
@@ -105,7 +107,7 @@ bool ls_dataset_identify(const struct ls_dataset *set, int64_t i, struct ls_iden
 /* Returns the class in the data, before ls_classes_match mapped it to a class of the model. */
 int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i);
 
-/* Decodes one image file (JPEG, PNG, PPM or BMP by content) to `channels` (1 or 3). */
+/* Decodes one image file (JPEG, PNG, WebP, GIF, PPM or BMP by content) to `channels` (1 or 3). */
 enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image);
 /* Decodes an image in memory. Turns it upright by its Exif orientation, drops alpha, converts 16 bits to 8 and CMYK to RGB.
  * The bytes may be in image->side; the call may overwrite that. Reports no error: see image->why. */

@@ -40,6 +40,14 @@ enum ls_status ls_image_fetch(int fd, uint64_t offset, size_t bytes, struct ls_i
 /* Reads a file into image->side and decodes it. */
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image);
 
+/* Names of files, by extension: an image that is read, an image that is not, or something else. */
+enum ls_image_name { LS_NO_IMAGE, LS_IMAGE_UNREAD, LS_IMAGE_READ };
+enum ls_image_name ls_image_by_name(const char *name);
+/* Lists the kinds of images that are read, for messages: "JPEG, PNG, PPM and BMP". */
+const char *ls_image_kinds(void);
+/* Returns which package this build lacks for images with that extension, for messages; "" if none. */
+const char *ls_image_needs(const char *extension);
+
 /* Returns the Exif orientation of a JPEG, PNG or WebP file: 1 (upright) to 8; 1 if there is none or it is damaged. */
 int ls_exif_orientation(const uint8_t *bytes, size_t size);
 /* Turns the size of a stored image into that of the upright one. */
@@ -57,6 +65,9 @@ enum ls_status ls_decoding_try(struct ls_image *image, bool suits, const struct 
 /* Reports how many files were left to the CPU: in log.txt, or as a warning if it is most of them. */
 void ls_decoding_report(const struct ls_decoding *by);
 enum ls_status ls_png_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
+/* Without libwebp or giflib these two refuse every file. */
+enum ls_status ls_webp_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
+enum ls_status ls_gif_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 enum ls_status ls_ppm_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 enum ls_status ls_bmp_decode(const uint8_t *bytes, size_t size, struct ls_image *image);
 

@@ -68,6 +68,15 @@ static void describe_augment(const struct ls_augment *a, char text[128])
         snprintf(text, 128, "none");
 }
 
+/* In log.txt only. */
+static void note_ignored(const struct ls_dataset *set)
+{
+    const struct ls_dataset_info *info = ls_dataset_info(set);
+    if (info->ignored > 0)
+        ls_note("  ignored    %" PRId64 " file%s without the extension of an image (the first: %s)", info->ignored,
+                plural(info->ignored), info->ignored_name ? info->ignored_name : "");
+}
+
 static void say_data(const struct ls_trainer *t)
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
@@ -81,6 +90,9 @@ static void say_data(const struct ls_trainer *t)
                        ls_dataset_info(t->task.test)->folder);
     else if (info->folder)
         ls_trainer_say(t, "  folders    training on %s", info->folder);
+    note_ignored(t->task.train);
+    if (t->task.test)
+        note_ignored(t->task.test);
     describe_augment(&t->task.augment, augment);
     ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);

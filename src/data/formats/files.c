@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
 
 #define MAX_DEPTH 16
@@ -78,15 +77,6 @@ static void list_sort(struct list *list)
         qsort(list->name, list->count, sizeof *list->name, by_name);
 }
 
-static bool has_extension(const char *name, const char *const *extensions)
-{
-    const char *dot = strrchr(name, '.');
-    for (; dot && *extensions; extensions++)
-        if (strcasecmp(dot + 1, *extensions) == 0)
-            return true;
-    return false;
-}
-
 /* Folders that archivers, file systems and network drives create. */
 static bool is_litter(const char *name)
 {
@@ -105,11 +95,18 @@ static bool is_folder(const char *path, const struct dirent *e)
     return snprintf(full, sizeof full, "%s/%s", path, e->d_name) < (int)sizeof full && ls_file_is_dir(full);
 }
 
+/* Counts a file that is no sample and keeps the name of the first. */
+static void note_left_out(struct ls_files *f, const char *path, const char *name)
+{
+    if (ls_image_by_name(name) == LS_NO_IMAGE && f->ignored++ == 0)
+        f->ignored_name = ls_arena_format(&f->arena, "%s/%s", path, name);
+    if (ls_image_by_name(name) == LS_IMAGE_UNREAD && f->other++ == 0)
+        f->other_name = ls_arena_format(&f->arena, "%s/%s", path, name);
+}
+
 /* Lists the folders and image files in path; either list may be NULL. */
 static enum ls_status list_folder(struct ls_files *f, const char *path, struct list *folders, struct list *images)
 {
-    static const char *const read_here[] = {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", NULL};
-    static const char *const others[] = {"webp", "gif", "tif", "tiff", "jp2", "heic", "avif", NULL};
     DIR *dir = opendir(path);
     if (!dir)
         return ls_fail(LS_BAD_INPUT, "%s: the folder cannot be read: %s", path, strerror(errno));
@@ -120,10 +117,10 @@ static enum ls_status list_folder(struct ls_files *f, const char *path, struct l
             continue;
         if (is_folder(path, e))
             st = folders ? list_add(folders, &f->arena, e->d_name) : LS_OK;
-        else if (images && has_extension(e->d_name, read_here))
+        else if (images && ls_image_by_name(e->d_name) == LS_IMAGE_READ)
             st = list_add(images, &f->arena, e->d_name);
-        else if (images && has_extension(e->d_name, others) && f->other++ == 0)
-            f->other_name = ls_arena_format(&f->arena, "%s/%s", path, e->d_name);
+        else if (images)
+            note_left_out(f, path, e->d_name);
     }
     if (st == LS_OK && errno)
         st = ls_fail(LS_BAD_INPUT, "%s: the folder cannot be read: %s", path, strerror(errno));
@@ -165,9 +162,10 @@ enum ls_status ls_files_add_tree(struct ls_files *f, const char *folder, int32_t
 enum ls_status ls_files_look(struct ls_files *f, const char *path, struct ls_folder_content *content)
 {
     struct list folders = {0}, images = {0};
-    int64_t other = f->other;
+    int64_t other = f->other, ignored = f->ignored;
     enum ls_status st = list_folder(f, path, &folders, &images);
     f->other = other;
+    f->ignored = ignored;
     *content = (struct ls_folder_content){.folders = (int64_t)folders.count, .images = (int64_t)images.count};
     content->image = images.count > 0 ? images.name[0] : NULL;
     ls_free(folders.name);
@@ -188,6 +186,14 @@ enum ls_status ls_files_folders(struct ls_files *f, const char *path, const char
     return LS_OK;
 }
 
+static void tell_left_out(const struct ls_files *f, const char *path)
+{
+    const char *dot = f->other_name ? strrchr(f->other_name, '.') : NULL, *needs = dot ? ls_image_needs(dot + 1) : "";
+    if (f->other)
+        ls_warn("%s: %lld image files are left out, only %s are read (the first: %s%s%s)", path, (long long)f->other,
+                ls_image_kinds(), f->other_name ? f->other_name : "", *needs ? "; " : "", needs);
+}
+
 /* Normalised like ImageNet, which most recipes and pretrained weights expect. */
 void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
 {
@@ -199,11 +205,11 @@ void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
         .class_ids = f->class_ids,
         .mean = {0.485f, 0.456f, 0.406f},
         .deviation = {0.229f, 0.224f, 0.225f},
+        .ignored = f->ignored,
+        .ignored_name = f->ignored_name,
     };
     f->root = strlen(path);
-    if (f->other)
-        ls_warn("%s: %lld image files are left out, only JPEG, PNG, PPM and BMP are read (the first: %s)", path,
-                (long long)f->other, f->other_name ? f->other_name : "");
+    tell_left_out(f, path);
 }
 
 /* --- reading ------------------------------------------------------------------------------------------ */

@@ -20,6 +20,8 @@ struct ls_files {
     size_t root;              /* length of the common prefix of all folders; the rest of the path identifies a sample */
     int64_t other;            /* number of image files of unsupported formats, which are skipped */
     const char *other_name;   /* one of them */
+    int64_t ignored;          /* number of files that are no images, such as Thumbs.db */
+    const char *ignored_name; /* one of them */
 };
 
 enum ls_status ls_files_new(struct ls_files **files);

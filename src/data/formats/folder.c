@@ -101,9 +101,8 @@ static enum ls_status add_classes(struct ls_files *f, const char *classes_in, in
     }
     ls_free(found);
     if (st == LS_OK && f->base.info.count == 0)
-        st = ls_fail(LS_BAD_INPUT,
-                     "%s: every class is empty: no jpg, jpeg, png, ppm, pgm or bmp file in any of the %" PRId64, images,
-                     count);
+        st = ls_fail(LS_BAD_INPUT, "%s: every class is empty: no image file (%s) in any of the %" PRId64, images,
+                     ls_image_kinds(), count);
     return st;
 }
 

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -106,6 +107,69 @@ enum ls_status ls_image_to_channels(struct ls_image *image, int channels)
     return LS_OK;
 }
 
+/* --- kinds of files ----------------------------------------------------------------------------------- */
+
+#ifdef LS_WEBP
+#define WEBP true
+#else
+#define WEBP false
+#endif
+#ifdef LS_GIF
+#define GIF true
+#else
+#define GIF false
+#endif
+
+static const struct kind {
+    const char *extension, *needs; /* needs: why files of this kind are not read */
+    bool read;
+} kinds[] = {
+    {"jpg", NULL, true},
+    {"jpeg", NULL, true},
+    {"png", NULL, true},
+    {"ppm", NULL, true},
+    {"bmp", NULL, true},
+    {"pgm", NULL, true},
+    {"webp", "this Lockstep was built without WebP: install libwebp-dev and build it again", WEBP},
+    {"gif", "this Lockstep was built without GIF: install libgif-dev and build it again", GIF},
+    {"tif", NULL, false},
+    {"tiff", NULL, false},
+    {"jp2", NULL, false},
+    {"heic", NULL, false},
+    {"avif", NULL, false},
+};
+
+static const struct kind *kind_of(const char *extension)
+{
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++)
+        if (strcasecmp(extension, kinds[k].extension) == 0)
+            return &kinds[k];
+    return NULL;
+}
+
+enum ls_image_name ls_image_by_name(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    const struct kind *kind = dot ? kind_of(dot + 1) : NULL;
+    return !kind ? LS_NO_IMAGE : kind->read ? LS_IMAGE_READ : LS_IMAGE_UNREAD;
+}
+
+const char *ls_image_needs(const char *extension)
+{
+    const struct kind *kind = kind_of(extension);
+    return kind && !kind->read && kind->needs ? kind->needs : "";
+}
+
+const char *ls_image_kinds(void)
+{
+    return WEBP && GIF ? "JPEG, PNG, WebP, GIF, PPM and BMP"
+           : WEBP      ? "JPEG, PNG, WebP, PPM and BMP"
+           : GIF       ? "JPEG, PNG, GIF, PPM and BMP"
+                       : "JPEG, PNG, PPM and BMP";
+}
+
+/* --- decoding ----------------------------------------------------------------------------------------- */
+
 static enum ls_status decode_by_content(const uint8_t *b, size_t size, const struct ls_view *view,
                                         struct ls_image *image)
 {
@@ -117,9 +181,13 @@ static enum ls_status decode_by_content(const uint8_t *b, size_t size, const str
         return ls_ppm_decode(b, size, image);
     if (size >= 2 && b[0] == 'B' && b[1] == 'M')
         return ls_bmp_decode(b, size, image);
+    if (size >= 12 && memcmp(b, "RIFF", 4) == 0 && memcmp(b + 8, "WEBP", 4) == 0)
+        return ls_webp_decode(b, size, image);
+    if (size >= 4 && memcmp(b, "GIF8", 4) == 0)
+        return ls_gif_decode(b, size, image);
     if (size == 0)
         return ls_image_refuse(image, "the file is empty");
-    return ls_image_refuse(image, "not a JPEG, PNG, PPM or BMP image: it begins with %02x %02x", b[0],
+    return ls_image_refuse(image, "not an image that is read (%s): it begins with %02x %02x", ls_image_kinds(), b[0],
                            size > 1 ? b[1] : 0);
 }
 

@@ -48,6 +48,27 @@ save(colours, "key.png", transparency=(0, 0, 0))
 save(grey.convert("1"), "bit.png")
 save(colours.convert("P", palette=Image.Palette.ADAPTIVE, colors=4), "two-bits.png", bits=2)
 
+# Kinds that a build may lack; the test then skips them.
+save(colours, "lossy.webp", quality=90)
+save(colours, "lossless.webp", lossless=True)
+save(alpha, "alpha.webp", lossless=True, exact=True)
+for o in (3, 6):
+    save(colours, "turned%d.webp" % o, lossless=True, exif=exif(o))
+save(palette, "palette.gif")
+save(palette, "rows.gif", interlace=0)
+save(palette, "transparent.gif", transparency=5)
+save(grey, "grey.gif")
+save(palette, "frames.gif", save_all=True, append_images=[palette.rotate(90), grey])
+with open(folder + "/palette.gif", "rb") as f:
+    data = bytearray(f.read())
+frame = 13 + 3 * (2 << (data[10] & 7))  # behind the header and the common colours
+assert data[frame] == ord(",")
+data[6:10] = (40).to_bytes(2, "little") + (30).to_bytes(2, "little")  # a larger canvas
+data[frame + 1 : frame + 5] = (7).to_bytes(2, "little") + (4).to_bytes(2, "little")  # the frame's place in it
+with open(folder + "/placed.gif", "wb") as f:
+    f.write(data)
+expect(folder + "/placed.gif")
+
 # What Pillow does not write: 16 bits a channel and interlaced rows. The bytes are made here; Pillow reads the former by
 # dropping the low byte.
 import struct

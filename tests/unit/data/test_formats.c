@@ -344,7 +344,7 @@ static void broken_folders_are_named(void **state)
     picture(at("g/train/a/1.jpg"), 1);
     refused(at("g"), "test", "no val or test folder");
     GOOD(ls_dir_make(at("g/train/b")));
-    put_text(at("g/train/b/1.webp"), "x");
+    put_text(at("g/train/b/1.tif"), "x");
     picture(at("g/train/b/2.jpg"), 1);
     set = opened(at("g"), "train");
     SAID("1 image files are left out");
