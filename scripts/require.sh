@@ -118,6 +118,6 @@ offer() {
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086
     if ! may_install || ! install_packages $packages; then
-        echo "$0: mpirun, srun --mpi=pmix, --transport ucx, WebP and GIF files need packages that you get by: sudo apt-get install ${packages% } && $0" >&2
+        echo "$0: some of mpirun, srun --mpi=pmix, --transport ucx, WebP and GIF images will not work until you type: sudo apt-get install ${packages% } && $0" >&2
     fi
 }

@@ -29,7 +29,8 @@ static const char *in_folder(const char *name)
 /* A slice that begins and ends so many seconds after the file's time 0, which is 100 s. */
 static struct ls_slice slice(enum ls_slice_kind kind, const char *name, double begin, double end)
 {
-    return (struct ls_slice){.kind = kind, .name = name, .begin = 100 + begin, .end = 100 + end, .late_rank = -1, .stall_rank = -1};
+    return (struct ls_slice){
+        .kind = kind, .name = name, .begin = 100 + begin, .end = 100 + end, .late_rank = -1, .stall_rank = -1};
 }
 
 static struct ls_trace *make(struct ls_track **track, int id)
