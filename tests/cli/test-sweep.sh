@@ -232,6 +232,8 @@ echo 'random: {lr: {log: [0.1, 1]}}' | bad_file 'how many draws'
 echo 'target: {top9: 1}' | bad_file 'bad.yaml:1: target: expected \{top1'
 echo 'layers: []' | bad_file 'bad.yaml: expected a sweep, found a model'
 echo '[1, 2]' | bad_file 'bad.yaml:1: expected lines such as'
+printf 'lr: [1, 2]\n---\nlr: 3\n' | bad_file 'bad.yaml:3: a second document'
+printf 'lr: [1, 2]\n...\n}' | bad_file 'bad.yaml:3: not YAML'
 printf 'grid: {lr: [1, 2]' | bad_file 'bad.yaml:[0-9]+: not YAML'
 
 it "refuses directories that are something else"

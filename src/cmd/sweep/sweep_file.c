@@ -272,6 +272,13 @@ static enum ls_status take_top(struct reader *r, const char *key, const yaml_nod
 
 /* --- the file ----------------------------------------------------------------------------------------- */
 
+static enum ls_status not_yaml(const struct reader *r, const yaml_parser_t *parser)
+{
+    return ls_fail(LS_USAGE, "%s:%zu: not YAML: %s", r->name, parser->problem_mark.line + 1,
+                   parser->problem ? parser->problem : "out of memory");
+}
+
+/* On failure no document is left to delete. */
 static enum ls_status load(struct reader *r, const char *text, size_t size)
 {
     yaml_parser_t parser;
@@ -279,10 +286,21 @@ static enum ls_status load(struct reader *r, const char *text, size_t size)
         return ls_fail(LS_FAILED, "%s: out of memory", r->name);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, size);
     enum ls_status st = LS_OK;
-    if (!yaml_parser_load(&parser, &r->document))
-        st = ls_fail(LS_USAGE, "%s:%zu: not YAML: %s", r->name, parser.problem_mark.line + 1,
-                     parser.problem ? parser.problem : "out of memory");
+    bool loaded = yaml_parser_load(&parser, &r->document);
+    if (!loaded)
+        st = not_yaml(r, &parser);
+    yaml_document_t second;
+    if (st == LS_OK && yaml_parser_load(&parser, &second)) {
+        const yaml_node_t *root = yaml_document_get_root_node(&second);
+        if (root)
+            st = ls_fail(LS_USAGE, "%s:%d: a second document starts here; a sweep file is one", r->name, line_of(root));
+        yaml_document_delete(&second);
+    } else if (st == LS_OK) {
+        st = not_yaml(r, &parser);
+    }
     yaml_parser_delete(&parser);
+    if (loaded && st != LS_OK)
+        yaml_document_delete(&r->document);
     return st;
 }
 

@@ -180,8 +180,8 @@ enum ls_status ls_results_print(const struct ls_sweep *s, const struct ls_rankin
             LS_TRY(print_groups(s, r));
         if (r->order[0]->state == LS_TRIAL_DONE)
             LS_TRY(print_best(s, r->order[0]));
-        printf("Results: %s/results.csv and results.json\n", s->folder);
         fflush(stdout);
+        ls_print("Results: %s/results.csv and results.json", s->folder);
     }
     print_failures(s);
     return LS_OK;
