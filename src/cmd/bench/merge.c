@@ -6,8 +6,7 @@
 #include "cmd/bench/bench.h"
 #include "cmd/bench/old_results.h"
 
-#include <math.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LIMIT ((size_t)1 << 28)
@@ -145,28 +144,34 @@ static enum ls_status read_file(struct merge *m)
 
 /* --- the table ------------------------------------------------------------------------------------------ */
 
-/* Rows that speed-up compares stand together, ordered by workers. Groups keep the order in which they came. */
+static json_int_t workers_of(const json_t *row)
+{
+    return json_integer_value(json_object_get(row, "workers"));
+}
+
+/* Returns the place of the row with the fewest workers among those that speed-up compares with `first`; -1: there is none. */
+static int fewest_workers(const json_t *rows, const json_t *first)
+{
+    int found = -1;
+    for (int i = 0; i < (int)json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, (size_t)i);
+        if (ls_bench_row_related(first, row) &&
+            (found < 0 || workers_of(row) < workers_of(json_array_get(rows, (size_t)found))))
+            found = i;
+    }
+    return found;
+}
+
+/* Rows that speed-up compares stand together, ordered by workers. Groups keep the order in which they came. Takes over
+ * `rows`. */
 static json_t *sort_rows(json_t *rows)
 {
     json_t *sorted = json_array();
     while (json_array_size(rows) > 0) {
         json_t *first = json_incref(json_array_get(rows, 0));
-        for (bool found = true; found;) {
-            size_t least = 0;
-            found = false;
-            for (size_t i = 0; i < json_array_size(rows); i++) {
-                const json_t *row = json_array_get(rows, i), *so_far = json_array_get(rows, least);
-                if (!ls_bench_row_related(first, row))
-                    continue;
-                if (!found || json_integer_value(json_object_get(row, "workers")) <
-                                  json_integer_value(json_object_get(so_far, "workers")))
-                    least = i;
-                found = true;
-            }
-            if (found) {
-                json_array_append(sorted, json_array_get(rows, least));
-                json_array_remove(rows, least);
-            }
+        for (int i; (i = fewest_workers(rows, first)) >= 0;) {
+            json_array_append(sorted, json_array_get(rows, (size_t)i));
+            json_array_remove(rows, (size_t)i);
         }
         json_decref(first);
     }
