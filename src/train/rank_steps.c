@@ -53,7 +53,8 @@ static enum ls_status open_folder(const struct ls_trainer *t)
 enum ls_status ls_rank_steps_open(struct ls_trainer *t)
 {
     struct ls_ranks *ranks = &t->ranks;
-    int64_t most = t->steps_per_epoch, every = t->o->checkpoint_every;
+    /* Servers may carry a worker past the step at which it would save. */
+    int64_t most = t->steps_per_epoch, every = t->engine.strategy->servers ? 0 : t->o->checkpoint_every;
     if (t->root && t->run)
         LS_TRY(open_folder(t));
     if (!ranks->every_step)
