@@ -109,6 +109,8 @@ static void put_arguments(const struct ls_completion *words, FILE *out)
     fprintf(out, ") _lockstep_runs \"$word\" ;;\n");
     put_commands(LS_WORDS_RUNS, out);
     fprintf(out, ") _lockstep_runs \"$word\" ;;\n");
+    put_commands(LS_WORDS_REPORT, out);
+    fprintf(out, ") _lockstep_names \"$word\" '' '*.json' ;;\n");
     put_commands(LS_WORDS_IMAGES, out);
     fprintf(out, ")\n"
                  "        for last in \"${COMP_WORDS[@]:2:COMP_CWORD-2}\"; do\n"
