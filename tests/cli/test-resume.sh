@@ -104,7 +104,7 @@ long="--model $source_root/tests/cli/small.yaml --data synthetic:1x14x14:10:1000
 hold train $long --steps 3000 --log-every 1 --checkpoint-every 10 --run told
 # The first ones are soon removed, so that none of them can be waited for by its name.
 any_checkpoint() {
-    ls told/checkpoints/step-*/state.json
+    ls told/checkpoints/step-????????/state.json
 }
 within 60 any_checkpoint || miss "no checkpoint is saved"
 kill -9 "$child"
