@@ -149,9 +149,9 @@ passed() {
 }
 for round in 1 2 3; do
     kill -STOP "$(worker 1)"
-    sleep 0.5 # rank 1 is late
+    sleep 1.5 # rank 1 is late, by more than a busy machine makes any rank
     kill -CONT "$(worker 1)"
-    within 60 passed $((round * 10)) || miss "the run does not go on"
+    within 60 passed $((round * 3)) || miss "the run does not go on"
 done
 kill -USR1 "$parent"
 end
