@@ -74,7 +74,7 @@ it "adds the repetitions of the same configuration and machine, and says so"
 result again.json "a, Xeon, 8 cores" lenet 256 2 1 strong 95 96
 lockstep bench --merge n1.json again.json --json
 expect_code 0
-expect_err 'again.json: results\[0\] is the configuration and machine of row 1; its 2 repetitions are added there'
+expect_error 'again.json: 1 of 1 results are of a configuration and machine that came before; their repetitions are added'
 check 'len(r) == 1 and r[0]["repetitions"] == [100, 110, 90, 105, 95, 96]'
 
 it "merges what was merged"

@@ -3,6 +3,8 @@
 #include "cmd/bench/results.h"
 #include "report/stats.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The values that depend on the number of workers. */
@@ -17,20 +19,6 @@ static bool equal(const json_t *a, const json_t *b, const char *key)
     return (!x && !y) || json_equal(x, y);
 }
 
-/* Whether all axes are equal, apart from those that follow the workers if `apart`. */
-static bool equal_axes(const json_t *a, const json_t *b, bool apart)
-{
-    char key[64];
-    for (int i = 0; i < ls_option_count; i++) {
-        if (!ls_option_table[i].axis)
-            continue;
-        ls_bench_key(&ls_option_table[i], key);
-        if (!(apart && follows_workers(key)) && !equal(a, b, key))
-            return false;
-    }
-    return equal(a, b, "scaling");
-}
-
 static double number(const json_t *row, const char *key)
 {
     return json_number_value(json_object_get(row, key));
@@ -42,19 +30,74 @@ static bool is_weak(const json_t *row)
     return scaling && strcmp(scaling, "weak") == 0;
 }
 
-bool ls_bench_row_same(const json_t *a, const json_t *b)
+/* --- keys ----------------------------------------------------------------------------------------------- */
+
+static void add_value(json_t *list, const json_t *row, const char *key)
 {
-    return equal_axes(a, b, false) && equal(a, b, "nodes") && equal(a, b, "machine");
+    json_t *value = json_object_get(row, key);
+    json_array_append_new(list, value ? json_incref(value) : json_null());
 }
 
-bool ls_bench_row_related(const json_t *a, const json_t *b)
+/* The values of all axes, apart from those that follow the workers if `apart`. */
+static json_t *axis_values(const json_t *row, bool apart)
 {
-    if (!equal_axes(a, b, true))
-        return false;
-    if (is_weak(a))
-        return number(a, "batch") * number(b, "workers") == number(b, "batch") * number(a, "workers");
-    return equal(a, b, "batch");
+    char key[64];
+    json_t *list = json_array();
+    for (int i = 0; i < ls_option_count; i++)
+        if (ls_option_table[i].axis && !(apart && follows_workers(ls_bench_key(&ls_option_table[i], key))))
+            add_value(list, row, ls_bench_key(&ls_option_table[i], key));
+    add_value(list, row, "scaling");
+    return list;
 }
+
+static char *text_of(json_t *list)
+{
+    char *text = json_dumps(list, JSON_COMPACT);
+    json_decref(list);
+    return text;
+}
+
+char *ls_bench_row_key(const json_t *row)
+{
+    json_t *list = axis_values(row, false);
+    add_value(list, row, "nodes");
+    add_value(list, row, "machine");
+    return text_of(list);
+}
+
+static char *group_key(const json_t *row)
+{
+    json_t *list = axis_values(row, true);
+    if (is_weak(row))
+        json_array_append_new(list, json_real(number(row, "batch") / number(row, "workers")));
+    else
+        add_value(list, row, "batch");
+    return text_of(list);
+}
+
+/* Appends the row to the array of that key. */
+static void put_into(json_t *groups, const char *key, json_t *row)
+{
+    json_t *group = key ? json_object_get(groups, key) : NULL;
+    if (!group && key) {
+        group = json_array();
+        json_object_set_new(groups, key, group);
+    }
+    json_array_append(group, row);
+}
+
+json_t *ls_bench_groups(json_t *rows)
+{
+    json_t *groups = json_object();
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        char *key = group_key(json_array_get(rows, i));
+        put_into(groups, key, json_array_get(rows, i));
+        free(key);
+    }
+    return groups;
+}
+
+/* --- figures -------------------------------------------------------------------------------------------- */
 
 static bool is_measured(const json_t *row)
 {
@@ -92,46 +135,67 @@ static bool is_better_base(const json_t *a, const json_t *b, const json_t *row)
     return of_a > of_b;
 }
 
-static const json_t *base_of(const json_t *rows, const json_t *row)
+/* Returns the row of the group that the speed-up of `row` is relative to. */
+static const json_t *base_of(const json_t *group, const json_t *row)
 {
-    const json_t *base = row;
-    bool found = false;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *other = json_array_get(rows, i);
-        if (!is_measured(other) || !ls_bench_row_related(other, row))
-            continue;
-        if (!found || is_better_base(other, base, row))
+    const json_t *base = NULL;
+    for (size_t i = 0; i < json_array_size(group); i++) {
+        const json_t *other = json_array_get(group, i);
+        if (is_measured(other) && (!base || is_better_base(other, base, row)))
             base = other;
-        found = true;
     }
     return base;
 }
 
-static bool is_best(const json_t *rows, const json_t *row)
+static void compare_group(const json_t *group)
 {
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *other = json_array_get(rows, i);
-        if (is_measured(other) && equal(other, row, "model") && equal(other, row, "input") &&
-            number(other, "median") > number(row, "median"))
-            return false;
+    for (size_t i = 0; i < json_array_size(group); i++) {
+        json_t *row = json_array_get(group, i);
+        if (!is_measured(row))
+            continue;
+        const json_t *base = base_of(group, row);
+        double speedup = number(row, "median") / number(base, "median");
+        json_object_set_new(row, "speedup", json_real(speedup));
+        json_object_set_new(row, "efficiency", json_real(speedup * number(base, "workers") / number(row, "workers")));
     }
-    return true;
+}
+
+/* Marks the fastest rows of each model and input. */
+static void mark_best(json_t *rows)
+{
+    json_t *models = json_object(), *group;
+    const char *key;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i), *list = json_array();
+        add_value(list, row, "model");
+        add_value(list, row, "input");
+        char *text = text_of(list);
+        if (is_measured(row))
+            put_into(models, text, row);
+        free(text);
+    }
+    json_object_foreach(models, key, group)
+    {
+        double most = 0;
+        for (size_t i = 0; i < json_array_size(group); i++)
+            most = fmax(most, number(json_array_get(group, i), "median"));
+        for (size_t i = 0; i < json_array_size(group); i++)
+            json_object_set_new(json_array_get(group, i), "best",
+                                json_boolean(number(json_array_get(group, i), "median") == most));
+    }
+    json_decref(models);
 }
 
 enum ls_status ls_bench_rows_compare(json_t *rows)
 {
+    const char *key;
+    json_t *group;
     for (size_t i = 0; i < json_array_size(rows); i++)
         if (is_measured(json_array_get(rows, i)))
             LS_TRY(add_statistics(json_array_get(rows, i)));
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        json_t *row = json_array_get(rows, i);
-        if (!is_measured(row))
-            continue;
-        const json_t *base = base_of(rows, row);
-        double speedup = number(row, "median") / number(base, "median");
-        json_object_set_new(row, "speedup", json_real(speedup));
-        json_object_set_new(row, "efficiency", json_real(speedup * number(base, "workers") / number(row, "workers")));
-        json_object_set_new(row, "best", json_boolean(is_best(rows, row)));
-    }
+    json_t *groups = ls_bench_groups(rows);
+    json_object_foreach(groups, key, group) compare_group(group);
+    json_decref(groups);
+    mark_best(rows);
     return LS_OK;
 }

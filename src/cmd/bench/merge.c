@@ -7,6 +7,7 @@
 #include "cmd/bench/old_results.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LIMIT ((size_t)1 << 28)
@@ -14,6 +15,8 @@
 struct merge {
     const struct ls_options *o;
     json_t *rows, *sources; /* owned */
+    json_t *known;          /* owned; the rows by ls_bench_row_key */
+    size_t joined;          /* results of the file whose row is there already */
     const char *file;       /* that is read */
 };
 
@@ -87,25 +90,25 @@ static enum ls_status check_row(const struct merge *m, size_t at, const json_t *
 /* --- reading -------------------------------------------------------------------------------------------- */
 
 /* Adds a row, or its repetitions to the row of the same configuration and machine. */
-static enum ls_status add_row(struct merge *m, size_t at, json_t *row)
+static enum ls_status add_row(struct merge *m, json_t *row)
 {
-    json_t *speeds = json_object_get(row, "repetitions");
     if (!json_object_get(row, "machine"))
         json_object_set_new(row, "machine", json_string("unknown machine"));
-    for (size_t i = 0; i < json_array_size(m->rows); i++) {
-        json_t *there = json_array_get(m->rows, i);
-        if (!ls_bench_row_same(there, row))
-            continue;
-        if (!m->o->quiet)
-            ls_progress(
-                "%s: results[%zu] is the configuration and machine of row %zu; its %zu repetition%s added there",
-                m->file, at, i + 1, json_array_size(speeds), json_array_size(speeds) == 1 ? " is" : "s are");
-        json_array_extend(json_object_get(there, "repetitions"), speeds);
-        if (json_array_size(json_object_get(there, "repetitions")) > 0)
+    char *key = ls_bench_row_key(row);
+    json_t *there = key ? json_object_get(m->known, key) : NULL;
+    if (there) {
+        json_t *speeds = json_object_get(there, "repetitions");
+        json_array_extend(speeds, json_object_get(row, "repetitions"));
+        if (json_array_size(speeds) > 0)
             json_object_del(there, "error");
-        return LS_OK;
+        m->joined++;
+    } else if (key) {
+        json_array_append(m->rows, row);
+        json_object_set(m->known, key, row);
     }
-    return json_array_append(m->rows, row) == 0 ? LS_OK : ls_fail(LS_FAILED, "out of memory");
+    enum ls_status st = key ? LS_OK : ls_fail(LS_FAILED, "out of memory");
+    free(key);
+    return st;
 }
 
 static enum ls_status read_results(struct merge *m, json_t *all)
@@ -118,8 +121,13 @@ static enum ls_status read_results(struct merge *m, json_t *all)
                      m->file, kind_of(all), json_is_object(all) ? " without one" : "");
     for (size_t i = 0; st == LS_OK && i < json_array_size(results); i++)
         st = check_row(m, i, json_array_get(results, i));
+    m->joined = 0;
     for (size_t i = 0; st == LS_OK && i < json_array_size(results); i++)
-        st = add_row(m, i, json_array_get(results, i));
+        st = add_row(m, json_array_get(results, i));
+    if (m->joined > 0 && !m->o->quiet)
+        ls_progress(
+            "%s: %zu of %zu results are of a configuration and machine that came before; their repetitions are added",
+            m->file, m->joined, json_array_size(results));
     json_decref(old);
     return st;
 }
@@ -149,46 +157,43 @@ static json_int_t workers_of(const json_t *row)
     return json_integer_value(json_object_get(row, "workers"));
 }
 
-/* Returns the place of the row with the fewest workers among those that speed-up compares with `first`; -1: there is none. */
-static int fewest_workers(const json_t *rows, const json_t *first)
+/* Returns the place of the first row with the fewest workers. */
+static size_t fewest_workers(const json_t *rows)
 {
-    int found = -1;
-    for (int i = 0; i < (int)json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, (size_t)i);
-        if (ls_bench_row_related(first, row) &&
-            (found < 0 || workers_of(row) < workers_of(json_array_get(rows, (size_t)found))))
+    size_t found = 0;
+    for (size_t i = 1; i < json_array_size(rows); i++)
+        if (workers_of(json_array_get(rows, i)) < workers_of(json_array_get(rows, found)))
             found = i;
-    }
     return found;
 }
 
-/* Rows that speed-up compares stand together, ordered by workers. Groups keep the order in which they came. Takes over
- * `rows`. */
+/* Rows that speed-up compares stand together, ordered by workers. Groups keep the order in which they came. */
 static json_t *sort_rows(json_t *rows)
 {
-    json_t *sorted = json_array();
-    while (json_array_size(rows) > 0) {
-        json_t *first = json_incref(json_array_get(rows, 0));
-        for (int i; (i = fewest_workers(rows, first)) >= 0;) {
-            json_array_append(sorted, json_array_get(rows, (size_t)i));
-            json_array_remove(rows, (size_t)i);
+    json_t *sorted = json_array(), *groups = ls_bench_groups(rows), *group;
+    const char *key;
+    json_object_foreach(groups, key, group)
+    {
+        while (json_array_size(group) > 0) {
+            size_t i = fewest_workers(group);
+            json_array_append(sorted, json_array_get(group, i));
+            json_array_remove(group, i);
         }
-        json_decref(first);
     }
-    json_decref(rows);
+    json_decref(groups);
     return sorted;
 }
 
 enum ls_status ls_bench_merge(const struct ls_options *o)
 {
-    struct merge m = {.o = o, .rows = json_array(), .sources = json_array()};
+    struct merge m = {.o = o, .rows = json_array(), .known = json_object(), .sources = json_array()};
     struct ls_bench_table t = {.o = o};
     enum ls_status st = ls_bench_check_output(o);
     for (int i = 0; st == LS_OK && i < o->n_args; i++) {
         m.file = o->args[i];
         st = read_file(&m);
     }
-    t.rows = st == LS_OK ? sort_rows(m.rows) : m.rows;
+    t.rows = sort_rows(m.rows);
     if (st == LS_OK)
         st = ls_bench_rows_compare(t.rows);
     if (st == LS_OK) {
@@ -199,6 +204,8 @@ enum ls_status ls_bench_merge(const struct ls_options *o)
         st = ls_bench_write(&t);
     }
     ls_bench_table_release(&t);
+    json_decref(m.rows);
+    json_decref(m.known);
     json_decref(m.sources);
     return st;
 }

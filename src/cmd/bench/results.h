@@ -29,13 +29,14 @@ json_t *ls_bench_about(const struct ls_options *o, const char *machine);
 /* Describes this machine: host, processor (or `card`, if that is not "") and cores. */
 void ls_bench_machine(const char *card, char *text, size_t room);
 
-/* Whether the rows are the same configuration on the same machine. */
-bool ls_bench_row_same(const json_t *a, const json_t *b);
-/* Whether speed-up and efficiency compare the rows: they differ in the numbers of workers, nodes and replicas only. The
- * batch is equal, or that of one worker is where it grows with the workers (weak scaling). */
-bool ls_bench_row_related(const json_t *a, const json_t *b);
+/* Returns a text that is equal for rows of the same configuration on the same machine; free it with free. NULL: no memory. */
+char *ls_bench_row_key(const json_t *row);
+/* Returns a new object of arrays: the rows that speed-up and efficiency compare, in the order of their first rows. Rows of a
+ * group differ in the numbers of workers, nodes and replicas, and in the machine. The batch is equal, or that of one worker is
+ * where it grows with the workers (weak scaling). */
+json_t *ls_bench_groups(json_t *rows);
 /* Adds statistics, speed-up and efficiency to each row with repetitions, and marks the fastest row of each model. Speed-up
- * is relative to the related row with the fewest workers; of several, to one on the same machine, then to the first. */
+ * is relative to the row of the group with the fewest workers; of several, to one on the same machine, then to the first. */
 enum ls_status ls_bench_rows_compare(json_t *rows);
 
 /* What a format writes. */
