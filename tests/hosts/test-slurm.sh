@@ -67,6 +67,25 @@ else
     expect "$(grep -cx "$(hostname)" out)" = 2
 fi
 
+it "measures under srun, for a table of several launches"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    small="--model mlp --data synthetic:1x8x8:4:64 --batch 8 --threads 1 --steps 2 --warmup-steps 1 --repeat 2"
+    # shellcheck disable=SC2086
+    {
+        timeout 120 srun --mpi=none -n 1 "$program" bench $small -o bench-1.json >out 2>err </dev/null
+        expect $? = 0
+        timeout 120 srun --mpi=none -n 2 "$program" bench $small --scale 1,2 -o bench-2.json >out 2>err </dev/null
+        expect $? = 0
+        expect_err 'srun -N 1 -n 2 .*lockstep bench --model mlp .* -o bench-2.json$'
+    }
+    lockstep bench --merge bench-1.json bench-2.json
+    expect_code 0
+    expect_out '^ +1 .* 1\.00 +100%'
+    expect_out '^ +2 '
+fi
+
 it "starts an MPI program under srun with PMIx"
 if [ -n "$no_mpi" ]; then
     skip "$no_mpi"

@@ -197,11 +197,14 @@ static char *make_command(const struct ls_options *o)
 static void print_command(const struct ls_launch *launch, const char *command, long long workers, long long threads)
 {
     int per_node = launch->local_size > 0 ? launch->local_size : 1;
-    char start[64];
+    char start[96], each[48] = "";
+    if (launch->size > per_node && launch->mpi) /* on each node as many as now */
+        snprintf(each, sizeof each, strcmp(launch->mpi, "openmpi") == 0 ? "--map-by ppr:%d:node " : "-ppn %d ",
+                 per_node);
     if (strncmp(launch->how, "srun", 4) == 0)
         snprintf(start, sizeof start, "srun -N %lld -n %lld ", (workers + per_node - 1) / per_node, workers);
     else if (launch->kind == LS_LAUNCH_MPI)
-        snprintf(start, sizeof start, "mpirun -np %lld ", workers);
+        snprintf(start, sizeof start, "mpirun -np %lld %s", workers, each);
     else
         snprintf(start, sizeof start, "(%lld times) ", workers);
     ls_progress("  %s%s --threads %lld -o bench-%lld.json", start, command, threads, workers);
