@@ -21,19 +21,26 @@ static char *path_of(const struct ls_trainer *t, int rank)
 
 /* --- open --------------------------------------------------------------------------------------------------------- */
 
+static int size_of(const struct ls_trainer *t)
+{
+    return t->engine.comm ? ls_comm_size(t->engine.comm) : 1;
+}
+
 /* Cuts the files of all ranks that there are to the steps up to the checkpoint; a run may go on with fewer ranks. */
 static enum ls_status cut_files(const struct ls_trainer *t)
 {
     enum ls_status st = LS_OK;
-    for (int rank = 0; st == LS_OK; rank++) {
+    bool there = true;
+    for (int rank = 0; st == LS_OK && (there || rank < size_of(t)); rank++) {
         struct ls_metrics file = {0};
         char *path = path_of(t, rank);
-        bool there = path && ls_file_exists(path);
-        st = !path ? LS_FAILED : there ? ls_metrics_open(&file, path, t->resumed ? (int64_t)t->state.step : -1) : LS_OK;
+        there = path && ls_file_exists(path);
+        if (!path)
+            st = LS_FAILED;
+        else if (there)
+            st = ls_metrics_open(&file, path, t->resumed ? (int64_t)t->state.step : -1);
         ls_metrics_close(&file);
         ls_free(path);
-        if (!there)
-            break;
     }
     return st;
 }
@@ -61,7 +68,7 @@ enum ls_status ls_rank_steps_open(struct ls_trainer *t)
         return LS_OK;
     ranks->room = (every > 0 && every < most ? every : most) + 2; /* reports may be a step late */
     ranks->kept = ls_alloc((size_t)ranks->room, sizeof *ranks->kept);
-    ranks->round = ls_alloc((size_t)(t->engine.comm ? ls_comm_size(t->engine.comm) : 1) * ROUND, sizeof *ranks->round);
+    ranks->round = ls_alloc((size_t)size_of(t) * ROUND, sizeof *ranks->round);
     return ranks->kept && ranks->round ? LS_OK : LS_FAILED;
 }
 
@@ -132,7 +139,6 @@ enum ls_status ls_rank_steps_gather(struct ls_trainer *t)
 {
     struct ls_ranks *ranks = &t->ranks;
     struct ls_comm *comm = t->engine.comm;
-    int size = comm ? ls_comm_size(comm) : 1;
     int64_t most = 0;
     if (!ranks->every_step)
         return LS_OK;
@@ -145,7 +151,7 @@ enum ls_status ls_rank_steps_gather(struct ls_trainer *t)
             memcpy(mine, ranks->kept + at, (size_t)n * sizeof *mine);
         if (comm)
             LS_TRY(ls_comm_allgather(comm, mine, ROUND * sizeof *mine, ranks->round));
-        for (int rank = 0; t->root && rank < size; rank++)
+        for (int rank = 0; t->root && rank < size_of(t); rank++)
             if (ranks->round[(size_t)rank * ROUND].step > 0)
                 LS_TRY(write_round(t, rank, ranks->round + (size_t)rank * ROUND));
     }

@@ -124,11 +124,13 @@ static void say_rank(const struct ls_trainer *t, int rank)
 {
     const struct ls_rank_line *l = &t->ranks.totals[rank];
     double share = l->seconds > 0 ? 100 / l->seconds : 0;
-    char own[256], waits[16] = "-";
+    char own[256], waits[16] = "-", loss[32] = "-"; /* a server has no samples */
     if (l->waited_for >= 0)
         snprintf(waits, sizeof waits, "%d", (int)l->waited_for);
-    ls_trainer_say(t, "  %4d  %-16s %9.4f %11.6f %6.1f%% %6.1f%% %6.1f%% %6.1f%% %6.1f%%  %9s", rank,
-                   host_of(t, rank, own), l->loss, ls_rank_line_pace(l), share * l->input, share * l->compute,
+    if (l->samples > 0)
+        snprintf(loss, sizeof loss, "%.4f", l->loss);
+    ls_trainer_say(t, "  %4d  %-16s %9s %11.6f %6.1f%% %6.1f%% %6.1f%% %6.1f%% %6.1f%%  %9s", rank,
+                   host_of(t, rank, own), loss, ls_rank_line_pace(l), share * l->input, share * l->compute,
                    share * l->exposed, share * l->late, share * l->update, waits);
 }
 

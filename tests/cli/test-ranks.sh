@@ -118,7 +118,7 @@ done
 expect "$(sort -u found | wc -l)" = "$(wc -l <found)"
 expect_sums stopped
 expect_out "^In all: $((step + 30)) steps by 2 jobs in [0-9:]+\.$"
-expect "$(json jobs <stopped/checkpoints/step-$(printf %08d $((step + 30)))/state.json)" = 2
+expect "$(json jobs <"stopped/checkpoints/step-$(printf %08d $((step + 30)))/state.json")" = 2
 
 it "drops the lines after the checkpoint of a run that was killed, and writes them once"
 train --steps 10 --run killed --workers 2 --checkpoint-every 4 --keep 9 --per-rank
@@ -205,6 +205,19 @@ for step in 1 5 12; do
     grep '"kind": "step"' each/metrics.jsonl | grep "\"step\": $step," | json loss | awk '{ printf "%.5f", $1 }' >of-all
     expect_same of-ranks of-all
 done
+
+it "has no loss and no steps of a server, and resumes where a file is missing"
+train --steps 5 --run served --workers 3 --sync async --per-rank
+expect_code 0
+expect_out '^     2  [^ ]+ +- +[0-9.]+ '
+expect "$(echo served/ranks/*)" = "served/ranks/rank-0.jsonl served/ranks/rank-1.jsonl"
+rm served/ranks/rank-0.jsonl
+echo '{"kind": "step", "step": 6, "time": "x"}' >>served/ranks/rank-1.jsonl # after the checkpoint
+lockstep train --resume --run served --workers 3 --steps 8
+expect_code 0
+expect "$(sed -E 's/.*"step": ([0-9]+).*/\1/' served/ranks/rank-1.jsonl | sort -n | uniq -d)" = ""
+expect "$(grep -c '"time": "x"' served/ranks/rank-1.jsonl)" = 0
+expect_file served/ranks/rank-0.jsonl
 
 it "writes no folder for ranks unless asked"
 expect_no_file two/ranks

@@ -320,6 +320,24 @@ static void test_uneven_batch(void **state)
 
 /* --- stopping and going on ---------------------------------------------------------------------------- */
 
+/* Steps behind all lines about ranks in metrics.jsonl of a run of one process. */
+static int64_t ranked_steps(const char *run)
+{
+    char path[64], line[4096];
+    int64_t sum = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", run);
+    FILE *f = fopen(tiny_path(path), "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f)) {
+        json_t *object = json_loads(line, 0, NULL);
+        if (strcmp(json_string_value(json_object_get(object, "kind")), "rank") == 0)
+            sum += json_integer_value(json_object_get(object, "steps"));
+        json_decref(object);
+    }
+    fclose(f);
+    return sum;
+}
+
 /* K4: stopped in the middle of an epoch, at its end before the evaluation, and right after the first step. */
 static void resume_equals(int64_t replicas, int64_t accumulate)
 {
@@ -336,6 +354,7 @@ static void resume_equals(int64_t replicas, int64_t accumulate)
         tiny_set(&o.resume, "auto");
         assert_int_equal(tiny_train(&o), LS_OK);
         expect_same_run("whole", "stopped", 3 * TINY_STEPS);
+        assert_int_equal(ranked_steps("stopped"), 3 * TINY_STEPS);
         ls_options_release(&o);
         assert_int_equal(ls_dir_remove(tiny_path("stopped")), LS_OK);
     }
