@@ -23,7 +23,7 @@ static void bars(FILE *out, const struct ls_bench_node *const *nodes, int n, dou
     double values[MOST_BARS], most = 1e-9;
     int shown = n < MOST_BARS ? n : MOST_BARS;
     for (int i = 0; i < shown; i++) {
-        snprintf(rooms[i], sizeof rooms[i], "%.6s %.20s", nodes[i]->layer, nodes[i]->op);
+        snprintf(rooms[i], sizeof rooms[i], "%.14s %.24s", nodes[i]->layer, nodes[i]->op);
         names[i] = rooms[i];
         values[i] = nodes[i]->ms;
         most = fmax(most, values[i]);
