@@ -286,6 +286,7 @@ static void set_collectives(struct ls_record *r, json_t *object)
         if (r->n_collectives == LS_RECORD_COLLECTIVES)
             return;
         struct ls_collective_count *c = &r->collectives[r->n_collectives++];
+        *c = (struct ls_collective_count){0};
         size_t length = strlen(name) < sizeof c->name ? strlen(name) : sizeof c->name - 1;
         while (length > 0 && length < strlen(name) && ((unsigned char)name[length] & 0xC0) == 0x80)
             length--;
@@ -320,9 +321,9 @@ static bool parse(const char *line, size_t length, struct ls_record *r)
 
 bool ls_record_parse(const char *line, size_t length, unsigned char successor[64], struct ls_record *r)
 {
-    *r = nothing;
+    memcpy(r, &nothing, offsetof(struct ls_record, collectives)); /* the list is last, and long */
     if (scan(line, line + length, successor, r))
         return true;
-    *r = nothing;
+    memcpy(r, &nothing, offsetof(struct ls_record, collectives));
     return parse(line, length, r);
 }

@@ -14,7 +14,7 @@
 
 enum ls_record_kind { LS_RECORD_OTHER, LS_RECORD_STEP, LS_RECORD_EPOCH, LS_RECORD_EVAL, LS_RECORD_RANK };
 
-enum { LS_RECORD_WORD = 64, LS_RECORD_COLLECTIVES = 8 };
+enum { LS_RECORD_WORD = 64, LS_RECORD_COLLECTIVES = 16 };
 
 struct ls_collective_count {
     char name[24];
