@@ -44,7 +44,7 @@ tried() {
     expect_error "$image"
     cp err said
     expect_out "Saved $tried_run/checkpoints/step-[0-9]*, after step [0-9]* of 30"
-    expect_out "go on with: lockstep train --resume --run $tried_run"
+    expect_out "continue with: lockstep train --resume --run $tried_run"
     step=$(sed -n 's/.*, after step \([0-9]*\) of 30\./\1/p' out)
     expect "${step:-0}" -gt 0
     expect "$(grep -c '"kind": *"step"' "$tried_run/metrics.jsonl")" = "$step"
@@ -76,7 +76,7 @@ break_image $image
 train --run first --batch 80
 expect_code 3
 expect_error "$image"
-expect_out "go on with: lockstep train --resume --run first"
+expect_out "continue with: lockstep train --resume --run first"
 expect_no_file first/checkpoints
 mend_image $image
 lockstep train --run first --resume
@@ -90,7 +90,7 @@ done
 train --run first-2 --workers 2
 expect_code 3
 expect_error 'photos/train'
-expect_out "go on with: lockstep train --resume --run first-2"
+expect_out "continue with: lockstep train --resume --run first-2"
 expect "$(grep -c 'Ended .* with exit code 3' first-2/log.txt)" = 1
 rm -r photos
 mv all-kept photos
