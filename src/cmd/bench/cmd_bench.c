@@ -137,6 +137,7 @@ static enum ls_status setup(struct ls_bench_session *b)
 enum ls_status ls_cmd_bench(struct ls_options *o)
 {
     enum ls_status st;
+    o->json = o->json || strcmp(o->format, "json") == 0;
     if (o->merge)
         return ls_bench_merge(o);
     if (ls_bench_over_axes_wanted(o)) {
