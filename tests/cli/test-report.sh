@@ -202,6 +202,16 @@ it "names a batch that does not hide communication"
 lockstep report small -o small.html
 says_first small.html 'The batch is too small: 16 samples a worker do not hide communication'
 
+it "names communication that the strategy does not hide, and leaves out ranks that only serve"
+{
+    steps 0.33 0.01 0.6 0.37 0.01
+    for r in 0 1 2; do rank $r 0.04 2 1.2 0 0.02 -1 0 468e7; done
+    rank 3 0 0.001 3.3 0 0 -1 0 468e7
+} | made served
+echo 'sync: server' >>served/config.yaml
+lockstep report served -o served.html
+says_first served.html 'Communication limits this run: it waits 36 % of its time, and --sync server hides none of it.'
+
 it "does not blame a rank where all are late in turn"
 {
     steps 0.3 0.01 0.66 0.32 0.01

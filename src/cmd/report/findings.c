@@ -21,6 +21,8 @@
 /* A link is slow below 1 Gbit/s, if a collective takes longer than a round trip explains. */
 #define SLOW_LINK 125e6
 #define SHORT_CALL 1e-3
+/* Communication is not hidden if less than this part of it is behind computing. */
+#define HIDDEN_PART 0.1
 /* A step with fewer operations than this for each byte of weights that it moves is limited by memory: the batch is too
  * small. Forward and backward take 6 operations for a multiply-add; gradient, weight and momentum make 20 bytes a
  * parameter. */
@@ -169,6 +171,23 @@ static void say_link(const struct ls_time_shares *t, const char *run, struct ls_
            "--compress fp16 or 1bit, less often with --sync local, or raise --batch.");
 }
 
+/* Other strategies than overlap communicate when computing has ended. */
+static bool say_not_hidden(const struct ls_time_shares *t, const char *run, struct ls_remarks *r)
+{
+    const char *sync = ls_run_option(t->run, "sync");
+    char share[LS_FIGURE_ROOM], hidden[LS_FIGURE_ROOM];
+    if (!sync || strcmp(sync, "overlap") == 0 || t->late > t->exposed || is_small(t) ||
+        t->hidden > HIDDEN_PART * (t->exposed + t->hidden))
+        return false;
+    ls_remark(r, LS_REMARK_LIMIT, run,
+              "Communication limits this run: it waits %s of its time, and --sync %s hides none of it.",
+              ls_figure_share(t->exposed, share), sync);
+    ls_remark_figures(r, "Communication behind computing takes %s of the time.", ls_figure_share(t->hidden, hidden));
+    ls_remark_advise(
+        r, "--sync overlap sends gradients while backward computes; a larger --batch communicates less often.");
+    return true;
+}
+
 static void say_communication(const struct ls_time_shares *t, const char *run, struct ls_remarks *r)
 {
     char share[LS_FIGURE_ROOM], speed[LS_FIGURE_ROOM], each[LS_FIGURE_ROOM];
@@ -195,6 +214,8 @@ static void say_communication(const struct ls_time_shares *t, const char *run, s
             r, "Raise --batch, or compress gradients with --compress; `lockstep doctor` measures the network.");
         return;
     }
+    if (say_not_hidden(t, run, r))
+        return;
     if (t->late > t->exposed && !is_small(t)) {
         ls_remark(r, LS_REMARK_LIMIT, run,
                   "Uneven ranks limit this run: they wait %s of their time for each other, in turn.",

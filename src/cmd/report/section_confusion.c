@@ -28,6 +28,17 @@ static const char *class_name(const struct matrix *m, int i)
     return name ? name : "?";
 }
 
+/* What is left of a name without the words that all names begin with: "3" of "class 3". */
+static const char *own_name(const struct matrix *m, int i)
+{
+    const char *first = class_name(m, 0), *space = strrchr(first, ' ');
+    size_t length = space ? (size_t)(space - first) + 1 : 0;
+    for (int k = 0; k < m->n; k++)
+        if (strncmp(class_name(m, k), first, length) != 0)
+            length = 0;
+    return class_name(m, i) + length;
+}
+
 static double row_sum(const struct matrix *m, int label)
 {
     double sum = 0;
@@ -72,7 +83,7 @@ static void picture(FILE *out, const struct matrix *m)
     }
     for (int k = 0; k < m->n && side >= 24; k++) {
         fprintf(out, "<text class=\"mid\" x=\"%.1f\" y=\"%.1f\">", LEFT + (k + 0.5) * side, TOP + size + 14);
-        ls_page_short(out, class_name(m, k), 4);
+        ls_page_short(out, own_name(m, k), 4);
         fputs("</text>", out);
     }
     fprintf(out, "<text class=\"nx\" x=\"%.1f\" y=\"%.1f\">predicted</text></svg>\n", LEFT + size, TOP + size + 32);

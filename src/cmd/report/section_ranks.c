@@ -14,14 +14,17 @@ static bool has_ranks(const struct ls_run_view *v)
     return false;
 }
 
-/* The rank that the others waited for longest, -1: none. */
+/* The rank that the others waited for longest, -1: none for a twentieth of their time. */
 static int latest(const struct ls_run_view *v)
 {
     int worst = -1;
+    double seconds = 0;
     for (int i = 0; i < v->n_ranks; i++)
         if (v->ranks[i].held_up > 0 && (worst < 0 || v->ranks[i].held_up > v->ranks[worst].held_up))
             worst = i;
-    return worst;
+    for (int i = 0; i < v->n_ranks; i++)
+        seconds += i == worst ? 0 : v->ranks[i].seconds;
+    return worst >= 0 && v->ranks[worst].held_up >= 0.05 * seconds ? worst : -1;
 }
 
 static void rank_row(FILE *out, const struct ls_run_view *v, int i, bool is_late)
@@ -38,7 +41,7 @@ static void rank_row(FILE *out, const struct ls_run_view *v, int i, bool is_late
     ls_page_cell(out, k->late / all);
     ls_page_cell(out, k->update / all);
     ls_page_cell(out, k->hidden / all);
-    fprintf(out, "<td>%s</td>", ls_figure_time(k->held_up, a));
+    fprintf(out, "<td>%s</td>", k->held_up > 0 ? ls_figure_time(k->held_up, a) : "–");
     ls_page_cell(out, k->calls / steps);
     fprintf(out, "<td>%s</td></tr>\n", ls_figure_bytes(k->bytes / steps, a));
 }

@@ -24,18 +24,31 @@ static void find_culprit(struct ls_time_shares *t, double part)
     t->culprit_share = t->culprit >= 0 && others > 0 ? most / others : 0;
 }
 
+/* A rank that computes next to nothing while others compute only serves parameters. It waits most of the time, which limits
+ * nothing. */
+static bool is_server(const struct ls_run_view *v, const struct ls_rank_view *k)
+{
+    double most = 0;
+    for (int i = 0; i < v->n_ranks; i++)
+        most = fmax(most, v->ranks[i].compute);
+    return k->compute < 0.01 * most;
+}
+
 static void time_of_ranks(struct ls_time_shares *t)
 {
     double calls = 0, bytes = 0, communication = 0;
     for (int i = 0; i < t->run->n_ranks; i++) {
         const struct ls_rank_view *k = &t->run->ranks[i];
-        t->ranks += k->is_there;
+        if (!k->is_there || is_server(t->run, k))
+            continue;
+        t->ranks++;
         t->seconds += k->seconds;
         t->input += k->input;
         t->compute += k->compute;
         t->exposed += k->exposed;
         t->late += k->late;
         t->update += k->update;
+        t->hidden += k->hidden;
         calls += k->calls;
         bytes += k->bytes;
         communication += k->exposed + k->hidden;
@@ -72,6 +85,7 @@ struct ls_time_shares ls_time_shares_of(const struct ls_run_view *v, double culp
     t.exposed /= all;
     t.late /= all;
     t.update /= all;
+    t.hidden /= all;
     if (t.has_ranks)
         find_culprit(&t, culprit_part);
     double steps = (double)(v->total.steps > 0 ? v->total.steps : 1);

@@ -8,6 +8,7 @@ struct ls_time_shares {
     const struct ls_run_view *run;
     double seconds; /* of all ranks; the parts are shares of it */
     double input, compute, exposed, late, update;
+    double hidden; /* communication behind computing: not a part of the seconds, but a share of them */
     bool has_ranks;
     int ranks;
     int culprit;           /* the late rank; -1: none */
