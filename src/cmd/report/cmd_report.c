@@ -48,6 +48,8 @@ static void head(FILE *out, const struct ls_subject *s)
         ls_page_print(out, "%s%s%s%s", model ? ": " : "", model ? model : "", hardware ? "; " : "",
                       hardware ? hardware : "");
     }
+    for (int i = 0; i < s->n_runs && s->n_runs > 1 && s->n_runs <= LS_FEW_RUNS; i++)
+        ls_page_print(out, "%s%s", i == 0 ? ": " : ", ", s->runs[i].name);
     fputs("</p>\n</header>\n<main>\n", out);
 }
 

@@ -105,7 +105,8 @@
       cross.setAttribute('d', 'M' + found.x + ' 0v' + height);
       tip.textContent = '';
       var head = document.createElement('b');
-      head.textContent = (svg.querySelector('.nx') || {}).textContent + ' ' + short(sx.at(found.x / width));
+      var axis = (svg.querySelector('.nx') || {}).textContent, at = sx.at(found.x / width);
+      head.textContent = axis + ' ' + short(axis === 'step' ? Math.round(at) : at);
       tip.appendChild(head);
       rows.forEach(function (r) {
         var div = document.createElement('div'), mark = document.createElement('i');
@@ -115,8 +116,8 @@
         tip.appendChild(div);
       });
       tip.style.display = 'block';
-      var f = svg.parentNode.getBoundingClientRect(), at = event.clientX - f.left;
-      tip.style.left = (at > f.width / 2 ? at - tip.offsetWidth - 14 : at + 14) + 'px';
+      var f = svg.parentNode.getBoundingClientRect(), mouse = event.clientX - f.left;
+      tip.style.left = (mouse > f.width / 2 ? mouse - tip.offsetWidth - 14 : mouse + 14) + 'px';
       tip.style.top = Math.max(0, event.clientY - f.top - tip.offsetHeight - 8) + 'px';
     }
     function hide() {
