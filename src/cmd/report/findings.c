@@ -29,6 +29,8 @@
 #define OPERATIONS_PER_BYTE 10.0
 #define OPERATIONS_PER_MULTIPLY_ADD 6.0
 #define BYTES_PER_PARAMETER 20.0
+/* A batch that waits shorter than this for its input, in seconds, waits for the scheduler and not for data. */
+#define HAND_OVER 0.02
 /* Without the size of the model: fewer samples than this a rank and step. */
 #define FEW_SAMPLES 4.0
 /* A card below this utilisation, in percent, has nothing to do for much of the time. */
@@ -267,8 +269,11 @@ static void say_limit(const struct ls_run_view *v, const char *run, struct ls_re
     if (!(t.seconds > 0))
         return;
     double late = t.culprit >= 0 && t.culprit_share >= LATE_SHARE ? t.culprit_share : 0;
-    /* With a tiny batch, a few steps in which the loader has no core are long beside all others: the median decides. */
-    bool hiccups = is_small(&t) && v->n_steps > 0 && ls_run_typical_input(v) < INPUT_SHARE;
+    /* With a tiny batch, steps are so short that handing a batch over between threads, or a few steps in which the loader
+     * has no core, make a large share: the batch is the cause. */
+    bool hiccups =
+        is_small(&t) && v->n_steps > 0 &&
+        (ls_run_typical_input(v) < INPUT_SHARE || t.input * v->total.seconds < HAND_OVER * (double)v->total.steps);
     double input = t.input >= INPUT_SHARE && !hiccups ? t.input : 0;
     double waits = t.exposed + (late > 0 ? 0 : t.late), update = t.update >= UPDATE_SHARE ? t.update : 0;
     waits = waits >= WAIT_SHARE ? waits : 0;
