@@ -192,7 +192,7 @@ static void compare_row(FILE *out, const struct ls_subject *s, int i, bool best)
     fputs("</th>", out);
     for (int k = 0; k < s->n_varied; k++)
         ls_page_cell_text(out, ls_varied_value(&s->varied[k], v));
-    ls_page_cell(out, v->final_loss);
+    ls_page_cell(out, v->diverged_step >= 0 ? NAN : v->final_loss);
     ls_page_cell(out, ls_run_area(v));
     ls_page_cell(out, v->best_top1);
     ls_page_cell(out, v->last_top5);

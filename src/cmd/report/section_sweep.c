@@ -6,9 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_RUNS = 4, MOST_CELLS = 4096, MOST_MAPS = 8, MOST_BARS = 40 };
+enum { LEAST_RUNS = 4, MOST_CELLS = 4096, MOST_MAPS = 8, MOST_BARS = 24 };
 
 /* --- the picture ------------------------------------------------------------------------------------------------- */
+
+/* A figure with as many digits as a cell has room for. */
+static const char *fitted(double value, double width, char text[LS_FIGURE_ROOM])
+{
+    if (width >= 52 || isnan(value))
+        return ls_figure(value, text);
+    snprintf(text, LS_FIGURE_ROOM, "%.*g", width >= 40 ? 3 : 2, value);
+    return width >= 30 ? text : "";
+}
 
 static void heat_cell(FILE *out, const struct ls_heat *h, int row, int column, const double box[4], double low,
                       double high)
@@ -26,7 +35,7 @@ static void heat_cell(FILE *out, const struct ls_heat *h, int row, int column, c
                   lost ? "diverged" : ls_figure(value, text));
     fprintf(out, "</title></rect><text class=\"mid%s\" x=\"%.1f\" y=\"%.1f\">%s</text>\n",
             !isnan(value) && share < 0.5 ? " on" : "", box[0] + box[2] / 2, box[1] + box[3] / 2 + 4,
-            lost ? "✕" : ls_figure(value, text));
+            lost ? "✕" : fitted(value, box[2], text));
     if (value == low)
         fprintf(out, "<rect class=\"best\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"/>\n", box[0] + 2,
                 box[1] + 2, box[2] - 4, box[3] - 4);
@@ -215,7 +224,7 @@ static void area_bars(FILE *out, const struct named *list, int n)
         most = fmax(most, values[i]);
     }
     ls_page_figure(out, "Area under the loss curve of each run",
-                   n > MOST_BARS ? "the 40 smallest; small is good" : "small is good", false);
+                   n > MOST_BARS ? "the 24 smallest; small is good" : "small is good", false);
     ls_plot_bars(out, "Area under the loss curve of each run", names, n < MOST_BARS ? n : MOST_BARS, &part, 1, values,
                  most > 0 ? most : 1, "loss");
     ls_page_table(out, head, 2);
