@@ -51,10 +51,11 @@ static json_t *hex(uint64_t value)
 
 static json_t *report_json(const struct ls_report *r)
 {
-    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "steps", (json_int_t)r->step_in_epoch,
-                     "samples", (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "seconds",
-                     r->seconds, "input_seconds", r->input_seconds, "compute_seconds", r->compute_seconds,
-                     "wait_seconds", r->wait_seconds, "update_seconds", r->update_seconds);
+    return json_pack("{s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f}", "broken", (json_int_t)r->broken,
+                     "steps", (json_int_t)r->step_in_epoch, "samples", (json_int_t)r->samples, "loss", r->loss, "top1",
+                     r->top1, "top5", r->top5, "seconds", r->seconds, "input_seconds", r->input_seconds,
+                     "compute_seconds", r->compute_seconds, "wait_seconds", r->wait_seconds, "update_seconds",
+                     r->update_seconds);
 }
 
 /* Finds the 16 digits of the checksum of state.json in its text; NULL if there are none. */
@@ -171,6 +172,7 @@ static bool read_report(const json_t *o, struct ls_report *r)
            read_real(o, "loss", &r->loss) && read_real(o, "top1", &r->top1) && read_real(o, "top5", &r->top5) &&
            read_real(o, "seconds", &r->seconds) && read_real(o, "input_seconds", &r->input_seconds) &&
            read_real(o, "compute_seconds", &r->compute_seconds) && read_real(o, "update_seconds", &r->update_seconds) &&
+           (!json_object_get(o, "broken") || read_count(o, "broken", &r->broken)) &&
            (!json_object_get(o, "wait_seconds") || read_real(o, "wait_seconds", &r->wait_seconds));
 }
 

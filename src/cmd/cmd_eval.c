@@ -61,6 +61,8 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_aug
                             o->model, "data", o->eval_data ? o->eval_data : o->data, "weights", file, "samples",
                             (json_int_t)r->samples, "loss", r->loss, "top1", r->top1, "top5", r->top5, "samples_per_s",
                             ls_report_speed(r), "seconds", r->seconds, "transform", transform_json(a));
+    if (out && r->counts_broken)
+        json_object_set_new(out, "broken", json_integer((json_int_t)r->broken));
     if (o->per_class)
         json_object_set_new(out, "classes", classes_json(c, names));
     int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0 || printf("\n") < 0;

@@ -107,6 +107,15 @@ bool ls_dataset_identify(const struct ls_dataset *set, int64_t i, struct ls_iden
 /* Returns the class in the data, before ls_classes_match mapped it to a class of the model. */
 int32_t ls_dataset_own_class(const struct ls_dataset *set, int64_t i);
 
+/* Remembers a sample that cannot be read; any thread may call it. */
+void ls_dataset_note_bad(struct ls_dataset *set, int64_t sample);
+/* Takes a remembered sample that was not taken before; false: there is none. */
+bool ls_dataset_next_bad(struct ls_dataset *set, int64_t *sample);
+/* Remembers this sample and takes it; false: it was taken before. */
+bool ls_dataset_take_bad(struct ls_dataset *set, int64_t sample);
+/* Returns the number of remembered samples. */
+int64_t ls_dataset_bad_count(struct ls_dataset *set);
+
 /* Decodes one image file (JPEG, PNG, WebP, GIF, PPM or BMP by content) to `channels` (1 or 3). */
 enum ls_status ls_image_read_file(const char *path, int min_side, int channels, struct ls_image *image);
 /* Decodes an image in memory. Turns it upright by its Exif orientation, drops alpha, converts 16 bits to 8 and CMYK to RGB.
@@ -197,7 +206,16 @@ struct ls_slot {
     int64_t valid;
     uint64_t epoch;
     int64_t position; /* of the first sample in the order of the epoch */
+    int64_t broken;   /* number of its samples that could not be read and were replaced or left out */
 };
+
+/* What a loader does with a sample that cannot be read (LS_BAD_INPUT):
+ *   fail      ls_loader_next returns the error.
+ *   replace   The next sample of the data set that can be read takes its place: i+1, i+2 ..., after the last one 0. The
+ *             random choices of the augmentation stay those of sample i. So the contents of a slot still depend on the data
+ *             and the options only.
+ *   leave out It gets label -1 like the samples behind `valid`, so that loss and accuracy do not count it. */
+enum ls_on_bad { LS_BAD_FAILS, LS_BAD_REPLACED, LS_BAD_LEFT_OUT };
 
 struct ls_loader_options {
     struct ls_dataset *set; /* borrowed */
@@ -205,6 +223,7 @@ struct ls_loader_options {
     enum ls_form form; /* of the slots; crops require ls_augment_only_crops */
     uint64_t seed;
     bool shuffle;
+    enum ls_on_bad on_bad;
     int threads, ring; /* ring: number of slots, >= 2 + held */
     int max_threads;   /* 0: always `threads`. Else the loader measures (tuner.h) and uses up to max_threads, or more
                       * if the threads often wait for storage */

@@ -60,6 +60,7 @@ enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dat
         opened->ops = format;
         opened->info.format = format->format;
         opened->inner = inner;
+        pthread_mutex_init(&opened->bad.lock, NULL);
         *set = opened;
         return LS_OK;
     }
@@ -81,6 +82,8 @@ void ls_dataset_close(struct ls_dataset *set)
     ls_decoding_report(&set->decoding);
     ls_free(set->inner);
     ls_free(set->relabel);
+    ls_free(set->bad.list);
+    pthread_mutex_destroy(&set->bad.lock);
     set->ops->close(set);
 }
 

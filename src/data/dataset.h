@@ -4,6 +4,7 @@
 
 #include "data/data.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 struct ls_decoder_job;
@@ -15,11 +16,22 @@ struct ls_decoding {
     atomic_llong done, left;
 };
 
+/* The samples that could not be read so far, sorted. */
+struct ls_bad_samples {
+    pthread_mutex_t lock;
+    struct ls_bad_sample {
+        int64_t sample;
+        bool taken; /* by ls_dataset_next_bad */
+    } * list;       /* owned */
+    int64_t count, room;
+};
+
 struct ls_dataset {
     const struct ls_dataset_ops *ops; /* borrowed; set by ls_dataset_open */
     struct ls_dataset_info info;
     struct ls_decoding decoding;
-    char *inner;      /* owned; the folder that was opened if it is not the given one; else NULL */
+    char *inner; /* owned; the folder that was opened if it is not the given one; else NULL */
+    struct ls_bad_samples bad;
     int32_t *relabel; /* owned; class of the data -> class of the model (classes.h); NULL: identity */
 };
 

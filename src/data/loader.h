@@ -32,6 +32,7 @@ struct worker {
     pthread_t thread;
     int index;
     struct ls_image image, scratch;
+    int64_t broken;         /* samples of the claimed chunk that could not be read */
     struct ls_track *track; /* borrowed; NULL: this thread is not recorded */
 };
 

@@ -8,6 +8,8 @@
 #define RECENT_SECONDS 8.0
 /* A sample that is read faster, such as one of MNIST, is not decoded, and gets no slice of its own in a trace. */
 #define WORTH_A_SLICE 10e-6
+/* So many broken samples in a row are no accident: the data is not what it should be. */
+#define MAX_BROKEN 1000
 
 /* --- which samples ------------------------------------------------------------------------------------ */
 
@@ -45,6 +47,7 @@ static void open_slot(struct ls_loader *l)
     p->given = 0;
     p->unfilled = l->o.batch;
     p->status = LS_OK;
+    p->slot.broken = 0;
     if (++l->part == l->o.own) {
         l->part = 0;
         l->position += n;
@@ -76,6 +79,31 @@ static enum ls_status fill_image(struct worker *w, const struct ls_slot *slot, i
                              slot->pixels + i * l->values, &slot->crops[i]);
 }
 
+/* Reads sample i of the slot, or what o.on_bad puts in its place. *left_out: nothing. */
+static enum ls_status read_one(struct worker *w, const struct ls_slot *slot, int64_t i, int64_t sample, bool *left_out)
+{
+    const struct ls_loader_options *o = &w->loader->o;
+    struct ls_view view = ls_augment_view(&o->augment, o->seed, slot->epoch, (uint64_t)sample);
+    int64_t count = ls_dataset_info(o->set)->count, most = count < MAX_BROKEN ? count : MAX_BROKEN;
+    enum ls_status st = LS_OK;
+    for (int64_t tried = 0; tried < most; tried++) {
+        int64_t next = (sample + tried) % count;
+        st = ls_dataset_try(o->set, next, &view, &w->image, &slot->labels[i]);
+        if (st != LS_BAD_INPUT || o->on_bad == LS_BAD_FAILS)
+            return st;
+        ls_dataset_note_bad(o->set, next);
+        w->broken += tried == 0;
+        *left_out = o->on_bad == LS_BAD_LEFT_OUT;
+        if (*left_out)
+            return LS_OK;
+    }
+    char why[sizeof w->image.why];
+    memcpy(why, w->image.why, sizeof why);
+    ls_image_refuse(&w->image, "%lld samples in a row, from this one on, cannot be read; the last: %.100s",
+                    (long long)most, why);
+    return st;
+}
+
 /* Fills sample i of the slot. *sample gets the number of the sample, for messages. */
 static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int64_t i, int64_t *sample)
 {
@@ -91,9 +119,13 @@ static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int
         slot->labels[i] = ls_dataset_label(l->o.set, *sample);
         return LS_OK;
     }
-    struct ls_view view = ls_augment_view(&l->o.augment, l->o.seed, slot->epoch, (uint64_t)*sample);
     double begin = ls_trace_begin(w->track);
-    LS_TRY(ls_dataset_try(l->o.set, *sample, &view, &w->image, &slot->labels[i]));
+    bool left_out = false;
+    LS_TRY(read_one(w, slot, i, *sample, &left_out));
+    if (left_out) {
+        fill_none(l, slot, i);
+        return LS_OK;
+    }
     if (begin > 0 && ls_now() - begin > WORTH_A_SLICE)
         ls_trace_end(w->track, begin, &(struct ls_slice){.kind = LS_SLICE_DECODE, .name = "decode", .number = *sample});
     enum ls_status st = fill_image(w, slot, i, (uint64_t)*sample);
@@ -145,6 +177,7 @@ static void fill_some(struct worker *w)
     enum ls_status st = LS_OK;
     int64_t i, sample = 0;
     double start = ls_now(), reading = w->image.read_seconds;
+    w->broken = 0;
     for (i = first; i < end && st == LS_OK; i++)
         st = fill_one(w, &p->slot, i, &sample);
     double seconds = ls_now() - start;
@@ -156,6 +189,7 @@ static void fill_some(struct worker *w)
         note_failure(p, st, i - 1, sample, w->image.why);
     count_work(l, first >= p->slot.valid ? 0 : (end < p->slot.valid ? end : p->slot.valid) - first, seconds,
                w->image.read_seconds - reading);
+    p->slot.broken += w->broken;
     p->unfilled -= end - first;
     if (p->unfilled == 0)
         pthread_cond_signal(&l->filled);

@@ -53,6 +53,7 @@ static enum ls_status next_slot(struct ls_stepper *s, const struct ls_slot **slo
     record(s, ls_trace_on(s->track) ? start : 0, LS_SLICE_INPUT, "input", 0);
     if (!*slot)
         return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
+    s->replaced += (*slot)->broken;
     say_position(s, 0, LS_STAGE_COMPUTE);
     return LS_OK;
 }

@@ -67,6 +67,7 @@ struct ls_stepper {
     /* evaluation */
     int eval_turn, eval_pending; /* the next pass's slot of the queue; passes whose results are not taken yet */
     int64_t eval_valid[2];       /* samples of the pass in each slot */
+    int64_t replaced;            /* broken samples of the slots taken so far; the caller may set it back */
 };
 
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,

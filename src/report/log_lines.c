@@ -65,10 +65,13 @@ void ls_line_epoch(enum ls_line_format format, const struct ls_report *epoch, ch
 
 void ls_line_eval(enum ls_line_format format, const struct ls_report *eval, int64_t number, char text[LS_LINE_ROOM])
 {
+    char broken[64] = "";
+    if (eval->broken > 0)
+        snprintf(broken, sizeof broken, ", %" PRId64 " broken left out", eval->broken);
     switch (format) {
     case LS_LINE_PLAIN:
-        snprintf(text, LS_LINE_ROOM, "evaluation: loss %.4f, top1 %.2f%%, top5 %.2f%%, %" PRId64 " samples in %.2f s",
-                 eval->loss, 100 * eval->top1, 100 * eval->top5, eval->samples, eval->seconds);
+        snprintf(text, LS_LINE_ROOM, "evaluation: loss %.4f, top1 %.2f%%, top5 %.2f%%, %" PRId64 " samples in %.2f s%s",
+                 eval->loss, 100 * eval->top1, 100 * eval->top5, eval->samples, eval->seconds, broken);
         break;
     case LS_LINE_CNTK:
         snprintf(text, LS_LINE_ROOM,

@@ -33,6 +33,9 @@ const struct ls_help_row ls_metrics_keys[] = {
     {"compute_share", "share spent on forward and backward"},
     {"wait_share", "share spent waiting for other workers; not of eval"},
     {"update_share", "share spent on updates and everything else; not of eval"},
+    {"broken",
+     "with --on-bad-sample skip, on epoch and eval lines: samples that could not be read, replaced in training and left out "
+     "of evaluation"},
     {"staleness", "with --sync async or cutoff: updates between pull and push of a gradient, mean"},
     {"gpu_utilisation",
      "percent; only if a GPU computes, like the next four: the last sample on step lines, the mean of the "
@@ -203,6 +206,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         ls_metrics_put_real(out, "update_share", r->update_seconds / r->seconds);
     if (r->gradients > 0)
         ls_metrics_put_real(out, "staleness", r->staleness);
+    if (kind != LS_METRICS_STEP && r->counts_broken)
+        fprintf(out, ", \"broken\": %" PRId64, r->broken);
     if (training && r->loader_threads > 0)
         fprintf(out, ", \"loader_threads\": %d", r->loader_threads);
     if (training && r->on_gpu)

@@ -15,6 +15,7 @@ void ls_report_add(struct ls_report *sum, const struct ls_report *step)
     sum->loss = mean(before.loss, before.samples, step->loss, step->samples);
     sum->top1 = mean(before.top1, before.samples, step->top1, step->samples);
     sum->top5 = mean(before.top5, before.samples, step->top5, step->samples);
+    sum->broken += before.broken;
     sum->gradients += before.gradients;
     sum->staleness = mean(before.staleness, before.gradients, step->staleness, step->gradients);
     sum->seconds += before.seconds;

@@ -17,6 +17,6 @@ void ls_totals_count(struct ls_totals *totals, const float *loss, const int32_t 
         totals->loss += rint((double)loss[i] * 0x1p24) * 0x1p-24; /* SYNC-3 */
         totals->top1 += rank[i] == 0;
         totals->top5 += rank[i] >= 0 && rank[i] < 5;
+        totals->samples += rank[i] >= 0;
     }
-    totals->samples += samples;
 }

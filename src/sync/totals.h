@@ -13,7 +13,8 @@ struct ls_totals {
 };
 
 void ls_totals_add(struct ls_totals *sum, const struct ls_totals *more);
-/* Count `samples` samples, with each one's loss and the rank of its label among the scores. */
+/* Count `samples` samples, with each one's loss and the rank of its label among the scores. A rank of -1
+ * marks a sample that was left out: it has loss 0 and is not counted. */
 void ls_totals_count(struct ls_totals *totals, const float *loss, const int32_t *rank, int64_t samples);
 
 #endif

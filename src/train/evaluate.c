@@ -3,6 +3,8 @@
 #include "base/log.h"
 #include "base/interrupt.h"
 
+#include <string.h>
+
 static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, int64_t count, struct ls_console *console,
                               struct ls_totals *totals, struct ls_confusion *confusion)
 {
@@ -66,9 +68,15 @@ enum ls_status ls_evaluate(struct ls_stepper *s, const struct ls_task *task, con
     LS_TRY(ls_rank_reduce_totals(s->engine->comm, &totals));
     if (confusion)
         LS_TRY(ls_confusion_reduce(confusion, s->engine->comm));
-    if (totals.samples != count)
+    bool skips = strcmp(o->on_bad_sample, "skip") == 0;
+    if (skips && totals.samples == 0)
+        return ls_fail(LS_BAD_INPUT, "%s: none of the %lld samples to evaluate can be read (`lockstep data` says why)",
+                       o->eval_data ? o->eval_data : o->data, (long long)count);
+    if (totals.samples != count && !skips)
         return ls_fail(LS_FAILED, "evaluation saw %lld of %lld samples", (long long)totals.samples, (long long)count);
     ls_totals_report(&totals, r);
+    r->counts_broken = skips;
+    r->broken = count - totals.samples;
     r->step_in_epoch = r->steps_per_epoch = (count + batch - 1) / batch;
     r->seconds = ls_now() - start;
     r->input_seconds = waited;

@@ -82,6 +82,7 @@ static enum ls_status save(struct ls_trainer *t, bool last)
     double start = ls_now();
     LS_TRY(ls_trainer_collect(t));
     LS_TRY(last ? ls_ranks_write(t) : ls_rank_steps_gather(t));
+    LS_TRY(ls_broken_gather(t));
     if (!t->root)
         return LS_OK;
     ls_trainer_say_position(t, LS_STAGE_SAVE);

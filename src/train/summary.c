@@ -130,6 +130,7 @@ void ls_trainer_summary(struct ls_trainer *t)
     ls_trainer_advise(t, &t->spent);
     say_gpu(t);
     say_skipped(t);
+    ls_broken_say(t);
     say_late(t);
     ls_ranks_say(t);
     ls_trainer_say_tallies(t);

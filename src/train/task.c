@@ -170,6 +170,7 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
         .augment = t->test_augment,
         .form = form,
         .seed = o->seed,
+        .on_bad = strcmp(o->on_bad_sample, "skip") == 0 ? LS_BAD_LEFT_OUT : LS_BAD_FAILS,
         .threads = t->loader_threads > 0 ? t->loader_threads : threads,
         .max_threads = most,
         .ring = 3 + e->backend->queue->delay,

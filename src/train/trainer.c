@@ -200,6 +200,9 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
     if (t->engine.strategy->servers)
         LS_TRY(ls_trainer_collect(t));
+    LS_TRY(ls_broken_gather(t));
+    epoch.broken = s->done.broken;
+    epoch.counts_broken = s->done.counts_broken;
     if (t->root)
         ls_console_epoch(&t->console, &epoch);
     if (!t->advised && steps_left(t)) /* the end has it anyway */
@@ -244,6 +247,7 @@ static enum ls_status finish_run(struct ls_trainer *t)
         LS_TRY(ls_trainer_observe_values(t));
         LS_TRY(ls_trainer_save_last(t));
     }
+    LS_TRY(ls_broken_gather(t));
     return ls_trainer_finish_saving(t);
 }
 

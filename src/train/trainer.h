@@ -76,6 +76,10 @@ void ls_trainer_announce(const struct ls_trainer *t);
 int ls_trainer_watch_loader(struct ls_trainer *t);
 /* Where a good part of this stretch was spent waiting for input: say so, and what would help. */
 void ls_trainer_advise(struct ls_trainer *t, const struct ls_report *r);
+/* broken.c, for --on-bad-sample skip. gather: all processes together add the samples that were replaced since the last call
+ * to state.done, and rank 0 names in log.txt those that are new. say: how many there were. */
+enum ls_status ls_broken_gather(struct ls_trainer *t);
+void ls_broken_say(const struct ls_trainer *t);
 /* Tell the other processes what this one does. */
 void ls_trainer_say_position(const struct ls_trainer *t, enum ls_stage stage);
 

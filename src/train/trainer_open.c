@@ -360,6 +360,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .augment = t->task.augment,
         .seed = t->o->seed,
         .shuffle = t->o->shuffle,
+        .on_bad = strcmp(t->o->on_bad_sample, "skip") == 0 ? LS_BAD_REPLACED : LS_BAD_FAILS,
         .threads = threads,
         .max_threads = most,
         .ring = ring_of(t),
