@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 
 #define MAX_DEPTH 16
+/* Folders above a class that a link is compared with. */
+#define MAX_ABOVE 64
 
 enum ls_status ls_files_new(struct ls_files **files)
 {
@@ -132,10 +134,35 @@ static enum ls_status list_folder(struct ls_files *f, const char *path, struct l
     return st;
 }
 
-static enum ls_status add_tree(struct ls_files *f, const char *folder, int32_t label, int depth)
+/* A folder and the one above it, as the file system numbers them. */
+struct level {
+    dev_t device;
+    ino_t number;
+    const struct level *above; /* NULL: none */
+};
+
+/* Tests whether a symbolic link leads back to a folder on the way to it. */
+static bool is_loop(const struct level *at)
+{
+    for (const struct level *l = at->above; l; l = l->above)
+        if (l->number == at->number && l->device == at->device)
+            return true;
+    return false;
+}
+
+static enum ls_status add_tree(struct ls_files *f, const char *folder, int32_t label, int depth,
+                               const struct level *above)
 {
     struct list folders = {0}, images = {0};
     enum ls_status st;
+    struct stat now = {0};
+    if (stat(folder, &now) != 0)
+        return ls_fail(LS_BAD_INPUT, "%s: the folder cannot be read: %s", folder, strerror(errno));
+    struct level here = {now.st_dev, now.st_ino, above};
+    if (is_loop(&here)) {
+        ls_warn("%s: a link to a folder that it lies in, left out", folder);
+        return LS_OK;
+    }
     if (depth > MAX_DEPTH)
         return ls_fail(LS_BAD_INPUT, "%s: folders are nested more than %d deep", folder, MAX_DEPTH);
     LS_TRY_GOTO(free_lists, list_folder(f, folder, &folders, &images));
@@ -143,7 +170,7 @@ static enum ls_status add_tree(struct ls_files *f, const char *folder, int32_t l
         LS_TRY_GOTO(free_lists, ls_files_add(f, folder, images.name[i], label));
     for (size_t i = 0; i < folders.count; i++) {
         const char *inner = ls_arena_format(&f->arena, "%s/%s", folder, folders.name[i]);
-        LS_TRY_GOTO(free_lists, inner ? add_tree(f, inner, label, depth + 1) : LS_FAILED);
+        LS_TRY_GOTO(free_lists, inner ? add_tree(f, inner, label, depth + 1, &here) : LS_FAILED);
     }
 free_lists:
     ls_free(folders.name);
@@ -151,10 +178,35 @@ free_lists:
     return st;
 }
 
+/* Fills `levels` with the folders above `folder`, the innermost first. Returns their number. */
+static int levels_above(const char *folder, struct level levels[MAX_ABOVE])
+{
+    char lexical[PATH_MAX], path[PATH_MAX];
+    struct stat now;
+    int n = 0;
+    if (snprintf(lexical, sizeof lexical, "%s", folder) >= (int)sizeof lexical)
+        return 0;
+    char *slash = strrchr(lexical, '/');
+    if (slash)
+        slash[slash == lexical] = 0;
+    if (!realpath(slash ? lexical : ".", path))
+        return 0;
+    for (bool root = false; n < MAX_ABOVE && !root && stat(path, &now) == 0; n++) {
+        levels[n] = (struct level){.device = now.st_dev, .number = now.st_ino};
+        if (n > 0)
+            levels[n - 1].above = &levels[n];
+        root = strcmp(path, "/") == 0;
+        slash = strrchr(path, '/');
+        slash[slash == path] = 0;
+    }
+    return n;
+}
+
 enum ls_status ls_files_add_tree(struct ls_files *f, const char *folder, int32_t label, int64_t *added)
 {
+    struct level above[MAX_ABOVE] = {0};
     int64_t before = f->base.info.count;
-    LS_TRY(add_tree(f, folder, label, 0));
+    LS_TRY(add_tree(f, folder, label, 0, levels_above(folder, above) > 0 ? above : NULL));
     *added = f->base.info.count - before;
     return LS_OK;
 }
