@@ -85,6 +85,9 @@ static void say_data(const struct ls_trainer *t)
         snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
     ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data, info->format,
                    info->count, info->classes, test);
+    if (t->o->val_split > 0)
+        ls_trainer_say(t, "  split      %g of the samples, chosen by a hash of their names, are not trained on",
+                       t->o->val_split);
     if (info->folder && t->task.test && ls_dataset_info(t->task.test)->folder)
         ls_trainer_say(t, "  folders    training on %s, evaluation on %s", info->folder,
                        ls_dataset_info(t->task.test)->folder);

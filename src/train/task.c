@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "data/classes.h"
+#include "data/split.h"
 #include "model/model.h"
 
 #include <string.h>
@@ -104,19 +105,52 @@ static enum ls_status open_set(const struct ls_options *o, const char *spec, con
     return ls_dataset_decode_by(*set, o->decode);
 }
 
+/* Opens a part of --data that --val-split makes. */
+static enum ls_status open_split(const struct ls_options *o, bool validation, struct ls_dataset **set)
+{
+    struct ls_dataset *whole;
+    LS_TRY(ls_dataset_open(o->data, "train", &whole));
+    LS_TRY(ls_dataset_split(whole, o->data, o->val_split, validation, set));
+    return ls_dataset_decode_by(*set, o->decode);
+}
+
+/* Decides whether --val-split applies. Evaluation of another data set by a run that has it uses that set's own part. */
+static enum ls_status decide_split(const struct ls_options *o, bool train, bool *split)
+{
+    *split = false;
+    if (o->val_split <= 0)
+        return LS_OK;
+    if (train && o->eval_data)
+        return ls_fail(LS_USAGE, "--val-split and --eval-data: give one of them");
+    bool has = !o->eval_data && ls_dataset_has_validation(o->data);
+    if (train && has)
+        return ls_fail(LS_USAGE, "--val-split %g: %s has a validation part of its own; leave the option out",
+                       o->val_split, o->data);
+    *split = !o->eval_data && !has;
+    return LS_OK;
+}
+
+static enum ls_status open_sets(struct ls_task *t, const struct ls_options *o, bool train, bool test)
+{
+    bool split;
+    LS_TRY(decide_split(o, train, &split));
+    if (train)
+        LS_TRY(split ? open_split(o, false, &t->train) : open_set(o, o->data, "train", &t->train));
+    if (test && split)
+        return open_split(o, true, &t->test);
+    return test ? open_set(o, o->eval_data ? o->eval_data : o->data, "test", &t->test) : LS_OK;
+}
+
 enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool train, bool test,
                             const struct ls_model_card *card)
 {
     enum ls_status st = LS_OK;
     *t = (struct ls_task){0};
-    if (train)
-        LS_TRY_GOTO(failed, open_set(o, o->data, "train", &t->train));
-    if (test)
-        LS_TRY_GOTO(failed, open_set(o, o->eval_data ? o->eval_data : o->data, "test", &t->test));
+    LS_TRY_GOTO(failed, open_sets(t, o, train, test));
     ls_dataset_warn_inner(any_set(t), train || !o->eval_data ? o->data : o->eval_data);
     if (train && test && o->eval_data)
         ls_dataset_warn_inner(t->test, o->eval_data);
-    if (train && test && !o->eval_data && ls_dataset_info(t->test)->whole)
+    if (train && test && !o->eval_data && ls_dataset_info(t->test)->whole && !ls_dataset_info(t->test)->folder)
         ls_warn(
             "%s: there is one list only, so the samples of training are evaluated; --eval-data LIST.txt names others",
             o->data);

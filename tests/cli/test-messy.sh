@@ -120,4 +120,61 @@ lockstep eval one --data dead --workers 2
 expect_code 3
 expect_err 'dead: none of the 9 samples to evaluate can be read'
 
+it "holds a share of the samples back with --val-split, the same ones when files are added"
+classes bare 40 ash "birch tree" oak
+# shellcheck disable=SC2086
+lockstep train $short --lr 0.0002 --data bare --val-split 0.2 --run split
+expect_code 0
+expect_out '  split      0.2 of the samples'
+held=$(sed -nE 's/.*evaluated on ([0-9]+)$/\1/p' out)
+trained=$(sed -nE 's/.*\(folder\): ([0-9]+) samples.*/\1/p' out)
+expect "$held" -gt 10 && expect "$held" -lt 40
+expect $((held + trained)) = 120
+expect "$(values split eval samples)" = "\"samples\": $held \"samples\": $held "
+lockstep eval split --json
+expect_code 0
+expect "$(json samples <out)" = "$held"
+expect "$(json loss <out)" = "$(grep '"kind": "eval"' split/metrics.jsonl | tail -n 1 | json loss)"
+lockstep eval split --val-split 0 --json
+expect "$(json samples <out)" = 120
+cp -r bare more
+classes more 44 fir ash
+# shellcheck disable=SC2086
+lockstep train $short --data more --val-split 0.2 --run more-split
+expect_code 0
+# Without the samples that were added, the parts are those of before.
+rm -r more/fir more/ash/4[1-4].ppm
+lockstep eval split --data more --json
+expect "$(json samples <out)" = "$held"
+
+it "splits lists, and the training part where there is no other"
+mkdir only && mv more only/train
+lockstep eval split --data only --json
+expect_code 0
+expect "$(json samples <out)" = "$held"
+(cd only/train && find . -name '*.ppm' | awk -F/ '{print $0 "\t" $2}' | sort >../../all.txt)
+cp all.txt only/train/list.txt
+lockstep train --model mlp --input 3x20x20 --epochs 1 --data only/train/list.txt --val-split 0.3 --run listed
+expect_code 0
+expect_out 'list\): [0-9]+ samples, 3 classes, evaluated on [0-9]+'
+
+it "goes on with the same split"
+lockstep train --resume --run split --epochs 3
+expect_code 0
+expect "$(values split eval samples)" = "\"samples\": $held \"samples\": $held \"samples\": $held "
+
+it "refuses --val-split where there is a validation part, and shares that leave nothing"
+lockstep train --data mnist --val-split 0.1 --run no
+expect_code 2
+expect_error 'mnist has a validation part of its own'
+lockstep train --data only/train --val-split 0.1 --eval-data data --run no
+expect_code 2
+expect_error 'give one of them'
+lockstep train --data only/train --val-split 1e-9 --run no
+expect_code 2
+expect_error 'none of the 120 samples of only/train is left for validation; give a larger share'
+lockstep train --data only/train --val-split 1 --run no
+expect_code 2
+expect_no_file no
+
 finish

@@ -147,6 +147,7 @@ static enum ls_status fill(struct ls_files *f, const char *spec, const char *par
     else
         ls_warn("%s: no train and val folders in it: all of its images are evaluated", spec);
     ls_files_describe(f, l.images, classes);
+    f->base.info.whole = l.plain;
     f->base.info.folder = ls_arena_strdup(&f->arena, l.images);
     return f->base.info.folder ? LS_OK : LS_FAILED;
 }
