@@ -150,9 +150,10 @@ enum ls_status ls_task_open(struct ls_task *t, const struct ls_options *o, bool 
     ls_dataset_warn_inner(any_set(t), train || !o->eval_data ? o->data : o->eval_data);
     if (train && test && o->eval_data)
         ls_dataset_warn_inner(t->test, o->eval_data);
-    if (train && test && !o->eval_data && ls_dataset_info(t->test)->whole && !ls_dataset_info(t->test)->folder)
+    if (train && test && !o->eval_data && ls_dataset_info(t->test)->whole)
         ls_warn(
-            "%s: there is one list only, so the samples of training are evaluated; --eval-data LIST.txt names others",
+            "%s: there is no validation part, so the samples of training are evaluated; --eval-data names others, and "
+            "--val-split 0.1 keeps a tenth for evaluation",
             o->data);
     LS_TRY_GOTO(failed, decide_size(t, o, ls_dataset_info(any_set(t)), card));
     LS_TRY_GOTO(failed, decide_augment(t, o, card));

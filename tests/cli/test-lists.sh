@@ -2,6 +2,7 @@
 # Lists of image files: the same images in the same order give the losses of the folder.
 . tests/cli/harness.sh
 . "$source_root/tests/cli/photos.sh"
+. "$source_root/tests/cli/losses.sh"
 
 classes trees/train 4 ash birch elm
 classes trees/val 2 ash birch elm
@@ -18,21 +19,6 @@ list() {
         done
         shift
     done
-}
-
-losses() {
-    grep -oE '"kind": "(step|eval)".*"loss": [^,]*' "$1/metrics.jsonl" | sed 's/"samples".*"loss"/"loss"/'
-}
-
-# train NAME ARGUMENTS
-train() {
-    name_of_run=$1
-    shift
-    # $options is a list of words.
-    # shellcheck disable=SC2086
-    lockstep train $options --run "$name_of_run" "$@"
-    expect_code 0
-    losses "$name_of_run" >"$name_of_run.losses"
 }
 
 it "learns from a folder with train.txt and val.txt what it learns from folders"
@@ -58,10 +44,10 @@ expect_same folders.losses names.losses
 
 it "evaluates a list that lacks classes, by their names"
 grep elm val-names.txt >elm.txt
-lockstep eval names --eval-data elm.txt --json
+lockstep eval runs/names --eval-data elm.txt --json
 expect_code 0
 expect "$(json samples <out)" = 2
-lockstep eval folders --eval-data elm.txt --json
+lockstep eval runs/folders --eval-data elm.txt --json
 expect_code 0
 
 it "has the same losses with three workers"
@@ -71,7 +57,7 @@ expect_same three.losses alone.losses
 
 it "says that a single list is also evaluated"
 lockstep train --model mlp --input 3x20x20 --data val-names.txt --steps 1 --run single --threads 1
-expect_err 'val-names.txt: there is one list only'
+expect_err 'val-names.txt: there is no validation part, so the samples of training are evaluated'
 
 it "describes a list"
 lockstep data other.lst

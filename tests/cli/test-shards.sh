@@ -3,27 +3,13 @@
 # without an index, and after a resume.
 . tests/cli/harness.sh
 . "$source_root/tests/cli/photos.sh"
+. "$source_root/tests/cli/losses.sh"
 . "$source_root/tests/cli/workers.sh"
 
 python=${PYTHON:-python3}
 classes trees/train 5 ash birch elm
 classes trees/val 2 ash birch elm
 options="--model mlp --input 3x20x20 --augment none --batch 6 --epochs 3 --threads 1 --no-tune --quiet"
-
-losses() {
-    grep -oE '"kind": "(step|eval)".*"loss": [^,]*' "$1/metrics.jsonl" | sed 's/"samples".*"loss"/"loss"/'
-}
-
-# train NAME ARGUMENTS
-train() {
-    name_of_run=$1
-    shift
-    # $options is a list of words.
-    # shellcheck disable=SC2086
-    lockstep train $options --run "runs/$name_of_run" "$@"
-    expect_code 0
-    losses "runs/$name_of_run" >"$name_of_run.losses"
-}
 
 shards() {
     "$python" "$source_root/tests/cli/shards.py" "$@" || miss "the shards cannot be made"

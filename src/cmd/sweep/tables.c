@@ -78,6 +78,20 @@ static void put_trial(struct ls_table *table, const struct ls_sweep *s, const st
     put_real(table, "s", begun ? o->seconds : NAN);
 }
 
+/* Adds the headings of results to the first n, and begins the table; own has room for the alignment of all columns. */
+static void init_table(const struct ls_sweep *s, struct ls_table *table, const char **headings, int n,
+                       const char *align, char own[LS_TABLE_COLUMNS + 2])
+{
+    headings[n++] = "final loss";
+    headings[n++] = "top1";
+    headings[n++] = "loss area";
+    if (s->goals.has_target)
+        headings[n++] = "to target";
+    headings[n++] = "time";
+    snprintf(own, LS_TABLE_COLUMNS + 2, "%.*s", n, align);
+    ls_table_init(table, own, headings);
+}
+
 static enum ls_status print_trials(const struct ls_sweep *s, const struct ls_ranking *r)
 {
     const char *headings[LS_TABLE_COLUMNS + 1] = {"rank", "trial"};
@@ -87,14 +101,7 @@ static enum ls_status print_trials(const struct ls_sweep *s, const struct ls_ran
     char own[LS_TABLE_COLUMNS + 2];
     headings[n++] = "state";
     headings[n++] = "epochs";
-    headings[n++] = "final loss";
-    headings[n++] = "top1";
-    headings[n++] = "loss area";
-    if (s->goals.has_target)
-        headings[n++] = "to target";
-    headings[n++] = "time";
-    snprintf(own, sizeof own, "%.*s", n, align);
-    ls_table_init(&table, own, headings);
+    init_table(s, &table, headings, n, align, own);
     for (int i = 0; i < s->n_trials && i < SHOWN; i++)
         put_trial(&table, s, r->order[i]);
     printf("\nTrials, ranked by %s:\n", ls_rank_by_name(s->rank_by));
@@ -115,14 +122,7 @@ static enum ls_status print_groups(const struct ls_sweep *s, const struct ls_ran
     int n = put_headings(s, headings, 1, false);
     struct ls_table table;
     headings[n++] = "done";
-    headings[n++] = "final loss";
-    headings[n++] = "top1";
-    headings[n++] = "loss area";
-    if (s->goals.has_target)
-        headings[n++] = "to target";
-    headings[n++] = "time";
-    snprintf(own, sizeof own, "%.*s", n, align);
-    ls_table_init(&table, own, headings);
+    init_table(s, &table, headings, n, align, own);
     for (int i = 0; i < r->n_groups && i < SHOWN; i++) {
         const struct ls_group *g = &r->groups[i];
         ls_table_row(&table);

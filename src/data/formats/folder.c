@@ -144,8 +144,6 @@ static enum ls_status fill(struct ls_files *f, const char *spec, const char *par
     LS_TRY(add_classes(f, l.classes, classes, l.images, &odd));
     if (!test || !l.plain)
         LS_TRY(tell_oddities(f, &l, classes, !test, &odd));
-    else
-        ls_warn("%s: no train and val folders in it: all of its images are evaluated", spec);
     ls_files_describe(f, l.images, classes);
     f->base.info.whole = l.plain;
     f->base.info.folder = ls_arena_strdup(&f->arena, l.images);
