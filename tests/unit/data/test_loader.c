@@ -391,6 +391,56 @@ static void an_error_comes_once_and_in_order(void **state)
     ls_dataset_close(set);
 }
 
+static int64_t broken_of(const struct ls_loader_options *o, int64_t *without_label)
+{
+    struct ls_loader *loader = started(o);
+    const struct ls_slot *s;
+    int64_t broken = 0;
+    *without_label = 0;
+    for (GOOD(ls_loader_next(loader, &s)); s; GOOD(ls_loader_next(loader, &s))) {
+        broken += s->broken;
+        for (int64_t i = 0; i < s->valid; i++)
+            *without_label += s->labels[i] < 0;
+    }
+    ls_loader_free(loader);
+    return broken;
+}
+
+/* A broken sample gives way to the next one, whichever thread finds it, and keeps its own crop and flip. */
+static void broken_samples_are_replaced_or_left_out(void **state)
+{
+    struct ls_dataset *set;
+    struct record first, again;
+    int64_t without_label, sample;
+    (void)state;
+    make_broken_folder();
+    put_text(at("broken/b/31.jpg"), ""); /* behind another broken one */
+    GOOD(ls_dataset_open(at("broken"), "train", &set));
+    struct ls_loader_options o = options_for(set);
+    o.on_bad = LS_BAD_REPLACED;
+    o.threads = 1;
+    run(&o, &first);
+    for (o.threads = 2; o.threads <= 5; o.threads++) {
+        run(&o, &again);
+        assert_memory_equal(&first, &again, sizeof first);
+        assert_int_equal(broken_of(&o, &without_label), 2 * 3); /* in two epochs */
+        assert_int_equal(without_label, 0);
+    }
+    assert_int_equal(ls_dataset_bad_count(set), 3);
+    o.on_bad = LS_BAD_LEFT_OUT;
+    assert_int_equal(broken_of(&o, &without_label), 2 * 3);
+    assert_int_equal(without_label, 2 * 3);
+    int64_t expected[] = {17, 30, 31};
+    for (int i = 0; i < 3; i++) {
+        assert_true(ls_dataset_next_bad(set, &sample));
+        assert_int_equal(sample, expected[i]);
+    }
+    assert_false(ls_dataset_next_bad(set, &sample));
+    assert_false(ls_dataset_take_bad(set, 30));
+    assert_true(ls_dataset_take_bad(set, 5));
+    ls_dataset_close(set);
+}
+
 static void the_embedded_set_is_shared_by_threads(void **state)
 {
     struct ls_dataset *set;
@@ -449,6 +499,7 @@ int main(void)
         cmocka_unit_test(it_ends_cleanly_at_any_time),
         cmocka_unit_test(nothing_is_allocated_while_it_runs),
         cmocka_unit_test(an_error_comes_once_and_in_order),
+        cmocka_unit_test(broken_samples_are_replaced_or_left_out),
         cmocka_unit_test(the_embedded_set_is_shared_by_threads),
         cmocka_unit_test(impossible_options_are_refused),
     };
