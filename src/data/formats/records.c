@@ -140,8 +140,8 @@ static enum ls_status take_room(struct ls_records *r, const struct ls_shard_scan
         return ls_fail(LS_BAD_INPUT, "%s: no sample with an image in %s", r->shards[0].path,
                        r->n_shards > 1 ? "it and the other shards" : "it");
     if (without > 0)
-        ls_warn("%s: %" PRId64 " samples have no JPEG, PNG, PPM or BMP image and are left out", r->shards[0].path,
-                without);
+        ls_warn("%s: %" PRId64 " samples have no image of a kind that is read (%s) and are left out", r->shards[0].path,
+                without, ls_image_kinds());
     r->base.info.count = count;
     r->entry = ls_alloc((size_t)count, sizeof *r->entry);
     r->names = ls_alloc(text, 1);

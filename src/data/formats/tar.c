@@ -1,5 +1,5 @@
 /* WebDataset: tar files of samples. Consecutive members with one key, the path up to the first dot of the file name, are a
- * sample: KEY.jpg (jpeg, png, ppm, pgm, bmp) is its image, KEY.cls its label; without KEY.cls the folder of the image is its
+ * sample: KEY.jpg, or another kind of image, is its image, KEY.cls its label; without KEY.cls the folder of the image is its
  * label. Members named __LIKE_THIS__ are skipped.
  *
  * Headers are read here and not by a library, because samples are read at random and need the offset of their data. */
@@ -202,15 +202,6 @@ static enum ls_status close_sample(struct ls_shard_scan *s, struct sample *p)
     return ls_scan_add(s, &p->entry, p->key, p->has_label ? p->label : folder);
 }
 
-static bool is_image(const char *extension)
-{
-    static const char *const known[] = {"jpg", "jpeg", "png", "ppm", "pgm", "bmp", NULL};
-    for (const char *const *e = known; *e; e++)
-        if (strcasecmp(extension, *e) == 0)
-            return true;
-    return false;
-}
-
 static enum ls_status take_label(struct ls_shard_scan *s, const struct member *m, struct sample *p)
 {
     if (m->size == 0 || m->size >= LABEL_ROOM)
@@ -240,7 +231,8 @@ static enum ls_status add_member(struct ls_shard_scan *s, const struct member *m
         *p = (struct sample){.any = true, .first = m->header};
         memcpy(p->key, m->path, key);
     }
-    bool image = is_image(dot + 1), label = strcasecmp(dot + 1, "cls") == 0;
+    bool image = !strchr(dot + 1, '.') && ls_image_by_name(m->path) == LS_IMAGE_READ,
+         label = strcasecmp(dot + 1, "cls") == 0;
     if ((image && p->has_image) || (label && p->has_label))
         return ls_scan_refuse(s, m->header, "%.100s: the sample has a second %s", m->path, image ? "image" : "label");
     if (label) {
