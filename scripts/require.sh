@@ -28,6 +28,7 @@ cluster  mpi -                       openmpi-bin
 cluster  header ucp/api/ucp.h        libucx-dev
 images   header webp/decode.h        libwebp-dev
 images   header stdio.h,gif_lib.h    libgif-dev
+images   header lmdb.h               liblmdb-dev
 test     header cmocka.h             libcmocka-dev
 test     module venv,ensurepip       python3-venv
 test     command g++                 g++
@@ -118,6 +119,6 @@ offer() {
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086
     if ! may_install || ! install_packages $packages; then
-        echo "$0: some of mpirun, srun --mpi=pmix, --transport ucx, WebP and GIF images will not work until you type: sudo apt-get install ${packages% } && $0" >&2
+        echo "$0: some of mpirun, srun --mpi=pmix, --transport ucx, WebP, GIF and LMDB files will not work until you type: sudo apt-get install ${packages% } && $0" >&2
     fi
 }

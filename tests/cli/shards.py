@@ -2,6 +2,7 @@
 TensorBoard's writer of records where it is installed.
 
     shards.py tar FOLDER [cls]      three tar files for each part, in three dialects; cls: with KEY.cls beside each image
+    shards.py lmdb FOLDER [planes]  an LMDB folder of Caffe's Datum for each part, by the lmdb package; planes: not encoded
     shards.py tfrecord FOLDER [1]   two TFRecord files for each part; 1: with numbers from 1 instead of synsets
 """
 import io
@@ -101,8 +102,28 @@ def make_records(folder, part, ones):
                 write(example(features))
 
 
+def make_lmdb(folder, part, planes):
+    import lmdb
+
+    os.makedirs(f"{folder}/{part}")
+    store = lmdb.open(f"{folder}/{part}", map_size=1 << 24)
+    with store.begin(write=True) as batch:
+        for i, (number, _, _, data) in enumerate(samples(part)):
+            if planes:
+                width, height = map(int, data.split()[1:3])
+                pixels = data[-3 * width * height :]
+                blue_first = pixels[2::3] + pixels[1::3] + pixels[0::3]
+                datum = b"\x08\x03\x10" + varint(height) + b"\x18" + varint(width) + field(4, blue_first)
+            else:
+                datum = field(4, data) + b"\x38\x01"
+            batch.put(b"%08d" % i, datum + b"\x28" + varint(number))
+    store.close()
+
+
 for part in ("train", "val"):
     if sys.argv[1] == "tar":
         make_tars(sys.argv[2], part, "cls" in sys.argv)
+    elif sys.argv[1] == "lmdb":
+        make_lmdb(sys.argv[2], part, "planes" in sys.argv)
     else:
         make_records(sys.argv[2], part, "1" in sys.argv)

@@ -33,6 +33,22 @@ shards tfrecord ones 1
 train ones --data ones
 expect_same folders.losses ones.losses
 
+it "learns the same from Caffe's LMDB, with files and with planes"
+if ! "$python" -c 'import lmdb' 2>lmdb.log; then
+    skip "needs the lmdb package of Python"
+else
+    shards lmdb caffe
+    train caffe --data caffe
+    expect_same folders.losses caffe.losses
+    shards lmdb planes planes
+    train planes --data planes/train --eval-data planes/val
+    expect_same folders.losses planes.losses
+    head -c 6000 caffe/train/data.mdb >planes/val/data.mdb
+    lockstep data planes/val
+    expect_code 3
+    expect_err 'planes/val/data.mdb: at byte [0-9]+: '
+fi
+
 it "uses the index that it has written"
 expect_file tars/.lockstep-index-train
 expect_file records/.lockstep-index-test

@@ -4,74 +4,19 @@
 
 #include <string.h>
 
-enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
-
-struct field {
-    uint32_t number;
-    int type;
-    uint64_t value;        /* VARINT */
-    struct ls_bytes bytes; /* LENGTH */
-};
-
-static bool take_varint(struct ls_bytes *from, uint64_t *value)
-{
-    *value = 0;
-    for (int shift = 0; shift < 64 && from->size > 0; shift += 7) {
-        uint8_t byte = *from->data++;
-        from->size--;
-        *value |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
-}
-
-static bool skip(struct ls_bytes *from, size_t n)
-{
-    if (n > from->size)
-        return false;
-    from->data += n;
-    from->size -= n;
-    return true;
-}
-
-/* Takes the next field of a message. */
-static bool take_field(struct ls_bytes *from, struct field *f)
-{
-    uint64_t tag;
-    if (!take_varint(from, &tag) || tag >> 32)
-        return false;
-    *f = (struct field){.number = (uint32_t)(tag >> 3), .type = (int)(tag & 7)};
-    switch (f->type) {
-    case VARINT:
-        return take_varint(from, &f->value);
-    case FIXED64:
-        return skip(from, 8);
-    case FIXED32:
-        return skip(from, 4);
-    case LENGTH:
-        if (!take_varint(from, &f->value) || f->value > from->size)
-            return false;
-        f->bytes = (struct ls_bytes){from->data, (size_t)f->value};
-        return skip(from, (size_t)f->value);
-    default:
-        return false;
-    }
-}
-
 /* The first value of a list of bytes or numbers. */
 static bool take_value(struct ls_bytes list, struct ls_bytes *bytes, bool *has_number, int64_t *number)
 {
-    struct field f;
+    struct ls_message_field f;
     while (list.size > 0) {
-        if (!take_field(&list, &f))
+        if (!ls_message_field(&list, &f))
             return false;
         if (f.number != 1)
             continue;
         uint64_t value = f.value;
-        if (f.type == LENGTH && has_number && f.bytes.size > 0 && !take_varint(&f.bytes, &value))
+        if (f.type == LS_MESSAGE_BYTES && has_number && f.bytes.size > 0 && !ls_message_varint(&f.bytes, &value))
             return false;
-        if (bytes && f.type == LENGTH)
+        if (bytes && f.type == LS_MESSAGE_BYTES)
             *bytes = f.bytes;
         if (has_number) {
             *has_number = true;
@@ -89,18 +34,19 @@ static bool is_key(struct ls_bytes key, const char *text)
 
 static bool take_feature(struct ls_bytes key, struct ls_bytes feature, struct ls_example *e)
 {
-    struct field f;
+    struct ls_message_field f;
     struct ls_bytes *bytes = is_key(key, "image/encoded")        ? &e->image
                              : is_key(key, "image/class/synset") ? &e->synset
                              : is_key(key, "image/filename")     ? &e->filename
                                                                  : NULL;
     bool label = is_key(key, "image/class/label");
     while (feature.size > 0) {
-        if (!take_field(&feature, &f))
+        if (!ls_message_field(&feature, &f))
             return false;
-        if (bytes && f.number == 1 && f.type == LENGTH && !take_value(f.bytes, bytes, NULL, NULL))
+        if (bytes && f.number == 1 && f.type == LS_MESSAGE_BYTES && !take_value(f.bytes, bytes, NULL, NULL))
             return false;
-        if (label && f.number == 3 && f.type == LENGTH && !take_value(f.bytes, NULL, &e->has_label, &e->label))
+        if (label && f.number == 3 && f.type == LS_MESSAGE_BYTES &&
+            !take_value(f.bytes, NULL, &e->has_label, &e->label))
             return false;
     }
     return true;
@@ -109,13 +55,13 @@ static bool take_feature(struct ls_bytes key, struct ls_bytes feature, struct ls
 static bool take_entry(struct ls_bytes entry, struct ls_example *e)
 {
     struct ls_bytes key = {0}, feature = {0};
-    struct field f;
+    struct ls_message_field f;
     while (entry.size > 0) {
-        if (!take_field(&entry, &f))
+        if (!ls_message_field(&entry, &f))
             return false;
-        if (f.type == LENGTH && f.number == 1)
+        if (f.type == LS_MESSAGE_BYTES && f.number == 1)
             key = f.bytes;
-        if (f.type == LENGTH && f.number == 2)
+        if (f.type == LS_MESSAGE_BYTES && f.number == 2)
             feature = f.bytes;
     }
     return !key.data || take_feature(key, feature, e);
@@ -124,15 +70,15 @@ static bool take_entry(struct ls_bytes entry, struct ls_example *e)
 bool ls_example_parse(const uint8_t *data, size_t size, struct ls_example *e)
 {
     struct ls_bytes message = {data, size};
-    struct field f;
+    struct ls_message_field f;
     *e = (struct ls_example){0};
     while (message.size > 0) {
-        if (!take_field(&message, &f))
+        if (!ls_message_field(&message, &f))
             return false;
         for (struct ls_bytes features = f.number == 1 ? f.bytes : (struct ls_bytes){0}; features.size > 0;) {
-            struct field entry;
-            if (!take_field(&features, &entry) ||
-                (entry.number == 1 && entry.type == LENGTH && !take_entry(entry.bytes, e)))
+            struct ls_message_field entry;
+            if (!ls_message_field(&features, &entry) ||
+                (entry.number == 1 && entry.type == LS_MESSAGE_BYTES && !take_entry(entry.bytes, e)))
                 return false;
         }
     }

@@ -2,16 +2,9 @@
 #ifndef LS_DATA_FORMATS_EXAMPLE_H
 #define LS_DATA_FORMATS_EXAMPLE_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "data/formats/message.h"
 
-/* A part of the message; data NULL: the feature is missing. */
-struct ls_bytes {
-    const uint8_t *data;
-    size_t size;
-};
-
+/* Features that are missing have no data. */
 struct ls_example {
     struct ls_bytes image;    /* image/encoded */
     struct ls_bytes synset;   /* image/class/synset */

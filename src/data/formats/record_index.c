@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char magic[8] = "LSINDEX1";
+static const char magic[8] = "LSINDEX2";
 #define LARGEST ((size_t)64 << 30)
 
 struct head {
@@ -139,8 +139,9 @@ static bool valid_entry(const struct ls_records *r, const struct head *h, const 
 {
     return e->shard < (uint32_t)r->n_shards && e->offset <= r->shards[e->shard].size &&
            e->bytes <= r->shards[e->shard].size - e->offset && e->image <= e->bytes &&
-           e->image_bytes <= e->bytes - e->image && e->name < h->names && e->label >= 0 &&
-           (uint64_t)e->label < h->classes;
+           e->image_bytes <= e->bytes - e->image &&
+           (e->channels == 0 || (size_t)e->channels * e->height * e->width == e->image_bytes) && e->name < h->names &&
+           e->label >= 0 && (uint64_t)e->label < h->classes;
 }
 
 static bool take_classes(struct ls_records *r, const struct head *h, const char *text)

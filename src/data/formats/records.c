@@ -306,6 +306,19 @@ void ls_records_close(struct ls_dataset *set)
 
 /* --- reading -------------------------------------------------------------------------------------------------------------- */
 
+/* Planes become interleaved bytes; blue, green and red become red, green and blue. */
+static enum ls_status take_planes(const struct ls_record_entry *e, struct ls_image *image)
+{
+    int channels = e->channels;
+    size_t area = (size_t)e->height * e->width;
+    const uint8_t *planes = image->side + e->image;
+    LS_TRY(ls_image_reserve(image, channels, e->height, e->width));
+    for (size_t i = 0; i < area; i++)
+        for (int c = 0; c < channels; c++)
+            image->pixels[i * (size_t)channels + (size_t)c] = planes[(size_t)(channels - 1 - c) * area + i];
+    return ls_image_to_channels(image, 3);
+}
+
 enum ls_status ls_records_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
                                int32_t *label)
 {
@@ -315,6 +328,8 @@ enum ls_status ls_records_read(struct ls_dataset *set, int64_t i, const struct l
     if (r->verify && !r->verify(image->side, e->bytes))
         return ls_image_refuse(image, "its checksum is wrong: the file is damaged");
     *label = e->label;
+    if (e->channels > 0)
+        return take_planes(e, image);
     return ls_image_decode(image->side + e->image, e->image_bytes, view, 3, image);
 }
 

@@ -1,4 +1,4 @@
-/* A data set whose samples are byte ranges of large files, the shards (tar, TFRecord). A format finds the shards and scans
+/* A data set whose samples are byte ranges of large files, the shards (tar, TFRecord, LMDB). A format finds the shards and scans
  * them for samples, once: the index is kept beside the data or in the cache, and is used while names, sizes and times of
  * the shards are the same. Samples are then read at random, so any number of workers may share the shards. */
 #ifndef LS_DATA_FORMATS_RECORDS_H
@@ -23,6 +23,8 @@ struct ls_record_entry {
     uint32_t image, image_bytes;
     uint32_t shard;
     int32_t label;
+    uint16_t channels, height, width; /* of planes of bytes; 0: the image is encoded */
+    uint16_t unused;                  /* 0 */
 };
 
 struct ls_records {
