@@ -15,11 +15,6 @@ static void say_position(const struct ls_stepper *s, int bucket, enum ls_stage s
         ls_comm_position(s->engine->comm, s->run.step, bucket, stage);
 }
 
-static void record(struct ls_stepper *s, double begin, enum ls_slice_kind kind, const char *name, int64_t number)
-{
-    ls_trace_end(s->track, begin, &(struct ls_slice){.kind = kind, .name = name, .number = number});
-}
-
 /* Seconds that this process has waited for communication; a strategy may wait within a pass. */
 static double waited_so_far(const struct ls_stepper *s)
 {
@@ -50,7 +45,7 @@ static enum ls_status next_slot(struct ls_stepper *s, const struct ls_slot **slo
     say_position(s, 0, LS_STAGE_INPUT);
     LS_TRY(s->feed.next(s->feed.context, slot));
     s->input_seconds += ls_now() - start;
-    record(s, ls_trace_on(s->track) ? start : 0, LS_SLICE_INPUT, "input", 0);
+    ls_step_record(s, ls_trace_on(s->track) ? start : 0, LS_SLICE_INPUT, "input", 0);
     if (!*slot)
         return ls_fail(LS_FAILED, "step %llu: the data ended too early", (unsigned long long)s->run.step);
     s->replaced += (*slot)->broken;
@@ -70,50 +65,6 @@ static enum ls_status load_batch(struct ls_stepper *s, int replica, int pass)
     return s->run.valid > 0 ? set_input(s, &s->engine->train, slot) : ls_replicas_clear(&s->replicas);
 }
 
-/* Before node n runs, or at the end of the pass. The first node that is not forward's ends forward. */
-static void record_phase(struct ls_stepper *s, int n)
-{
-    const struct ls_net *net = &s->engine->train;
-    bool ends = n == net->end;
-    if (n > 0 && !ends && (s->phase == LS_BACKWARD || net->graph.nodes[n].phase == LS_FORWARD))
-        return;
-    if (n > 0)
-        record(s, s->phase_begin, LS_SLICE_PHASE, s->phase == LS_FORWARD ? "forward" : "backward", 0);
-    s->phase = n > 0 ? LS_BACKWARD : LS_FORWARD;
-    s->phase_begin = ls_now();
-}
-
-/* Each node is a slice. The kernels are those of one run over all of them. */
-static enum ls_status run_recorded(struct ls_stepper *s, int first, int end)
-{
-    const struct ls_net *net = &s->engine->train;
-    for (int n = first; n < end; n++) {
-        const struct ls_node *node = &net->graph.nodes[n];
-        record_phase(s, n);
-        double begin = ls_now();
-        LS_TRY(s->engine->backend->run(net->program, n, n + 1, &s->run));
-        bool update = node->phase == LS_UPDATE;
-        ls_trace_add_since(s->track, begin,
-                           &(struct ls_slice){.kind = update ? LS_SLICE_UPDATE : LS_SLICE_NODE,
-                                              .name = node->name,
-                                              .detail = node->op->name,
-                                              .number = -1});
-    }
-    if (end == net->end)
-        record_phase(s, end);
-    return LS_OK;
-}
-
-static enum ls_status run_nodes(struct ls_stepper *s, int first, int end)
-{
-    double begin = ls_trace_begin(s->track);
-    if (begin > 0 && queue_of(s)->delay == 0)
-        return run_recorded(s, first, end);
-    LS_TRY(s->engine->backend->run(s->engine->train.program, first, end, &s->run));
-    record(s, begin, LS_SLICE_ENQUEUE, "enqueue", end - first);
-    return LS_OK;
-}
-
 /* Run the nodes of the pass before `end` that have not run. */
 static enum ls_status run_to(struct ls_stepper *s, int end)
 {
@@ -121,7 +72,7 @@ static enum ls_status run_to(struct ls_stepper *s, int end)
     if (end <= first)
         return LS_OK;
     s->at = end;
-    return run_nodes(s, first, end);
+    return ls_step_run_nodes(s, first, end);
 }
 
 static enum ls_status ask_results(struct ls_stepper *s)
@@ -139,7 +90,7 @@ static enum ls_status take_results(struct ls_stepper *s, const struct ls_net *ne
     LS_TRY(queue_of(s)->results(net->program, slot, &loss, &rank));
     ls_totals_count(totals, loss, rank, valid);
     s->compute_seconds += ls_now() - start;
-    record(s, ls_trace_on(s->track) ? start : 0, LS_SLICE_WAIT, "results", -1);
+    ls_step_record(s, ls_trace_on(s->track) ? start : 0, LS_SLICE_WAIT, "results", -1);
     return LS_OK;
 }
 
@@ -213,7 +164,7 @@ enum ls_status ls_step_on_device(struct ls_stepper *s)
     bool scarce = s->sync.samples < (int64_t)e->tree->replicas * s->replicas.passes;
     double begin = ls_trace_begin(s->track);
     LS_TRY(e->backend->peers->step(e->train.program, &s->run, scarce));
-    record(s, begin, LS_SLICE_ENQUEUE, "enqueue pass, sums and updates", e->train.graph.n_nodes);
+    ls_step_record(s, begin, LS_SLICE_ENQUEUE, "enqueue pass, sums and updates", e->train.graph.n_nodes);
     return ask_results(s);
 }
 
@@ -232,7 +183,7 @@ static enum ls_status run_pass(void *stepper, int replica, int pass, bool last)
     double start = ls_now(), waited = waited_so_far(s);
     LS_TRY(last ? s->last_pass(s) : run_whole(s));
     s->compute_seconds += ls_now() - start - (waited_so_far(s) - waited);
-    record(s, begin, LS_SLICE_PASS, "pass", s->run.replica);
+    ls_step_record(s, begin, LS_SLICE_PASS, "pass", s->run.replica);
     struct ls_totals *totals = &s->pending[s->n_pending].totals;
     return last ? LS_OK : take_results(s, &s->engine->train, s->turn, s->run.valid, totals);
 }
@@ -289,7 +240,7 @@ static enum ls_status report_oldest(struct ls_stepper *s, struct ls_report *r)
     s->own = p.totals;
     double begin = ls_trace_begin(s->track);
     LS_TRY(ls_sync_totals(&s->sync, &p.totals));
-    record(s, s->engine->comm ? begin : 0, LS_SLICE_WAIT, "totals", -1);
+    ls_step_record(s, s->engine->comm ? begin : 0, LS_SLICE_WAIT, "totals", -1);
     s->stop = (int)p.totals.stop;
     LS_TRY(expect_samples(&p));
     *r = p.report;
@@ -399,7 +350,7 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     *r = (struct ls_report){0};
     if (s->n_pending > s->report_delay)
         LS_TRY(report_oldest(s, r));
-    record(s, since, LS_SLICE_STEP, "step", (int64_t)step + 1);
+    ls_step_record(s, since, LS_SLICE_STEP, "step", (int64_t)step + 1);
     return LS_OK;
 }
 
@@ -419,7 +370,7 @@ static enum ls_status enqueue_evaluation(struct ls_stepper *s, const struct ls_s
     LS_TRY(set_input(s, net, slot));
     LS_TRY(s->engine->backend->run(net->program, 0, net->end, &s->run));
     LS_TRY(queue_of(s)->ask(net->program, s->eval_turn));
-    record(s, begin, LS_SLICE_PASS, "pass", 0);
+    ls_step_record(s, begin, LS_SLICE_PASS, "pass", 0);
     s->eval_valid[s->eval_turn] = slot->valid;
     s->eval_turn = 1 - s->eval_turn;
     s->eval_pending++;

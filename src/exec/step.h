@@ -109,5 +109,8 @@ enum ls_status ls_step_settle(void *stepper, int bucket);
 enum ls_status ls_step_by_buckets(struct ls_stepper *s);
 enum ls_status ls_step_on_device(struct ls_stepper *s);
 int ls_step_wants_to_stop(void *stepper);
+/* step_trace.c. Records what has happened since `begin`, 0: nothing; runs nodes of the pass under way, and records them. */
+void ls_step_record(struct ls_stepper *s, double begin, enum ls_slice_kind kind, const char *name, int64_t number);
+enum ls_status ls_step_run_nodes(struct ls_stepper *s, int first, int end);
 
 #endif
