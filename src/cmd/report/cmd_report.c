@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "cmd/report/figures.h"
 #include "cmd/report/sections.h"
 
 #include <errno.h>
@@ -80,12 +81,15 @@ static enum ls_status make(const struct ls_options *o, const struct ls_subject *
     const char *path = o->output ? o->output : USUAL;
     char *page = NULL, text[LS_FIGURE_ROOM], name[LS_PRINTABLE_SIZE];
     size_t size = 0;
+    int figures = 0;
     FILE *out = open_memstream(&page, &size);
     if (!out)
         return ls_fail(LS_FAILED, "out of memory");
     enum ls_status st = write_page(out, s, r, o->version ? o->version : "");
     if (fclose(out) != 0 && st == LS_OK)
         st = ls_fail(LS_FAILED, "out of memory");
+    if (st == LS_OK && o->figures)
+        st = ls_figures_write(page, o->figures, &figures);
     if (st == LS_OK)
         st = save(path, page, size);
     free(page);
@@ -93,6 +97,8 @@ static enum ls_status make(const struct ls_options *o, const struct ls_subject *
         return st;
     for (int i = 0; i < r->n && i < 3; i++)
         ls_print("%s%s%s", r->list[i].run ? r->list[i].run : "", r->list[i].run ? ": " : "", r->list[i].text);
+    if (o->figures)
+        ls_print("Figures: %d in %s", figures, ls_utf8_printable(o->figures, name, sizeof name));
     ls_print("Report: %s (%s)", ls_utf8_printable(path, name, sizeof name), ls_figure_bytes((double)size, text));
     return LS_OK;
 }

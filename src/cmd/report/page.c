@@ -145,6 +145,16 @@ const char *ls_figure_share(double share, char text[LS_FIGURE_ROOM])
     return text;
 }
 
+void ls_page_print_variable(FILE *out, const char *name, size_t length, bool dark)
+{
+    const char *at = dark ? strstr(ls_page_css, "prefers-color-scheme: dark") : ls_page_css;
+    char key[32];
+    snprintf(key, sizeof key, "--%.*s: ", (int)length, name);
+    at = at ? strstr(at, key) : NULL;
+    if (at)
+        fwrite(at + strlen(key), 1, strcspn(at + strlen(key), ";"), out);
+}
+
 /* --- the page ---------------------------------------------------------------------------------------------------- */
 
 void ls_page_begin(FILE *out, const char *title)

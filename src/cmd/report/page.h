@@ -24,6 +24,9 @@ const char *ls_figure_bytes(double bytes, char text[LS_FIGURE_ROOM]);
 /* A share of 1 as percent: "12.3 %". */
 const char *ls_figure_share(double share, char text[LS_FIGURE_ROOM]);
 
+/* Writes the value of a variable of page.css, such as "s0", in the light or the dark theme. */
+void ls_page_print_variable(FILE *out, const char *name, size_t length, bool dark);
+
 /* The page from the first byte to the beginning of the content, and its end. Style and script are within it. */
 void ls_page_begin(FILE *out, const char *title);
 void ls_page_end(FILE *out, const char *version);

@@ -27,7 +27,7 @@ static void heat_cell(FILE *out, const struct ls_heat *h, int row, int column, c
     char text[LS_FIGURE_ROOM];
     bool lost = h->lost[i] && isnan(value);
     fprintf(out, "<rect %s x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\"",
-            isnan(value) ? "class=\"none\"" : "fill=\"var(--heat)\"", box[0], box[1], box[2], box[3]);
+            isnan(value) ? "class=\"none\"" : "class=\"cell\"", box[0], box[1], box[2], box[3]);
     if (!isnan(value))
         fprintf(out, " fill-opacity=\"%.2f\"", 1 - 0.92 * share); /* dark is good */
     fputs("><title>", out);
