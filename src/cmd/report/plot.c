@@ -261,8 +261,8 @@ static void draw_gaps(const struct ls_plot *p, const struct ls_point *points, in
         double x = x_of(p, points[from].x), end = x_of(p, points[i - 1].x_last);
         fprintf(
             p->out,
-            "<rect class=\"gap\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%d\"><title>%.0f values are not finite, from step %.0f to %.0f</title></rect>",
-            x - 1, fmax(2, end - x + 2), p->height, lost, points[from].x, points[i - 1].x_last);
+            "<rect class=\"gap\" x=\"%.1f\" y=\"0\" width=\"%.1f\" height=\"%d\"><title>%.0f values are not finite, from %s %.0f to %.0f</title></rect>",
+            x - 1, fmax(2, end - x + 2), p->height, lost, p->x_name, points[from].x, points[i - 1].x_last);
     }
 }
 
@@ -273,6 +273,10 @@ void ls_plot_curve(struct ls_plot *p, const struct ls_series *c, int most, const
     int n = ls_series_points(c, most, points);
     if (n == 0)
         return;
+    for (int i = 0; i < n && p->x_factor > 0; i++) {
+        points[i].x *= p->x_factor;
+        points[i].x_last *= p->x_factor;
+    }
     open_group(p, colour, run, name);
     if (band && has_band(points, n))
         draw_bands(p, points, n);

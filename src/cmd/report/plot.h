@@ -24,6 +24,7 @@ struct ls_plot {
     const char *x_name, *y_name; /* names of the axes, with units */
     double x0, x1, y0, y1;       /* ranges; ls_plot_begin widens y to its ticks */
     bool log_x, log_y;
+    double x_factor;       /* the positions of curves are multiplied by it; 0: they are not */
     bool has_counts;       /* y has whole numbers alone */
     bool is_small;         /* half the height, for a grid of plots */
     const double *x_ticks; /* where the ticks of x are; NULL: at round numbers */

@@ -88,6 +88,8 @@ static void over_workers(FILE *out, const struct ls_bench_file *b, const char *t
         p.x0 = fmin(p.x0, (double)r->workers);
         p.x1 = fmax(p.x1, (double)r->workers);
         p.y1 = isfinite(y) ? fmax(p.y1, y) : p.y1;
+        if (which == 0 && r->efficiency > 0 && isfinite(y / r->efficiency))
+            p.y1 = fmax(p.y1, y / r->efficiency); /* the ideal line stays within the frame */
     }
     if (p.x1 <= p.x0)
         return;

@@ -35,17 +35,49 @@ static double highest(const struct ls_subject *s, const struct quantity *q, doub
     return first > 0 ? fmin(high, 3 * first) : high;
 }
 
-/* The range of a quantity over runs; false if none has it. */
+/* What the positions of a run are multiplied by: runs of different batches are compared over samples, others over
+ * steps. */
+static double factor_of(const struct ls_subject *s, int run)
+{
+    double first = NAN, own = 1;
+    bool differ = false;
+    for (int i = 0; i < s->n_runs; i++) {
+        const struct ls_run_totals *t = &s->runs[i].total;
+        double batch = s->runs[i].n_steps > 1 && t->steps > 0 ? t->samples / (double)t->steps : 0;
+        if (!(batch > 0)) /* unknown, as without lines of steps */
+            return 1;
+        first = isnan(first) ? batch : first;
+        differ |= fabs(batch - first) > 0.05 * first;
+        own = i == run ? batch : own;
+    }
+    return differ ? own : 1;
+}
+
+static bool all_diverged(const struct ls_subject *s)
+{
+    for (int i = 0; i < s->n_runs; i++)
+        if (s->runs[i].diverged_step < 0)
+            return false;
+    return true;
+}
+
+/* The range of a quantity over runs; false if none has it. The rate of a diverged run may be far above the others: it
+ * leaves the frame. */
 static bool frame(const struct ls_subject *s, const struct quantity *q, struct ls_plot *p)
 {
     double low = NAN, high = NAN;
+    bool all = q->eval || all_diverged(s), over_samples = false;
     for (int i = 0; i < s->n_runs; i++) {
+        if (!all && s->runs[i].diverged_step >= 0)
+            continue;
         ls_plot_include(curve_at(&s->runs[i], q->train), &low, &high);
         if (q->eval)
             ls_plot_include(curve_at(&s->runs[i], q->eval), &low, &high);
-        p->x1 = fmax(p->x1, ls_series_end(curve_at(&s->runs[i], q->train)));
+        double factor = factor_of(s, i);
+        over_samples |= factor != 1;
+        p->x1 = fmax(p->x1, factor * ls_series_end(curve_at(&s->runs[i], q->train)));
         if (q->eval)
-            p->x1 = fmax(p->x1, ls_series_end(curve_at(&s->runs[i], q->eval)));
+            p->x1 = fmax(p->x1, factor * ls_series_end(curve_at(&s->runs[i], q->eval)));
     }
     if (p->x1 <= 0)
         return false;
@@ -54,7 +86,7 @@ static bool frame(const struct ls_subject *s, const struct quantity *q, struct l
     p->log_y = low > 0 && high > 60 * low && strcmp(q->y_name, "%") != 0 && q->eval;
     p->y0 = p->log_y ? low : q->eval == 0 ? fmin(0, low) : low;
     p->y1 = high;
-    p->x_name = "step";
+    p->x_name = over_samples ? "samples" : "step";
     p->y_name = q->y_name;
     p->title = q->title;
     return true;
@@ -67,6 +99,7 @@ static void draw(struct ls_plot *p, const struct ls_subject *s, const struct qua
     int most = 9000 / s->n_runs;
     char colour[LS_FIGURE_ROOM], train[LS_FIGURE_ROOM + 16], name[320];
     most = most > 300 ? 300 : most < 40 ? 40 : most;
+    p->x_factor = factor_of(s, i);
     ls_page_colour(alone ? 0 : i, colour);
     snprintf(train, sizeof train, "%s%s", colour,
              q->eval && !alone         ? " train"
