@@ -96,5 +96,33 @@ lockstep report bench.json -o bench.html --figures bench
 expect_code 0
 drawn bench 3
 grep -q '>400</text>' bench/scaling.svg || miss "the axis ends below the ideal line"
+grep -q '>workers</text>' bench/scaling.svg || miss "the axis is not named"
+
+it "draws speeds over nodes where each worker has its own, and very different ones on a logarithmic axis"
+cat >nodes.json <<'END'
+{"bench": {}, "results": [
+{"model": "mlp", "batch": 64, "threads": 1, "workers": 1, "nodes": 1, "repetitions": [9000], "median": 9000, "mean": 9000, "speedup": 1, "efficiency": 1},
+{"model": "mlp", "batch": 64, "threads": 1, "workers": 2, "nodes": 2, "repetitions": [9000], "median": 9000, "mean": 9000, "speedup": 1, "efficiency": 0.5},
+{"model": "vgg", "batch": 64, "threads": 1, "workers": 1, "nodes": 1, "repetitions": [20], "median": 20, "mean": 20, "speedup": 1, "efficiency": 1},
+{"model": "vgg", "batch": 64, "threads": 1, "workers": 2, "nodes": 2, "repetitions": [40], "median": 40, "mean": 40, "speedup": 2, "efficiency": 1}]}
+END
+lockstep report nodes.json -o nodes.html --figures nodes
+expect_code 0
+drawn nodes 3
+grep -q '>nodes</text>' nodes/scaling.svg || miss "the axis does not say nodes"
+for tick in 100 1000 10k; do
+    grep -q ">$tick</text>" nodes/scaling.svg || miss "the axis has no tick at $tick"
+done
+
+it "names settings that model and batch do not tell apart"
+cat >backends.json <<'END'
+{"bench": {}, "results": [
+{"model": "mlp", "backend": "onednn", "dtype": "f32", "batch": 64, "threads": 1, "workers": 1, "nodes": 1, "repetitions": [90, 91], "median": 90.5, "mean": 90.5},
+{"model": "mlp", "backend": "ref", "dtype": "f32", "batch": 64, "threads": 1, "workers": 1, "nodes": 1, "repetitions": [9, 10], "median": 9.5, "mean": 9.5}]}
+END
+lockstep report backends.json -o backends.html --figures backends
+expect_code 0
+drawn backends 2
+grep -q '>mlp, onednn f32 64</text>' backends/speed-of-each-setting.svg || miss "the bars do not name the backend"
 
 finish

@@ -80,11 +80,10 @@ static const char shapes[] =
     ".gap{opacity:.22}.heat rect{stroke-width:2}.heat .best{fill:none;stroke-width:3}\n";
 
 /* $NAME is the variable of page.css. */
-static const char colours[] =
-    ".card{fill:$card;stroke:$line}text{fill:$soft}.title{fill:$fg}.rule{stroke:$grid}"
-    ".axis{stroke:$line}.area{stroke:$card}.ideal .line{stroke:$soft}.gap{fill:$bad}\n"
-    ".heat rect{stroke:$card}.heat .cell{fill:$heat}.heat .none{fill:$grid}"
-    ".heat .best{stroke:$s1}.heat text{fill:$fg}.heat .on{fill:$on-heat}.ty.ty,.nx.nx{fill:$soft}\n";
+static const char colours[] = ".card{fill:$card;stroke:$line}text{fill:$soft}.title{fill:$fg}.rule{stroke:$grid}"
+                              ".axis{stroke:$line}.area{stroke:$card}.ideal .line{stroke:$soft}.gap{fill:$bad}\n"
+                              ".heat rect{stroke:$card}.heat .cell{fill:$heat}.heat .none{fill:$grid}"
+                              ".heat .best{stroke:$s1}.heat text{fill:$fg}.heat .on{fill:$on-heat}\n";
 
 static void print_colours(FILE *out, bool dark)
 {

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-enum { ROW = 22, BAR = 15, MOST_LETTERS = 20 };
+enum { ROW = 22, BAR = 15, MOST_LETTERS = 30 };
 
 /* The number of letters that the names of rows get. */
 static int letters_of(const char *const *names, int n)

@@ -73,6 +73,15 @@ static int worker_counts(const struct ls_bench_file *b, double counts[MOST_ROWS]
     return n;
 }
 
+/* Is each worker on a node of its own? */
+static bool is_over_nodes(const struct ls_bench_file *b)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        if (b->rows[i].nodes != b->rows[i].workers)
+            return false;
+    return true;
+}
+
 /* Samples per second, efficiency, or variation over workers, a line for each label. */
 static void over_workers(FILE *out, const struct ls_bench_file *b, const char *title, const char *note,
                          const char *y_name, int which)
@@ -80,6 +89,7 @@ static void over_workers(FILE *out, const struct ls_bench_file *b, const char *t
     struct ls_plot p = {
         .out = out, .title = title, .x_name = "workers", .y_name = y_name, .x0 = 1e9, .y0 = 0, .y1 = which ? 1 : 0};
     int rows[MOST_ROWS], lines = 0;
+    double lowest = INFINITY;
     struct ls_part legend[MOST_LINES + 1];
     char colours[MOST_LINES][LS_FIGURE_ROOM];
     for (int i = 0; i < b->n_rows; i++) {
@@ -90,17 +100,24 @@ static void over_workers(FILE *out, const struct ls_bench_file *b, const char *t
         p.y1 = isfinite(y) ? fmax(p.y1, y) : p.y1;
         if (which == 0 && r->efficiency > 0 && isfinite(y / r->efficiency))
             p.y1 = fmax(p.y1, y / r->efficiency); /* the ideal line stays within the frame */
+        lowest = y > 0 ? fmin(lowest, y) : lowest;
     }
     if (p.x1 <= p.x0)
         return;
     if (which == 1)
         p.y1 = fmax(p.y1, 100);
+    p.log_y = which == 0 && p.y1 > 20 * lowest; /* nets of different size, or many workers */
+    if (p.log_y) {
+        p.y0 = lowest / 1.3;
+        p.y1 *= 1.3;
+    }
     double ticks[MOST_ROWS];
     p.n_x_ticks = worker_counts(b, ticks);
     p.x_ticks = ticks;
     p.log_x = p.x0 > 0;
     p.x0 *= 0.93;
     p.x1 *= 1.07;
+    p.x_name = is_over_nodes(b) ? "nodes" : p.x_name;
     ls_page_figure(out, title, note, false);
     ls_plot_begin(&p);
     for (int i = 0; i < b->n_rows && lines < MOST_LINES; i++) {
@@ -129,6 +146,16 @@ static void over_workers(FILE *out, const struct ls_bench_file *b, const char *t
     ls_page_figure_end(out);
 }
 
+/* Do model and batch tell all rows apart? */
+static bool is_told_by_model(const struct ls_bench_file *b)
+{
+    for (int i = 0; i < b->n_rows; i++)
+        for (int k = 0; k < i; k++)
+            if (b->rows[i].batch == b->rows[k].batch && strcmp(b->rows[i].model, b->rows[k].model) == 0)
+                return false;
+    return true;
+}
+
 /* Where nothing scales: the median of each setting. */
 static void medians(FILE *out, const struct ls_bench_file *b)
 {
@@ -137,8 +164,10 @@ static void medians(FILE *out, const struct ls_bench_file *b)
     double values[MOST_ROWS], variation[MOST_ROWS], most = 0, widest = 1;
     char rooms[MOST_ROWS][LS_FIGURE_ROOM];
     int n = b->n_rows < MOST_ROWS ? b->n_rows : MOST_ROWS;
+    bool told = is_told_by_model(b);
     for (int i = 0; i < n; i++) {
-        snprintf(rooms[i], sizeof rooms[i], "%.24s %" PRId64, b->rows[i].model, b->rows[i].batch);
+        snprintf(rooms[i], sizeof rooms[i], "%.24s %" PRId64, told ? b->rows[i].model : b->rows[i].label,
+                 b->rows[i].batch);
         names[i] = rooms[i];
         values[i] = b->rows[i].stats.median;
         variation[i] = 100 * b->rows[i].stats.variation;
@@ -147,7 +176,9 @@ static void medians(FILE *out, const struct ls_bench_file *b)
     }
     if (n < 2)
         return;
-    ls_page_figure(out, "Speed of each setting", "model and batch; median of the repetitions", false);
+    ls_page_figure(out, "Speed of each setting",
+                   told ? "model and batch; median of the repetitions" : "setting and batch; median of the repetitions",
+                   false);
     ls_plot_bars(out, "Speed of each setting", names, n, &part, 1, values, most, "samples/s");
     ls_page_figure_end(out);
     ls_page_figure(out, "Scatter of the repetitions", "coefficient of variation", false);

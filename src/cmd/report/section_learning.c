@@ -156,7 +156,7 @@ static void table(FILE *out, const struct ls_subject *s, const struct quantity *
 
 /* --- figures ----------------------------------------------------------------------------------------------------- */
 
-static void legend(FILE *out, const struct ls_subject *s, bool has_eval)
+void ls_legend_of_runs(FILE *out, const struct ls_subject *s, bool has_eval)
 {
     struct ls_part parts[LS_LEGEND_RUNS];
     char colours[LS_LEGEND_RUNS][LS_FIGURE_ROOM];
@@ -189,7 +189,7 @@ static void overlay(FILE *out, const struct ls_subject *s, const struct quantity
         draw(&p, s, q, i);
     ls_plot_end(&p);
     if (q->eval || s->n_runs > 1)
-        legend(out, s, has_eval);
+        ls_legend_of_runs(out, s, has_eval);
     table(out, s, q);
     ls_page_figure_end(out);
 }

@@ -132,24 +132,30 @@ static void card_lines(FILE *out, const struct ls_run_view *v, const char *note)
 {
     struct ls_plot p = {
         .out = out, .title = "Utilisation of each card", .x_name = "step", .y_name = "% busy", .y1 = 100};
-    char colour[LS_FIGURE_ROOM], name[LS_FIGURE_ROOM];
+    char colours[MOST_LINES][LS_FIGURE_ROOM], names[MOST_LINES][LS_FIGURE_ROOM];
+    struct ls_part parts[MOST_LINES];
+    int n = 0;
     bool of_ranks = false;
     for (int i = 0; i < v->n_ranks; i++) {
         of_ranks |= v->ranks[i].gpu.buckets != NULL;
         p.x1 = fmax(p.x1, ls_series_end(&v->ranks[i].gpu));
     }
-    p.x1 = fmax(p.x1, ls_series_end(&v->gpu));
+    p.x1 = 1.015 * fmax(p.x1, ls_series_end(&v->gpu)); /* room for the last dot */
     ls_page_figure(out, "Utilisation of each card", note, false);
     ls_plot_begin(&p);
     for (int i = 0; i < v->n_ranks && i < MOST_LINES; i++) {
-        snprintf(name, sizeof name, "rank %d", i);
-        ls_plot_curve(&p, &v->ranks[i].gpu, 200, ls_page_colour(i, colour), -1, name, false, true);
+        snprintf(names[n], sizeof names[n], "rank %d", i);
+        ls_plot_curve(&p, &v->ranks[i].gpu, 200, ls_page_colour(i, colours[n]), -1, names[n], false, true);
+        parts[n] = (struct ls_part){names[n], colours[n], NULL};
+        n += v->ranks[i].gpu.buckets != NULL;
     }
     if (!of_ranks)
         ls_plot_curve(&p, &v->gpu, 300, "c0", -1, "rank 0", true, false);
     ls_plot_end(&p);
-    if (of_ranks)
+    if (of_ranks) {
+        ls_plot_legend(out, parts, n);
         card_table(out, v);
+    }
     ls_page_figure_end(out);
 }
 

@@ -24,6 +24,8 @@ static void throughput(FILE *out, const struct ls_subject *s)
                       s->n_runs > 1 ? i : -1, s->runs[i].name, s->n_runs <= 3, false);
     }
     ls_plot_end(&p);
+    if (s->n_runs > 1)
+        ls_legend_of_runs(out, s, false);
     ls_page_table(out, head, 4);
     for (int i = 0; i < s->n_runs; i++) {
         double least = NAN, most = NAN;

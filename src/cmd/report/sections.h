@@ -12,6 +12,8 @@ enum { LS_COLUMNS = 4, LS_FEW_RUNS = 8, LS_LEGEND_RUNS = 12, LS_GRID_RUNS = 24 }
 void ls_section_findings(FILE *out, const struct ls_remarks *r);
 void ls_section_facts(FILE *out, const struct ls_subject *s);
 void ls_section_curves(FILE *out, const struct ls_subject *s);
+/* The colours of runs, or those of training and validation where there is one run; none if runs are too many. */
+void ls_legend_of_runs(FILE *out, const struct ls_subject *s, bool has_eval);
 /* The figures of speed, within the section of curves. */
 void ls_figures_speed(FILE *out, const struct ls_subject *s);
 void ls_section_ranks(FILE *out, const struct ls_subject *s);
