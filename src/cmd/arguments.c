@@ -1,4 +1,5 @@
 #include "cmd/arguments.h"
+#include "base/text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/nearest.h"
@@ -11,16 +12,10 @@
 #include <limits.h>
 #include <string.h>
 
-static bool ends_in(const char *text, const char *tail)
-{
-    size_t n = strlen(text), of_tail = strlen(tail);
-    return n > of_tail && strcmp(text + n - of_tail, tail) == 0;
-}
-
 /* True for a run, a checkpoint and a .safetensors file: each holds weights. */
 static bool is_trained(const char *word)
 {
-    return ends_in(word, ".safetensors") ||
+    return ls_ends_in(word, ".safetensors") ||
            (ls_file_is_dir(word) && (ls_rundir_is_run(word) || ls_rundir_is_checkpoint(word)));
 }
 
@@ -58,7 +53,7 @@ static const char *nearest_model(const char *word)
 
 static enum ls_status explain_trained(const char *command, bool train, const char *word)
 {
-    if (ends_in(word, ".safetensors"))
+    if (ls_ends_in(word, ".safetensors"))
         return ls_fail(LS_USAGE, "%s: '%s' holds weights; to start from them: lockstep train --init %s", command, word,
                        word);
     if (!train)

@@ -1,4 +1,5 @@
 /* lockstep eval: computes exact loss, top-1 and top-5 of a trained model. */
+#include "base/text.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
@@ -103,15 +104,9 @@ static enum ls_status print_classes(const struct ls_confusion *c, const struct l
     return st;
 }
 
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
-
 static enum ls_status check_confusion(const struct ls_options *o)
 {
-    if (!o->confusion || ends_in(o->confusion, ".csv") || ends_in(o->confusion, ".json"))
+    if (!o->confusion || ls_ends_in(o->confusion, ".csv") || ls_ends_in(o->confusion, ".json"))
         return LS_OK;
     return ls_fail(LS_USAGE, "--confusion %s: name a file that ends in .csv or .json", o->confusion);
 }
@@ -132,8 +127,8 @@ static enum ls_status put_out(const struct ls_options *o, const struct ls_task *
         LS_TRY(print_classes(c, names));
     if (!o->confusion)
         return LS_OK;
-    return ends_in(o->confusion, ".csv") ? ls_confusion_write_csv(c, names, o->confusion)
-                                         : ls_confusion_write_json(c, names, task, 0, o->confusion);
+    return ls_ends_in(o->confusion, ".csv") ? ls_confusion_write_csv(c, names, o->confusion)
+                                            : ls_confusion_write_json(c, names, task, 0, o->confusion);
 }
 
 /* --- the command ---------------------------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 #include "config/options.h"
 
+#include "base/text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -40,8 +41,7 @@ static const struct ls_command_info *info_of(enum ls_command command)
 
 static bool ends_in_yaml(const char *text)
 {
-    size_t n = strlen(text);
-    return (n > 5 && strcmp(text + n - 5, ".yaml") == 0) || (n > 4 && strcmp(text + n - 4, ".yml") == 0);
+    return ls_ends_in(text, ".yaml") || ls_ends_in(text, ".yml");
 }
 
 /* --- the command line ------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * records the run directory it was written in. When a path no longer exists, the run and its files may have moved
  * together. The path is then looked up at the same place relative to the run's present directory. The working
  * directory is never used. */
+#include "base/text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -13,19 +14,13 @@
 
 #define MODEL_LIMIT ((size_t)4 << 20)
 
-static bool ends_in(const char *text, const char *tail)
-{
-    size_t length = strlen(text), end = strlen(tail);
-    return length > end && strcmp(text + length - end, tail) == 0;
-}
-
 /* The names of built-in data and models are not paths. */
 static bool is_path(const struct ls_option *option, const char *value)
 {
     if (!value || !option->path)
         return false;
     if (strcmp(option->name, "model") == 0)
-        return strchr(value, '/') || ends_in(value, ".yaml") || ends_in(value, ".yml");
+        return strchr(value, '/') || ls_ends_in(value, ".yaml") || ls_ends_in(value, ".yml");
     return strcmp(value, "mnist") != 0 && strncmp(value, "synthetic:", 10) != 0;
 }
 

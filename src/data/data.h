@@ -26,6 +26,10 @@ struct ls_dataset_info {
     const char *ignored_name;       /* the first of them; borrowed */
 };
 
+/* Sets what photographs have: three channels, and ImageNet's mean and deviation, which most recipes and pretrained weights
+ * expect. */
+void ls_dataset_photographs(struct ls_dataset_info *info);
+
 /* A decoded image: 8-bit, interleaved rows (HWC), 1 or 3 channels. It is also the scratch memory of one thread: the buffers
  * grow to the largest image and are reused. Starts as {0}; free it with ls_image_release. */
 struct ls_image {

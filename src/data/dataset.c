@@ -87,6 +87,13 @@ void ls_dataset_close(struct ls_dataset *set)
     set->ops->close(set);
 }
 
+void ls_dataset_photographs(struct ls_dataset_info *info)
+{
+    info->channels = 3;
+    memcpy(info->mean, (float[4]){0.485f, 0.456f, 0.406f}, sizeof info->mean);
+    memcpy(info->deviation, (float[4]){0.229f, 0.224f, 0.225f}, sizeof info->deviation);
+}
+
 const struct ls_dataset_info *ls_dataset_info(const struct ls_dataset *set)
 {
     return &set->info;

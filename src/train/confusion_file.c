@@ -1,3 +1,4 @@
+#include "report/csv.h"
 #include "base/base64.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -15,30 +16,17 @@ enum { NAME = 256, PICTURE_SIDE = 96 };
 
 /* --- CSV ------------------------------------------------------------------------------------------------------------ */
 
-/* Quoted as RFC 4180 has it. */
-static void put_field(FILE *out, const char *text)
-{
-    if (!strpbrk(text, ",\"\r\n")) {
-        fputs(text, out);
-        return;
-    }
-    fputc('"', out);
-    for (; *text; text++)
-        fprintf(out, *text == '"' ? "\"\"" : "%c", *text);
-    fputc('"', out);
-}
-
 static void put_matrix(FILE *out, const struct ls_confusion *c, const struct ls_class_names *names)
 {
     char name[NAME];
     fputs("label", out);
     for (int64_t i = 0; i < c->classes; i++) {
         fputc(',', out);
-        put_field(out, ls_class_name(names, i, name, sizeof name));
+        ls_csv_put(ls_class_name(names, i, name, sizeof name), out);
     }
     fputc('\n', out);
     for (int64_t row = 0; row < c->classes; row++) {
-        put_field(out, ls_class_name(names, row, name, sizeof name));
+        ls_csv_put(ls_class_name(names, row, name, sizeof name), out);
         for (int64_t i = 0; i < c->classes; i++)
             fprintf(out, ",%lld", (long long)c->counts[row * c->classes + i]);
         fputc('\n', out);

@@ -53,9 +53,9 @@ enum ls_status ls_task_transform(const struct ls_options *o, const struct ls_mod
                                  const struct ls_dataset_info *info, const struct ls_model_size *size,
                                  struct ls_augment *a)
 {
-    struct ls_dataset_info seen = {
-        .channels = 3, .format = "folder", .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
+    struct ls_dataset_info seen = {.format = "folder"};
     bool known = card && card->model, kept = known && *card->eval_crop;
+    ls_dataset_photographs(&seen);
     if (info)
         seen = *info;
     if (known) {

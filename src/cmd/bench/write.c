@@ -1,5 +1,6 @@
 /* Where a table of results goes, and in which format. */
 #define _GNU_SOURCE
+#include "base/text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -18,12 +19,6 @@ static const struct format {
 };
 enum { FORMATS = sizeof formats / sizeof *formats };
 
-static bool ends_in(const char *text, const char *tail)
-{
-    size_t n = strlen(text), of_tail = strlen(tail);
-    return n > of_tail && strcmp(text + n - of_tail, tail) == 0;
-}
-
 static bool to_file(const struct ls_options *o)
 {
     return o->output && strcmp(o->output, "-") != 0;
@@ -34,7 +29,7 @@ static const struct format *format_of(const struct ls_options *o)
 {
     const char *name = o->json ? "json" : o->format;
     for (int i = 0; i < FORMATS && !o->json && to_file(o) && !ls_options_given(o, "format"); i++)
-        if (ends_in(o->output, formats[i].ending))
+        if (ls_ends_in(o->output, formats[i].ending))
             return &formats[i];
     for (int i = 0; i < FORMATS; i++)
         if (strcmp(formats[i].name, name) == 0)

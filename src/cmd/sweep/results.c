@@ -1,5 +1,6 @@
 /* results.csv and results.json. */
 #include "cmd/sweep/sweep.h"
+#include "report/csv.h"
 #include "base/file.h"
 #include "base/log.h"
 
@@ -11,29 +12,17 @@
 
 /* --- CSV (RFC 4180, with \n) -------------------------------------------------------------------------------------- */
 
-static void put_text(FILE *out, const char *text)
-{
-    if (!strpbrk(text, ",\"\n\r")) {
-        fputs(text, out);
-        return;
-    }
-    putc('"', out);
-    for (; *text; text++)
-        fputs(*text == '"' ? "\"\"" : (char[]){*text, 0}, out);
-    putc('"', out);
-}
-
 static void put_csv_row(FILE *out, const struct ls_sweep *s, const struct ls_trial *t)
 {
     json_t *result = ls_outcome_json(&t->outcome);
     const char *key;
     json_t *value;
     fprintf(out, "%d,%d,", t->rank, t->number);
-    put_text(out, t->name);
+    ls_csv_put(t->name, out);
     fprintf(out, ",%s", ls_trial_state_name(t->state));
     for (int a = 0; a < s->n_axes; a++) {
         putc(',', out);
-        put_text(out, t->values[a]);
+        ls_csv_put(t->values[a], out);
     }
     json_object_foreach(result, key, value)
     {
@@ -44,7 +33,7 @@ static void put_csv_row(FILE *out, const struct ls_sweep *s, const struct ls_tri
             fprintf(out, "%.15g", json_real_value(value));
     }
     putc(',', out);
-    put_text(out, t->error);
+    ls_csv_put(t->error, out);
     putc('\n', out);
     json_decref(result);
 }

@@ -246,20 +246,17 @@ static void tell_left_out(const struct ls_files *f, const char *path)
                 ls_image_kinds(), f->other_name ? f->other_name : "", *needs ? "; " : "", needs);
 }
 
-/* Normalised like ImageNet, which most recipes and pretrained weights expect. */
 void ls_files_describe(struct ls_files *f, const char *path, int64_t classes)
 {
     f->base.info = (struct ls_dataset_info){
         .count = f->base.info.count,
-        .channels = 3,
         .classes = classes,
         .class_names = f->class_names,
         .class_ids = f->class_ids,
-        .mean = {0.485f, 0.456f, 0.406f},
-        .deviation = {0.229f, 0.224f, 0.225f},
         .ignored = f->ignored,
         .ignored_name = f->ignored_name,
     };
+    ls_dataset_photographs(&f->base.info);
     f->root = strlen(path);
     tell_left_out(f, path);
 }

@@ -3,6 +3,7 @@
  *     head, shards (size, time, length of the name, name), entries, names of samples, class names, XXH64 of all that
  *
  * It lies beside the data as .lockstep-index-PART, or, where that folder cannot be written, in the cache. */
+#include "base/text.h"
 #include "base/cache_dir.h"
 #include "base/checksum.h"
 #include "base/file.h"
@@ -23,21 +24,15 @@ struct head {
     uint64_t shards, samples, names, classes, class_bytes;
 };
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* place 0: beside the data; 1: in the cache. NULL: there is no such place. */
 static char *index_path(const char *where, const char *part, int place)
 {
     const char *slash = strrchr(where, '/');
     bool folder = ls_file_is_dir(where);
     if (place == 0)
-        return folder
-                   ? ls_format("%s/.lockstep-index-%s", where, part)
-                   : ls_format("%.*s.lockstep-index-%s", (int)(slash ? slash + 1 - where : 0), where, base_name(where));
+        return folder ? ls_format("%s/.lockstep-index-%s", where, part)
+                      : ls_format("%.*s.lockstep-index-%s", (int)(slash ? slash + 1 - where : 0), where,
+                                  ls_base_name(where));
     char *absolute = ls_path_absolute(where);
     char name[64];
     if (!absolute)
@@ -52,7 +47,7 @@ static char *index_path(const char *where, const char *part, int place)
 static void put_shards(FILE *out, const struct ls_records *r)
 {
     for (int i = 0; i < r->n_shards; i++) {
-        const char *name = base_name(r->shards[i].path);
+        const char *name = ls_base_name(r->shards[i].path);
         uint64_t fields[3] = {r->shards[i].size, (uint64_t)r->shards[i].changed, strlen(name)};
         fwrite(fields, sizeof fields, 1, out);
         fwrite(name, 1, strlen(name), out);
@@ -122,7 +117,7 @@ static bool same_shards(const struct ls_records *r, const struct head *h, const 
     if (h->shards != (uint64_t)r->n_shards)
         return false;
     for (int i = 0; i < r->n_shards; i++) {
-        const char *name = base_name(r->shards[i].path), *fields = take(at, end, 3 * sizeof(uint64_t)), *its;
+        const char *name = ls_base_name(r->shards[i].path), *fields = take(at, end, 3 * sizeof(uint64_t)), *its;
         uint64_t of[3];
         if (!fields)
             return false;

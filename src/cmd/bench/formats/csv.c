@@ -1,6 +1,7 @@
 /* Comma-separated values as RFC 4180 has them: lines end with CRLF, and a field with a comma, a quote or the end of a line is
  * quoted. Every row has all columns; repetitions are the last ones. */
 #include "cmd/bench/view.h"
+#include "report/csv.h"
 
 #include <string.h>
 
@@ -8,28 +9,12 @@ static const char *const behind[] = {"nodes", "workers_per_node", "machine",   "
                                      "mean",  "deviation",        "variation", "speedup", "efficiency"};
 enum { BEHIND = sizeof behind / sizeof *behind };
 
-static void put(const char *text, FILE *out)
-{
-    bool quote = strpbrk(text, ",\"\r\n") || *text == ' ';
-    fputs(quote ? "\"" : "", out);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"')
-            putc('"', out);
-        if ((c < ' ' && !strchr("\r\n\t", c)) || c == 0x7f) /* must not change the terminal */
-            fprintf(out, "\\x%02x", c);
-        else
-            putc(c, out);
-    }
-    fputs(quote ? "\"" : "", out);
-}
-
 /* A missing value is an empty field. */
 static void put_value(const json_t *value, FILE *out)
 {
     char room[64];
     if (value && !json_is_null(value))
-        put(ls_bench_text(value, room), out);
+        ls_csv_put(ls_bench_text(value, room), out);
 }
 
 static size_t most_repetitions(const json_t *rows)
