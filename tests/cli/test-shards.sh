@@ -110,6 +110,28 @@ expect_same folders.losses flat.losses
 lockstep data tars/val/shard-000000.tar
 expect_code 0
 
+it "takes the folders, and not an archive or a text that was left beside them"
+cp -r trees beside
+cp tars/train/shard-000000.tar beside/train.tar
+cp tars/train/shard-000000.tar beside/train/images.tar
+train beside --data beside
+expect_same folders.losses beside.losses
+cp -r trees/train plain
+cp tars/train/shard-000000.tar plain/
+echo 'ash/10056 pictures of trees' >plain/list.txt
+printf 'ash/1\nbirch/1\n' >plain/train.txt
+lockstep data plain
+expect_code 0
+expect_out '^plain: folder, 3 classes'
+
+it "opens more shards than a process may have files open by default"
+mkdir -p many/train
+for i in $(seq 80); do
+    cp tars/val/shard-000000.tar "many/train/$i.tar"
+done
+(ulimit -S -n 48 && "$program" data many >out 2>err) || miss "exit code $?"
+expect_out '^both +160 '
+
 it "names the tar file that is cut off, and the place"
 mkdir -p cut/train && head -c 3000 tars/train/shard-000001.tar >cut/train/a.tar
 lockstep data cut

@@ -4,6 +4,7 @@
 #include "data/formats/list.h"
 #include "data/formats/labels.h"
 #include "data/formats/formats.h"
+#include "base/text.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/utf8.h"
@@ -13,16 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LARGEST_FILE ((size_t)4 << 30)
 
 /* --- which file ------------------------------------------------------------------------------------------------------ */
-
-static bool ends_in(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n > m && strcmp(text + n - m, end) == 0;
-}
 
 static bool join(char path[PATH_MAX], const char *folder, const char *name)
 {
@@ -35,8 +31,8 @@ static bool find_list(const char *spec, bool test, char path[PATH_MAX], bool *wh
     static const char *const of_test[] = {"val.txt", "valid.txt", "validation.txt", "test.txt", NULL};
     *whole = !ls_file_is_dir(spec);
     if (*whole)
-        return (ends_in(spec, ".txt") || ends_in(spec, ".tsv") || ends_in(spec, ".lst")) && ls_file_exists(spec) &&
-               snprintf(path, PATH_MAX, "%s", spec) < PATH_MAX;
+        return (ls_ends_in(spec, ".txt") || ls_ends_in(spec, ".tsv") || ls_ends_in(spec, ".lst")) &&
+               ls_file_exists(spec) && snprintf(path, PATH_MAX, "%s", spec) < PATH_MAX;
     if (join(path, spec, "train.txt")) {
         if (!test)
             return true;
@@ -54,13 +50,6 @@ static bool has_folder_of_part(const char *spec)
 {
     char path[PATH_MAX];
     return snprintf(path, sizeof path, "%s/train", spec) < (int)sizeof path && ls_file_is_dir(path);
-}
-
-static bool recognise(const char *spec)
-{
-    char path[PATH_MAX];
-    bool whole;
-    return find_list(spec, false, path, &whole) && !has_folder_of_part(spec);
 }
 
 /* --- lines -------------------------------------------------------------------------------------------------------------- */
@@ -91,6 +80,33 @@ static char *split(char *line)
     for (*at = 0; at > line && at[-1] == ' '; at--)
         at[-1] = 0;
     return *label && *line ? label : NULL;
+}
+
+/* Tests whether the first line of a file names an image that is there: a folder of classes may have any text beside them. */
+static bool begins_like_list(const char *path, const char *folder)
+{
+    char line[PATH_MAX] = "", image[2 * PATH_MAX], why[LS_FILE_WHY];
+    size_t size;
+    int fd = ls_file_open(path, &size, why);
+    ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    line[n > 0 ? n : 0] = 0;
+    line[strcspn(line, "\r\n")] = 0;
+    if (!split(line))
+        return false;
+    snprintf(image, sizeof image, "%s%s%s", *line == '/' ? "" : folder, *line == '/' ? "" : "/", line);
+    return ls_file_exists(image);
+}
+
+/* A list that is named itself is one, whatever is in it: its errors are worth reading. */
+static bool recognise(const char *spec)
+{
+    char path[PATH_MAX];
+    bool whole;
+    if (!find_list(spec, false, path, &whole))
+        return false;
+    return !ls_file_is_dir(spec) || (!has_folder_of_part(spec) && begins_like_list(path, spec));
 }
 
 /* The folder of an absolute path is the root. */

@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "data/formats/records.h"
+#include "base/text.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/interrupt.h"
@@ -13,12 +14,14 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SCANNERS = 8 }; /* threads; they wait for storage, not for a core */
-#define SOON 3.0       /* seconds before a message about progress, and between two */
-#define GROWTH 1024    /* samples */
+enum { SCANNERS = 8 };   /* threads; they wait for storage, not for a core */
+#define SOON 3.0         /* seconds before a message about progress, and between two */
+#define GROWTH 1024      /* samples */
+#define OTHER_FILES 2048 /* that the process may have open besides: both parts of the data, connections */
 
 /* --- scanning --------------------------------------------------------------------------------------------------------- */
 
@@ -228,6 +231,17 @@ static enum ls_status open_shard(struct ls_shard *s, char *path)
     return LS_OK;
 }
 
+/* Each shard stays open. The usual limit of 1024 open files is a soft one. */
+static void allow_open_files(int shards)
+{
+    struct rlimit limit;
+    rlim_t want = (rlim_t)shards + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= want)
+        return;
+    limit.rlim_cur = limit.rlim_max < want ? limit.rlim_max : want;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 /* The paths become those of the shards. */
 static enum ls_status open_shards(struct ls_records *r, char **paths, int count)
 {
@@ -237,6 +251,7 @@ static enum ls_status open_shards(struct ls_records *r, char **paths, int count)
         ls_shards_free(paths, count);
         return LS_FAILED;
     }
+    allow_open_files(count);
     for (r->n_shards = 0; r->n_shards < count; r->n_shards++) {
         struct ls_shard *s = &r->shards[r->n_shards];
         if (st == LS_OK)
@@ -267,11 +282,9 @@ static enum ls_status fill(struct ls_records *r, const char *spec, const char *p
     r->verify = format->verify;
     r->behind = format->behind;
     struct ls_dataset_info *info = &r->base.info;
-    info->channels = 3;
+    ls_dataset_photographs(info);
     info->class_names = r->class_names;
     info->whole = whole;
-    memcpy(info->mean, (float[4]){0.485f, 0.456f, 0.406f}, sizeof info->mean);
-    memcpy(info->deviation, (float[4]){0.229f, 0.224f, 0.225f}, sizeof info->deviation);
     info->folder = ls_arena_strdup(&r->arena, spec);
     return info->folder ? LS_OK : LS_FAILED;
 }
@@ -345,16 +358,10 @@ void ls_records_where(const struct ls_dataset *set, int64_t i, char *text, size_
     snprintf(text, room, "%s: %s at byte %" PRIu64, r->shards[e->shard].path, r->names + e->name, e->offset);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 void ls_records_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id)
 {
     const struct ls_records *r = (const struct ls_records *)set;
-    id->folder = base_name(r->shards[r->entry[i].shard].path);
+    id->folder = ls_base_name(r->shards[r->entry[i].shard].path);
     id->name = r->names + r->entry[i].name;
     id->size = r->entry[i].image_bytes;
 }

@@ -1,6 +1,7 @@
 /* Finds shards. A part is, for training: the shards of DIR/train or DIR/training, or those of DIR with `train` in their name;
  * for testing: the shards of DIR/val and its other names, or those of DIR with `val` or `test` in their name. Without parts all
- * shards of DIR, or one file, are both. */
+ * shards of DIR, or one file, are both. A folder that has folders is no folder of shards: an archive beside the images that
+ * came out of it is not the data. */
 #define _GNU_SOURCE
 #include "base/file.h"
 #include "base/log.h"
@@ -57,7 +58,13 @@ static bool has_word(const char *name, const char *const *words)
     return false;
 }
 
-/* Lists the shards of a folder; words: only those whose name contains one of them. */
+static bool is_folder(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path && ls_file_is_dir(path);
+}
+
+/* Lists the shards of a folder; words: only those whose name contains one of them. None if there are folders in it. */
 static enum ls_status list(const char *folder, bool (*is_shard)(const char *name), const char *const *words,
                            struct paths *p)
 {
@@ -68,10 +75,21 @@ static enum ls_status list(const char *folder, bool (*is_shard)(const char *name
         return errno == ENOENT || errno == ENOTDIR
                    ? LS_OK
                    : ls_fail(LS_BAD_INPUT, "%s: the folder cannot be read: %s", folder, strerror(errno));
-    while (st == LS_OK && (e = readdir(dir)))
-        if (e->d_name[0] != '.' && is_shard(e->d_name) && (!words || has_word(e->d_name, words)))
+    bool folders = false;
+    while (st == LS_OK && !folders && (e = readdir(dir))) {
+        if (e->d_name[0] == '.')
+            continue;
+        if (is_shard(e->d_name) && (!words || has_word(e->d_name, words)))
             st = add(p, ls_format("%s/%s", folder, e->d_name));
+        else
+            folders = e->d_type == DT_DIR ||
+                      ((e->d_type == DT_LNK || e->d_type == DT_UNKNOWN) && is_folder(folder, e->d_name));
+    }
     closedir(dir);
+    if (folders) {
+        ls_shards_free(p->path, p->count);
+        *p = (struct paths){0};
+    }
     if (p->count > 1)
         qsort(p->path, (size_t)p->count, sizeof *p->path, by_path);
     return st;
