@@ -1,6 +1,6 @@
 #include "backend/backend.h"
 #include "base/log.h"
-#include "base/module.h"
+#include "base/system/module.h"
 #include "base/random.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 #include "base/log.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <pthread.h>
 #include <stdbool.h>

@@ -14,7 +14,7 @@
 #ifndef LS_BASE_TRACE_H
 #define LS_BASE_TRACE_H
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/status.h"
 #include <stdatomic.h>
 #include <stdbool.h>

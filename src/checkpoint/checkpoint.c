@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "checkpoint/checkpoint.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/thread.h"
-#include "base/checksum.h"
+#include "base/system/thread.h"
+#include "base/files/checksum.h"
 #include "checkpoint/weights.h"
 
 #include <ctype.h>

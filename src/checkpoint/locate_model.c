@@ -1,5 +1,5 @@
 #include "checkpoint/locate_model.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_snapshot.h"

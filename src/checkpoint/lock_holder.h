@@ -2,7 +2,7 @@
 #ifndef LS_CHECKPOINT_LOCK_HOLDER_H
 #define LS_CHECKPOINT_LOCK_HOLDER_H
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include <stdbool.h>
 #include <time.h>
 

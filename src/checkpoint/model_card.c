@@ -1,6 +1,6 @@
 #include "checkpoint/model_card.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <float.h>
 #include <jansson.h>

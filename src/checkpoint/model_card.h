@@ -2,7 +2,7 @@
 #ifndef LS_CHECKPOINT_MODEL_CARD_H
 #define LS_CHECKPOINT_MODEL_CARD_H
 
-#include "base/help.h"
+#include "base/text/help.h"
 #include "base/memory.h"
 #include "data/classes.h"
 #include "checkpoint/safetensors.h"

@@ -1,8 +1,8 @@
 #include "checkpoint/model_snapshot.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "model/model.h"
 
 #include <string.h>

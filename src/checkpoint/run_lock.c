@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
 #include "checkpoint/run_lock.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
-#include "base/checksum.h"
-#include "base/interrupt.h"
+#include "base/system/thread.h"
+#include "base/files/checksum.h"
+#include "base/system/interrupt.h"
 #include "checkpoint/lock_holder.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 #define _GNU_SOURCE
 #include "checkpoint/rundir.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/utf8.h"
-#include "base/checksum.h"
+#include "base/text/utf8.h"
+#include "base/files/checksum.h"
 #include "checkpoint/run_lock.h"
 #include "optim/schedule.h"
 #include "sync/sync.h"

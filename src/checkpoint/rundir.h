@@ -2,7 +2,7 @@
 #ifndef LS_CHECKPOINT_RUNDIR_H
 #define LS_CHECKPOINT_RUNDIR_H
 
-#include "base/help.h"
+#include "base/text/help.h"
 #include "config/options.h"
 
 /* The files of a run directory, for help. */

@@ -1,5 +1,5 @@
 #include "checkpoint/safetensors.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 
 #include <errno.h>

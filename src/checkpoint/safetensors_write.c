@@ -1,7 +1,7 @@
 #include "checkpoint/safetensors.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "checkpoint/state.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 #include <inttypes.h>
 #include <jansson.h>

@@ -3,7 +3,7 @@
 #define LS_CHECKPOINT_STATE_H
 
 #include "backend/backend.h"
-#include "base/help.h"
+#include "base/text/help.h"
 #include "base/status.h"
 #include "report/report.h"
 #include <stdbool.h>

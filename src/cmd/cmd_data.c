@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "data/data.h"
 #include "report/console.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <inttypes.h>
 #include <jansson.h>

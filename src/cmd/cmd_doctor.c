@@ -2,14 +2,14 @@
  * change. Where the processes cannot connect, it checks this process alone. */
 #define _GNU_SOURCE
 #include "backend/backend.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "cmd/doctor/doctor.h"
 #include "launch/workers.h"
 #include "cmd/world.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 #include "exec/engine.h"
 
 #include <stdlib.h>

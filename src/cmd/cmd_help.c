@@ -1,7 +1,7 @@
 /* lockstep help: prints the help of commands and topics, the manual page and the shell completion. */
-#include "base/help.h"
+#include "base/text/help.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "cmd/cmd.h"
 #include "cmd/help/help.h"
 #include "data/data.h"

@@ -1,10 +1,10 @@
 /* lockstep models [show NAME]: lists the built-in models, or shows one model (built-in or file) layer by layer. */
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "model/model.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <inttypes.h>
 #include <jansson.h>

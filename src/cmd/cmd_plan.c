@@ -4,7 +4,7 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "graph/ops.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 #include "exec/engine.h"
 #include "exec/identity.h"
 #include "train/task.h"

@@ -1,7 +1,7 @@
 /* lockstep predict: prints the five most likely classes of image files. */
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "cmd/arguments.h"
 #include "cmd/cmd.h"
 #include "cmd/json.h"

@@ -2,7 +2,7 @@
 #include "cmd/cmd.h"
 #include "cmd/revision.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "cmd/world.h"
-#include "base/cgroup.h"
+#include "base/system/cgroup.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "sync/sync.h"

@@ -1,5 +1,5 @@
 /* Chooses the algorithm of a collective and runs it. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "comm/group.h"
 #include "comm/algorithms/sum.h"

@@ -1,5 +1,5 @@
 #include "comm/comm.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/group.h"

@@ -21,7 +21,7 @@
 #include "comm/algorithms/tree.h"
 #include "comm/codec.h"
 #include "launch/launch.h"
-#include "comm/mark.h"
+#include "comm/failures/mark.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>

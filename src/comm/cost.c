@@ -1,5 +1,5 @@
 /* Measures what an allreduce costs: alpha from a small one, beta from the difference to a larger one. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "comm/group.h"
 
 enum { SMALL = 4096, LARGE = 512 << 10, WARM = 2, TIMES = 3 };

@@ -1,6 +1,6 @@
 /* Messages of a collective. The first message between two ranks in a collective travels in an envelope with the mark
  * (COMM-5). A message that is too long for the envelope follows it under another tag. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "comm/group.h"
 

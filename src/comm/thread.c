@@ -1,8 +1,8 @@
 /* The communication thread, and waiting for posted work. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "base/trace.h"
 #include "comm/group.h"
 

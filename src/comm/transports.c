@@ -1,5 +1,5 @@
 #include "comm/transports.h"
-#include "base/module.h"
+#include "base/system/module.h"
 
 #include <string.h>
 

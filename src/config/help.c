@@ -1,4 +1,4 @@
-#include "base/help.h"
+#include "base/text/help.h"
 #include "config/table.h"
 
 #include <ctype.h>

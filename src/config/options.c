@@ -1,7 +1,7 @@
 #include "config/options.h"
 
-#include "base/text.h"
-#include "base/file.h"
+#include "base/text/text.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/table.h"

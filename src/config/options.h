@@ -4,7 +4,7 @@
 #ifndef LS_CONFIG_OPTIONS_H
 #define LS_CONFIG_OPTIONS_H
 
-#include "base/help.h"
+#include "base/text/help.h"
 #include "base/status.h"
 #include <stdbool.h>
 #include <stdint.h>

@@ -2,11 +2,11 @@
  * records the run directory it was written in. When a path no longer exists, the run and its files may have moved
  * together. The path is then looked up at the same place relative to the run's present directory. The working
  * directory is never used. */
-#include "base/text.h"
-#include "base/file.h"
+#include "base/text/text.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "config/table.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 #include "config/table.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

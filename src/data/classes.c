@@ -1,8 +1,8 @@
 #include "data/classes.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest.h"
-#include "base/utf8.h"
+#include "base/text/nearest.h"
+#include "base/text/utf8.h"
 #include "data/dataset.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 #include "data/dataset.h"
 #include "data/formats/formats.h"
-#include "data/formats/layout.h"
-#include "base/file.h"
+#include "data/files/layout.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

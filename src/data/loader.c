@@ -1,6 +1,6 @@
 /* The caller's side of a loader. */
 #include "data/loader.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 /* Threads that often wait for storage do not need a core each. A loader whose threads wait for more than WAITS_MUCH of their

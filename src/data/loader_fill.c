@@ -1,6 +1,6 @@
 /* The threads of a loader: they claim samples of a slot and fill them. */
 #include "data/loader.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "data/loader.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * others are added or removed. */
 #include "data/split.h"
 #include "data/dataset.h"
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 #include "base/log.h"
 #include "base/memory.h"
 

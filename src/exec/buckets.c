@@ -1,5 +1,5 @@
 /* Kept gradients cut into buckets: ranges of memory that a pass completes one after the other. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "graph/ops.h"
 #include "sync/compress.h"

@@ -1,9 +1,9 @@
 #define _GNU_SOURCE
 #include "exec/engine.h"
 #include "backend/core/store.h"
-#include "base/cgroup.h"
-#include "base/cache_dir.h"
-#include "base/file.h"
+#include "base/system/cgroup.h"
+#include "base/files/cache_dir.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "model/model.h"
 #include "optim/optim.h"

@@ -1,8 +1,8 @@
 #include "exec/identity.h"
 #include "backend/core/tune_cache.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* A training step: begin, run every pass, finish, report. */
 #include "exec/step.h"
-#include "base/clock.h"
-#include "base/interrupt.h"
+#include "base/system/clock.h"
+#include "base/system/interrupt.h"
 #include "base/log.h"
 
 static const struct ls_backend_queue *queue_of(const struct ls_stepper *s)

@@ -1,7 +1,7 @@
 /* The list of built-in models, and the function that builds any model, built-in or from a file. */
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "model/families.h"
 
 #include <string.h>

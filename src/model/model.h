@@ -3,7 +3,7 @@
 #ifndef LS_MODEL_MODEL_H
 #define LS_MODEL_MODEL_H
 
-#include "base/help.h"
+#include "base/text/help.h"
 #include "graph/build.h"
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 #include "model/yaml_doc.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Reads model files: a head (input, classes, init) and a list of layers. A layer reads the previous one unless
  * `from` names others. The last layer gives the logits. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "model/model.h"
 #include "model/yaml_doc.h"
 

@@ -1,7 +1,7 @@
 /* Writes a forward graph as a model file. All values come from the graph, so that graphs from a file, from a
  * built-in model and from code are written alike. Reading the file gives the same graph. */
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "model/model.h"
 #include "model/yaml_doc.h"
 

@@ -1,6 +1,6 @@
 #include "report/console.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 #include <inttypes.h>

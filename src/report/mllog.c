@@ -1,7 +1,7 @@
 /* --mllog: lines of MLPerf's logging format, `:::MLLOG {json}`. They go to RUN/mllog.txt, to a file, or to standard output. A
  * resumed run goes on with its mllog.txt: the lines of later steps and the end are removed first, so that the file reads like
  * that of an uninterrupted run. Lines are appended to any other file. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "report/observer.h"

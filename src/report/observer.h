@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 #include "config/options.h"
-#include "report/metrics.h"
+#include "report/metrics/metrics.h"
 #include "report/report.h"
 
 /* What is known about a run before its first step. All pointers are borrowed and stay valid while the run is open. */

@@ -1,6 +1,6 @@
 #include "sync/compress.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/memory.h"
 #include "sync/compress/lowrank.h"
 

@@ -1,6 +1,6 @@
 /* Prints what a run is about to do. */
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/system/machine.h"
 #include "optim/optim.h"
 #include "report/gpu.h"
 #include "exec/identity.h"

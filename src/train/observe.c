@@ -1,5 +1,5 @@
 /* What the observers of a run get besides its reports: facts, images of the first batch, values of parameters. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/memory.h"
 #include "train/trainer.h"
 

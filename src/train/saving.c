@@ -1,7 +1,7 @@
 /* Checkpoints of a run, and what must hold before one is written. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
-#include "train/rank_check.h"
+#include "train/ranks/rank_check.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /* What a run says at its end: accuracy, where the time went, and which ranks were late. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 #include "train/tracing.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "report/trace_file.h"
-#include "train/clock_offset.h"
+#include "report/formats/trace_file.h"
+#include "train/ranks/clock_offset.h"
 #include "train/trainer.h"
 
 #include <errno.h>

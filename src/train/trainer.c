@@ -1,9 +1,9 @@
 #include "train/trainer.h"
-#include "train/rank_check.h"
-#include "base/clock.h"
+#include "train/ranks/rank_check.h"
+#include "base/system/clock.h"
 #include "base/log.h"
-#include "train/evaluate.h"
-#include "base/interrupt.h"
+#include "train/evaluation/evaluate.h"
+#include "base/system/interrupt.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,15 +1,15 @@
 /* Setup of a trainer: everything that is decided before the first step. */
-#include "base/clock.h"
-#include "base/file.h"
+#include "base/system/clock.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "exec/rank_reduce.h"
-#include "train/fingerprint.h"
+#include "train/ranks/fingerprint.h"
 #include "exec/identity.h"
 #include "checkpoint/model_snapshot.h"
 #include "train/logbook.h"
 #include "checkpoint/rundir.h"
 #include "train/trainer.h"
-#include "train/rank_check.h"
+#include "train/ranks/rank_check.h"
 #include "checkpoint/weights.h"
 
 #include <errno.h>

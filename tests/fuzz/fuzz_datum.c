@@ -1,5 +1,5 @@
 /* Any bytes as a Datum of Caffe: refused, or an image that lies within it. */
-#include "data/formats/datum.h"
+#include "data/records/datum.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,5 +1,5 @@
 /* Any bytes as a tf.Example: refused, or features that lie within it. */
-#include "data/formats/example.h"
+#include "data/records/example.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,7 +1,7 @@
 /* Any bytes as metrics.jsonl: the records do not depend on the pieces in which the bytes come. The first byte is the size of
  * a piece. */
 #include "base/log.h"
-#include "report/metrics_reader.h"
+#include "report/metrics/metrics_reader.h"
 
 #include <stdlib.h>
 #include <string.h>

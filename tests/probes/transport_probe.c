@@ -4,7 +4,7 @@
  *
  * Every rank checks what it gets and ends with 0 when all was right. The module is looked for in LOCKSTEP_MODULES. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/transport.h"

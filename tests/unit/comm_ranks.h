@@ -3,7 +3,7 @@
 #ifndef LS_TESTS_COMM_RANKS_H
 #define LS_TESTS_COMM_RANKS_H
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/comm.h"

@@ -2,7 +2,7 @@
 #ifndef LS_TEST_DATA_FILES_H
 #define LS_TEST_DATA_FILES_H
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/dataset.h"

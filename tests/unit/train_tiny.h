@@ -3,7 +3,7 @@
 #ifndef LS_TESTS_TRAIN_TINY_H
 #define LS_TESTS_TRAIN_TINY_H
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "train/trainer.h"

@@ -1,6 +1,6 @@
 #include "backend/core/tune_cache.h"
-#include "base/clock.h"
-#include "base/file.h"
+#include "base/system/clock.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

@@ -4,7 +4,7 @@
  * rule for a kernel that is half again as fast. */
 #include "backend/core/tuning.h"
 #include "backend/onednn/candidates.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 #define LS_CMD_BENCH_BENCH_H
 
 #include "base/status.h"
-#include "cmd/bench/results.h"
+#include "cmd/bench/results/results.h"
 #include "config/options.h"
 #include "exec/step.h"
 #include "launch/launch.h"

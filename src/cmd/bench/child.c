@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "cmd/bench/child.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 #include <errno.h>

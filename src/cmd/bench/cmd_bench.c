@@ -1,5 +1,5 @@
 /* lockstep bench: measures the time of a training step. Batches come from memory, so that only the step is measured. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/session.h"

@@ -1,11 +1,11 @@
 /* Times and checks sums over all processes; prints the table of nccl-tests. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "cmd/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
 #include "cmd/world.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "cmd/bench/largest.h"
-#include "base/cgroup.h"
+#include "base/system/cgroup.h"
 #include "base/log.h"
-#include "base/machine.h"
+#include "base/system/machine.h"
 #include "cmd/json.h"
 #include "exec/engine.h"
 #include "report/gpu.h"

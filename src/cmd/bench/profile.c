@@ -1,13 +1,13 @@
 /* lockstep bench --profile: the time of a step by node. Bytes are the minimum that a node moves (each input read once, each
  * output written once); operations are those of its products. The last columns compare kernels with the limits of the
  * machine. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "cmd/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
 #include "graph/ops.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <jansson.h>
 #include <stdlib.h>

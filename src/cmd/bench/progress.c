@@ -1,5 +1,5 @@
 #include "cmd/bench/progress.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "report/progress_bar.h"

@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
 #include "cmd/bench/rounds.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "cmd/bench/child.h"
 #include "cmd/bench/largest.h"
 #include "cmd/bench/progress.h"
-#include "cmd/bench/results.h"
+#include "cmd/bench/results/results.h"
 #include "exec/engine.h"
 
 #include <signal.h>

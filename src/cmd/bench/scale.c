@@ -1,9 +1,9 @@
 /* --scale: its list, and its output beside the general table. */
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "cmd/bench/bench.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* The output of bench for one configuration. */
 #include "base/log.h"
-#include "base/utf8.h"
-#include "cmd/bench/results.h"
+#include "base/text/utf8.h"
+#include "cmd/bench/results/results.h"
 #include "cmd/bench/session.h"
 #include "report/stats.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <stdio.h>
 

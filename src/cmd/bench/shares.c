@@ -12,7 +12,7 @@
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
 #include "cmd/json.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <jansson.h>
 #include <stdio.h>

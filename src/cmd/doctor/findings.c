@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "cmd/doctor/doctor.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <stdarg.h>
 

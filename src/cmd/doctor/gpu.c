@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "base/log.h"
-#include "base/module.h"
+#include "base/system/module.h"
 #include "cmd/doctor/doctor.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "cmd/doctor/doctor.h"
 #include "report/stats.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
 #include "backend/backend.h"
-#include "base/cgroup.h"
-#include "base/machine.h"
+#include "base/system/cgroup.h"
+#include "base/system/machine.h"
 #include "cmd/doctor/doctor.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* lockstep help augment: explains the words of --augment. */
-#include "base/help.h"
+#include "base/text/help.h"
 #include "cmd/help/help.h"
 #include "data/data.h"
 

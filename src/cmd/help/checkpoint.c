@@ -1,7 +1,7 @@
 /* lockstep help checkpoint and help metrics: explain the files that a run writes. */
-#include "base/help.h"
+#include "base/text/help.h"
 #include "cmd/help/help.h"
-#include "report/metrics.h"
+#include "report/metrics/metrics.h"
 #include "checkpoint/model_card.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/rundir.h"

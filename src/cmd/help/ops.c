@@ -1,7 +1,7 @@
 /* lockstep help ops [OP]: explains model files and the ops of their layers. */
-#include "base/help.h"
+#include "base/text/help.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "cmd/help/help.h"
 #include "model/model.h"
 

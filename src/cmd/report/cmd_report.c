@@ -1,11 +1,11 @@
 /* lockstep report: one HTML file about runs, sweeps and results of bench. */
 #define _GNU_SOURCE
 #include "cmd/cmd.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "cmd/report/figures.h"
-#include "cmd/report/sections.h"
+#include "cmd/report/sections/sections.h"
 
 #include <errno.h>
 #include <stdlib.h>

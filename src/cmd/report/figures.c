@@ -2,7 +2,7 @@
  * the programs that turn SVG into PDF do not know these. */
 #define _GNU_SOURCE
 #include "cmd/report/figures.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/report/page.h"

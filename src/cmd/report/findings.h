@@ -2,7 +2,7 @@
 #ifndef LS_CMD_REPORT_FINDINGS_H
 #define LS_CMD_REPORT_FINDINGS_H
 
-#include "cmd/report/subject.h"
+#include "cmd/report/inputs/subject.h"
 
 enum ls_remark_kind { LS_REMARK_LIMIT, LS_REMARK_BAD, LS_REMARK_WARNING, LS_REMARK_GOOD, LS_REMARK_NOTE };
 

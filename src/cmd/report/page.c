@@ -1,6 +1,6 @@
 #include "cmd/report/page.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>

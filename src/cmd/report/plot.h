@@ -4,7 +4,7 @@
 #ifndef LS_CMD_REPORT_PLOT_H
 #define LS_CMD_REPORT_PLOT_H
 
-#include "cmd/report/series.h"
+#include "cmd/report/inputs/series.h"
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 /* Plots without a common frame: rows of bars, a histogram. */
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "cmd/report/page.h"
 #include "cmd/report/plot.h"
 

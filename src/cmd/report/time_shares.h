@@ -2,7 +2,7 @@
 #ifndef LS_CMD_REPORT_TIME_SHARES_H
 #define LS_CMD_REPORT_TIME_SHARES_H
 
-#include "cmd/report/run_view.h"
+#include "cmd/report/inputs/run_view.h"
 
 struct ls_time_shares {
     const struct ls_run_view *run;

@@ -1,5 +1,5 @@
 /* The options in which runs differ: the columns of a table of runs and the axes of a heat map. */
-#include "cmd/report/subject.h"
+#include "cmd/report/inputs/subject.h"
 
 #include <stdlib.h>
 #include <string.h>

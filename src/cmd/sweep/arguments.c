@@ -1,7 +1,7 @@
 /* The command line of a sweep. An option whose value is a list becomes an axis; the other words are read as those of any
  * command. */
 #include "cmd/sweep/sweep.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "launch/launch.h"
 

@@ -1,5 +1,5 @@
 #include "cmd/sweep/sweep.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "model/model.h"
 #include "optim/schedule.h"

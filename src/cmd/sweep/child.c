@@ -1,9 +1,9 @@
 /* A trial as a child process: this same program, as `lockstep train`. */
 #define _GNU_SOURCE
 #include "cmd/sweep/sweep.h"
-#include "base/clock.h"
-#include "base/file.h"
-#include "base/interrupt.h"
+#include "base/system/clock.h"
+#include "base/files/file.h"
+#include "base/system/interrupt.h"
 #include "base/log.h"
 #include "checkpoint/lock_holder.h"
 #include "launch/cores.h"

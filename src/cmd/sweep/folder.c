@@ -1,7 +1,7 @@
 /* The directory of a sweep, and sweep.yaml in it: what is swept, complete and in a fixed form. */
 #include "cmd/sweep/sweep.h"
-#include "base/checksum.h"
-#include "base/file.h"
+#include "base/files/checksum.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "checkpoint/rundir.h"
 

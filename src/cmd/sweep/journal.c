@@ -1,9 +1,9 @@
 /* sweep.jsonl: how far each trial is. The last line of a trial counts. */
 #include "cmd/sweep/sweep.h"
-#include "base/clock.h"
-#include "base/file.h"
+#include "base/system/clock.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* What a sweep shows while it runs. A terminal has a table of trials that is drawn again and again; a pipe gets a line for
  * each trial that ends. */
 #include "cmd/sweep/sweep.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "report/progress_bar.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 #include "cmd/sweep/outcome.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 
 #include <math.h>

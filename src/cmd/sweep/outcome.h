@@ -4,7 +4,7 @@
 #ifndef LS_CMD_SWEEP_OUTCOME_H
 #define LS_CMD_SWEEP_OUTCOME_H
 
-#include "report/metrics_reader.h"
+#include "report/metrics/metrics_reader.h"
 #include <stdbool.h>
 #include <stdint.h>
 

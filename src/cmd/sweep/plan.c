@@ -1,5 +1,5 @@
 #include "cmd/sweep/sweep.h"
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "exec/engine.h"

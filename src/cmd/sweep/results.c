@@ -1,7 +1,7 @@
 /* results.csv and results.json. */
 #include "cmd/sweep/sweep.h"
-#include "report/csv.h"
-#include "base/file.h"
+#include "report/formats/csv.h"
+#include "base/files/file.h"
 #include "base/log.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The loop of a sweep: starts trials in free slots, waits for them, and keeps the journal. */
 #define _GNU_SOURCE
 #include "cmd/sweep/sweep.h"
-#include "base/interrupt.h"
+#include "base/system/interrupt.h"
 #include "base/log.h"
 
 #include <errno.h>

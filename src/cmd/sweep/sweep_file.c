@@ -2,7 +2,7 @@
  * may also stand at the top, so that the config.yaml of a run is a sweep file as well. `random` holds options that are drawn.
  * All else are options of the sweep itself. */
 #include "cmd/sweep/sweep.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The tables at the end of a sweep. */
 #include "cmd/sweep/sweep.h"
 #include "base/log.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <inttypes.h>
 #include <langinfo.h>

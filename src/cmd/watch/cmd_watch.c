@@ -1,7 +1,7 @@
 /* lockstep watch: a live view of runs in the terminal. It reads the files of a run and changes nothing, so that any number of
  * watchers may look at a run, from any machine that sees its directory. */
 #define _GNU_SOURCE
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "cmd/watch/run.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "checkpoint/lock_holder.h"

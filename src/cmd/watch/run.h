@@ -4,7 +4,7 @@
 #define LS_CMD_WATCH_RUN_H
 
 #include "cmd/watch/curve.h"
-#include "report/metrics_reader.h"
+#include "report/metrics/metrics_reader.h"
 #include <sys/types.h>
 
 enum ls_run_state {

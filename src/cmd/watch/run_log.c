@@ -1,5 +1,5 @@
 #include "cmd/watch/run_log.h"
-#include "base/file.h"
+#include "base/files/file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Transport `tcp`: messages over one TCP connection between any two processes. They find each other by a rendezvous
  * (rendezvous/rendezvous.h) and prove its key (tcp.h). */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/modules/tcp_group.h"

@@ -12,7 +12,7 @@
  * Then every rank sends one number over each connection: READY when it is connected to all, otherwise the rank that it
  * cannot reach. So all ranks name that rank, those that have reached it as well. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/modules/tcp.h"

@@ -1,7 +1,7 @@
 /* Writing: SHORT and ASK leave in the order of their sends and before pieces, so that a long message delays no short
  * one. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/memory.h"
 #include "comm/modules/tcp_group.h"
 

@@ -10,7 +10,7 @@
  *          other message of that peer is received.
  *   UCX-2  A message of a process that does not know the secret matches no receive. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/rendezvous/device.h"

@@ -18,7 +18,7 @@
  *
  * Times of files are compared with each other, never with this host's clock. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/rendezvous/rendezvous.h"

@@ -6,7 +6,7 @@
  * many such connections, the oldest that has sent nothing is closed for the next one. So idle connections keep no rank
  * out. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/rendezvous/rendezvous.h"

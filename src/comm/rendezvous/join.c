@@ -1,7 +1,7 @@
 /* A rank other than 0 in a rendezvous over TCP: connects to rank 0, proves the token, sends its address and waits for the
  * table. */
 #define _GNU_SOURCE
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/rendezvous/rendezvous.h"

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "comm/rendezvous/wire.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 

@@ -9,7 +9,7 @@
  *            summed and taken out in buffer a % LS_SHM_DEPTH; three chunks are in flight, in different stages.
  *
  *   SHM-4  The counters in, out and got count chunks since the start, and are equal in all slots between collectives. */
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "comm/shm/shm_collective.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 #define _GNU_SOURCE
 #include "comm/shm/shm_segment.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 

@@ -14,7 +14,7 @@
 #define LS_COMM_SHM_SHM_SEGMENT_H
 
 #include "base/status.h"
-#include "comm/mark.h"
+#include "comm/failures/mark.h"
 #include "comm/shm/doorbell.h"
 #include <stdatomic.h>
 #include <stdbool.h>

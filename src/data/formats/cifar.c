@@ -1,9 +1,9 @@
 #include "data/formats/cifar.h"
-#include "data/formats/blob.h"
+#include "data/files/blob.h"
 #include "data/dataset.h"
 #include "data/formats/formats.h"
-#include "data/formats/lines.h"
-#include "base/file.h"
+#include "data/files/lines.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

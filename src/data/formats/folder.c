@@ -1,9 +1,9 @@
 /* Folders of images: DIR/train/CLASS/... with DIR/val/CLASS/... (layout.h has the other names), or DIR/CLASS/... alone.
  * Classes are the sorted names of the folders; both parts use those of train. A class without images stays a class, so that
  * class numbers do not depend on the contents of the folders. */
-#include "data/formats/layout.h"
+#include "data/files/layout.h"
 #include "data/formats/formats.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 #include "data/formats/idx.h"
 #include "data/formats/formats.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

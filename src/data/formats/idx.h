@@ -2,7 +2,7 @@
 #ifndef LS_DATA_FORMATS_IDX_H
 #define LS_DATA_FORMATS_IDX_H
 
-#include "data/formats/blob.h"
+#include "data/files/blob.h"
 #include "data/dataset.h"
 
 #define LS_IDX_MAX_RANK 3

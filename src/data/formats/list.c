@@ -2,12 +2,12 @@
  * val.txt, or with list.txt. A tab ends the path; without one the last space does, so that paths may contain spaces. Paths
  * are relative to the folder of the list. Labels are numbers or names (labels.h). */
 #include "data/formats/list.h"
-#include "data/formats/labels.h"
+#include "data/records/labels.h"
 #include "data/formats/formats.h"
-#include "base/text.h"
-#include "base/file.h"
+#include "base/text/text.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -2,7 +2,7 @@
 #ifndef LS_DATA_FORMATS_LIST_H
 #define LS_DATA_FORMATS_LIST_H
 
-#include "data/formats/files.h"
+#include "data/files/files.h"
 
 /* Adds the lines of a list, which are changed, to a new data set. text[size] is writable. path is for messages; folder is in
  * the arena. */

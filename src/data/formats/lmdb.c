@@ -3,10 +3,10 @@
  * The library finds the values once. They are then read from the file like records of other shards: a value lies in a page
  * whose first eight bytes are its number, which gives the offset in the file. Planes of three channels are blue, green,
  * red, as Caffe's convert_imageset writes them. */
-#include "data/formats/datum.h"
+#include "data/records/datum.h"
 #include "data/formats/formats.h"
-#include "data/formats/records.h"
-#include "base/utf8.h"
+#include "data/records/records.h"
+#include "base/text/utf8.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,10 +5,10 @@
  * in little-endian order. The class of a sample is image/class/synset, or else the number image/class/label, which may begin
  * at 1. Checksums are compared when the index is made, and again whenever a sample is read. */
 #define _GNU_SOURCE /* strcasestr */
-#include "base/crc32c.h"
-#include "data/formats/example.h"
+#include "base/files/crc32c.h"
+#include "data/records/example.h"
 #include "data/formats/formats.h"
-#include "data/formats/records.h"
+#include "data/records/records.h"
 
 #include <inttypes.h>
 #include <stdio.h>

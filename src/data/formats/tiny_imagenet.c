@@ -1,9 +1,9 @@
 /* Tiny ImageNet as it is distributed: wnids.txt lists the classes, words.txt their English names. Training
  * images are in train/WNID/images, validation images in val/images, their classes in val/val_annotations.txt. */
-#include "data/formats/files.h"
+#include "data/files/files.h"
 #include "data/formats/formats.h"
-#include "data/formats/lines.h"
-#include "base/file.h"
+#include "data/files/lines.h"
+#include "base/files/file.h"
 #include "base/log.h"
 
 #include <limits.h>

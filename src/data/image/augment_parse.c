@@ -1,6 +1,6 @@
 #include "data/data.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <errno.h>
 #include <stdio.h>

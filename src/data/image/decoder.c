@@ -1,7 +1,7 @@
 /* Selects the JPEG decoder of a data set. */
 #include "base/decoder.h"
 #include "base/log.h"
-#include "base/module.h"
+#include "base/system/module.h"
 #include "data/dataset.h"
 
 #include <string.h>

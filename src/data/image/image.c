@@ -1,8 +1,8 @@
 #define _GNU_SOURCE /* RUSAGE_THREAD */
 #include "data/dataset.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/decoder.h"
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

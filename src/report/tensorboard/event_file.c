@@ -1,8 +1,8 @@
 #define _GNU_SOURCE
 #include "report/tensorboard/event_file.h"
-#include "base/clock.h"
-#include "base/crc32c.h"
-#include "base/file.h"
+#include "base/system/clock.h"
+#include "base/files/crc32c.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 

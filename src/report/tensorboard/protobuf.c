@@ -1,6 +1,6 @@
 #include "report/tensorboard/protobuf.h"
 #include "base/memory.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 
 #include <string.h>
 

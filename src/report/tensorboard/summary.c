@@ -1,7 +1,7 @@
 #include "report/tensorboard/summary.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "report/png.h"
+#include "report/formats/png.h"
 #include "report/tensorboard/event_file.h"
 
 #include <float.h>

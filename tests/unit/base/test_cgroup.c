@@ -1,7 +1,7 @@
 /* CPU quotas and memory limits, read from trees that stand for /. */
 #define _GNU_SOURCE
-#include "base/cgroup.h"
-#include "base/file.h"
+#include "base/system/cgroup.h"
+#include "base/files/file.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

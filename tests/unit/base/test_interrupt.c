@@ -1,6 +1,6 @@
 /* Signals that a run takes, and those that it leaves alone. */
 #define _GNU_SOURCE
-#include "base/interrupt.h"
+#include "base/system/interrupt.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

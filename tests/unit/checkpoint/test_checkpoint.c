@@ -2,7 +2,7 @@
  * checkpoint/checkpoint.h. */
 #include "train_tiny.h"
 
-#include "base/file.h"
+#include "base/files/file.h"
 #include "checkpoint/weights.h"
 
 #include <math.h>

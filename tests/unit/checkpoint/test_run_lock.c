@@ -1,6 +1,6 @@
 /* The lock of a run directory. Cites Q1 .. Q3 of checkpoint/run_lock.h. */
 #define _GNU_SOURCE
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "checkpoint/run_lock.h"
 

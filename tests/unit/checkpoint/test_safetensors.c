@@ -1,7 +1,7 @@
 /* safetensors: round trips, every malformed file, checksums, and the safetensors package as the judge. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/checksum.h"
+#include "base/files/checksum.h"
 #include "checkpoint/safetensors.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* Series of a report: any number of points in constant memory, nothing lost that a plot shows. */
 #include "cmd/report/plot.h"
-#include "cmd/report/series.h"
+#include "cmd/report/inputs/series.h"
 
 #include <math.h>
 #include <setjmp.h>

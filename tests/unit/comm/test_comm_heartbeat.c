@@ -1,5 +1,5 @@
 /* A heartbeat comes from another process: its length and numbers are checked before they are used. */
-#include "comm/heartbeat.h"
+#include "comm/failures/heartbeat.h"
 #include "comm/group.h"
 
 #include <limits.h>

@@ -1,6 +1,6 @@
 /* Options from the command line, the environment and YAML; their errors; the effective configuration. */
-#include "base/nearest.h"
-#include "base/file.h"
+#include "base/text/nearest.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "config/options.h"

@@ -1,9 +1,9 @@
 /* What a class, a data set and a path are: names that are matched, fingerprints that are compared. */
 #include "data_files.h"
-#include "base/utf8.h"
+#include "base/text/utf8.h"
 #include "config/options.h"
 #include "data/classes.h"
-#include "train/fingerprint.h"
+#include "train/ranks/fingerprint.h"
 
 #include <unistd.h>
 

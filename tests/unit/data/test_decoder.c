@@ -2,7 +2,7 @@
  * LOCKSTEP_TEST_BACKEND=cuda also nvJPEG itself, on a card, held against libjpeg-turbo. */
 #include "data_files.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/decoder.h"
 
 #include <pthread.h>

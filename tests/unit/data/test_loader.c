@@ -1,6 +1,6 @@
 /* The loader's promises: what comes out is a function of the options alone, whatever the threads do. */
 #include "data_files.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #define VALUES (3 * 8 * 8)
 

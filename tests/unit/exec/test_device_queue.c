@@ -6,7 +6,7 @@
 #include "ops_session.h"
 #include "queued.h"
 
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "cmd/cmd.h"
 
 #include <fcntl.h>

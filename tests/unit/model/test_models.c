@@ -1,7 +1,7 @@
 /* The built-in models (counts, names, initialisation) and model files (round trips, every mistake with its line). */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "model/model.h"
 
 #include <math.h>

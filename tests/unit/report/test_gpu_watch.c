@@ -1,6 +1,6 @@
 /* Watching a card, with tests/probes/nvml.c in the place of the driver's library. */
 #include "report/gpu.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -1,8 +1,8 @@
 /* metrics.jsonl read back: the writer's own lines, other writers' lines, damage, and a file that grows. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
-#include "report/metrics.h"
-#include "report/metrics_reader.h"
+#include "report/metrics/metrics.h"
+#include "report/metrics/metrics_reader.h"
 
 #include <math.h>
 #include <setjmp.h>

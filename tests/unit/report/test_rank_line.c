@@ -1,5 +1,5 @@
 /* The lines about ranks in metrics.jsonl: arithmetic, the rank that is slow, and the line as JSON. */
-#include "report/rank_line.h"
+#include "report/metrics/rank_line.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
 /* Figures, tables, metrics.jsonl, the lines of --log-format and the live line. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "report/console.h"
-#include "report/metrics.h"
+#include "report/metrics/metrics.h"
 #include "report/stats.h"
-#include "report/table.h"
+#include "report/formats/table.h"
 
 #include <jansson.h>
 #include <math.h>

@@ -1,8 +1,8 @@
 /* Traces as files: the lines of a process, and the files that ranks write after a failure. */
-#include "base/file.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "report/trace_file.h"
+#include "report/formats/trace_file.h"
 
 #include <jansson.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
 
 #include "graph/ops.h"
 #include "optim/optim.h"
-#include "train/evaluate.h"
-#include "base/interrupt.h"
+#include "train/evaluation/evaluate.h"
+#include "base/system/interrupt.h"
 #include "checkpoint/weights.h"
 
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 #include "backend/cuda/collective/collective.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 #include <stdio.h>

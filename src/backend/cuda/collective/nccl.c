@@ -1,7 +1,7 @@
 /* NCCL, loaded at run time. Calls that wait for other processes run in a thread, so that this process can give up on a process
  * that never comes. */
 #include "backend/cuda/collective/collective.h"
-#include "base/clock.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* Comma-separated values as RFC 4180 has them: lines end with CRLF, and a field with a comma, a quote or the end of a line is
  * quoted. Every row has all columns; repetitions are the last ones. */
-#include "cmd/bench/view.h"
-#include "report/csv.h"
+#include "cmd/bench/results/view.h"
+#include "report/formats/csv.h"
 
 #include <string.h>
 

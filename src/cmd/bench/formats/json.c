@@ -1,5 +1,5 @@
 #include "base/log.h"
-#include "cmd/bench/view.h"
+#include "cmd/bench/results/view.h"
 #include "cmd/json.h"
 
 enum ls_status ls_bench_write_json(const struct ls_bench_table *t, FILE *out)

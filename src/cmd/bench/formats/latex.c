@@ -1,5 +1,5 @@
 /* A tabular environment that needs no package. */
-#include "cmd/bench/view.h"
+#include "cmd/bench/results/view.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "cmd/bench/view.h"
+#include "cmd/bench/results/view.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
