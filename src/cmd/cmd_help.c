@@ -133,7 +133,9 @@ enum ls_status ls_cmd_help(int n, char **words)
     int topic = 0;
     while (what && topic < TOPICS && strcmp(topics[topic].name, what) != 0)
         topic++;
-    bool details = what && topic < TOPICS && topics[topic].details;
+    const struct ls_command_info *command = what ? ls_command_find(what) : NULL;
+    const struct ls_subcommand *sub = command && more ? ls_subcommand_find(command->command, more) : NULL;
+    bool details = sub || (what && topic < TOPICS && topics[topic].details);
     if (n > (details ? 2 : 1))
         return ls_fail(LS_USAGE, "help: '%s' is a word too many; `lockstep help` lists commands and topics",
                        words[details ? 2 : 1]);
@@ -143,8 +145,8 @@ enum ls_status ls_cmd_help(int n, char **words)
         ls_options_man(LS_VERSION, rows, stdout);
     else if (strcmp(what, "--completion") == 0)
         return print_completion();
-    else if (ls_command_find(what))
-        ls_options_help(ls_command_find(what)->command, stdout);
+    else if (command)
+        ls_options_help(command->command, sub, stdout);
     else if (topic < TOPICS)
         return topics[topic].print(more, stdout);
     else

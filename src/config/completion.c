@@ -8,6 +8,11 @@ static bool is_number(const struct ls_option *option)
     return option->type != LS_OPTION_TEXT && !ls_option_is_switch(option);
 }
 
+static const char data_commands[] =
+#define X(name, ...) #name " "
+#include "config/lists/data_commands.def"
+    ;
+
 /* Offers folders that are runs or checkpoints, here and in runs/, and model files. If there are none, it offers any
  * folder. */
 static const char runs[] = "_lockstep_runs() {\n"
@@ -128,7 +133,10 @@ static void put_arguments(const struct ls_completion *words, FILE *out)
             "        fi ;;\n",
             words->models);
     put_commands(LS_WORDS_DATA, out);
-    fprintf(out, ") _lockstep_names \"$word\" '%s' -d ;;\n    esac\n", words->data);
+    fprintf(out,
+            ") _lockstep_names \"$word\" '%s' -d\n"
+            "        [ $COMP_CWORD != 2 ] || COMPREPLY+=($(compgen -W '%s' -- \"$word\")) ;;\n    esac\n",
+            words->data, data_commands);
 }
 
 void ls_options_completion(const struct ls_completion *words, FILE *out)
@@ -161,11 +169,12 @@ void ls_options_completion(const struct ls_completion *words, FILE *out)
                  "        case $COMP_CWORD.$last in\n        2.*) words='");
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
         fprintf(out, "%s ", info->name);
-    fprintf(out,
-            "%s--man --completion' ;;\n        3.ops) words='%s' ;;\n        *) compopt +o default 2>/dev/null ;;\n"
-            "        esac\n    elif [ \"$words\" ]; then\n        :\n    elif [[ $word == -* ]]; then\n"
-            "        case $command in\n",
-            words->topics, words->ops);
+    fprintf(
+        out,
+        "%s--man --completion' ;;\n        3.ops) words='%s' ;;\n        3.data) words='%s' ;;\n        *) compopt +o default 2>/dev/null ;;\n"
+        "        esac\n    elif [ \"$words\" ]; then\n        :\n    elif [[ $word == -* ]]; then\n"
+        "        case $command in\n",
+        words->topics, words->ops, data_commands);
     for (const struct ls_command_info *info = ls_commands; info->name; info++) {
         fprintf(out, "        %s) words='", info->name);
         put_options(info->command, out);

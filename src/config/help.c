@@ -42,12 +42,28 @@ static const char *negation(const struct ls_option *option)
     return option->type == LS_OPTION_SWITCH && strcmp(option->missing, "true") == 0 ? "turn off: " : "";
 }
 
-static void help_option(const struct ls_option *option, FILE *out)
+/* The commands of data that take the option, where the help is about all of them: " [check, show]". */
+static void note_parts(const struct ls_option *option, enum ls_command command, char text[NOTE])
 {
-    char left[64], behind[NOTE], text[1024];
+    size_t used = 0;
+    text[0] = 0;
+    if (!option->parts || !ls_subcommands(command)->name)
+        return;
+    used += (size_t)snprintf(text, NOTE, " [");
+    for (const char *c = option->parts; *c && used + 4 < NOTE; c++)
+        used += (size_t)snprintf(text + used, NOTE - used, *c == ' ' ? ", " : "%c", *c);
+    snprintf(text + used, NOTE - used, "]");
+}
+
+static void help_option(const struct ls_option *option, enum ls_command command, const struct ls_subcommand *sub,
+                        FILE *out)
+{
+    char left[64], behind[NOTE], parts[NOTE] = "", text[1536];
     spell(option, left);
     note(option, behind);
-    snprintf(text, sizeof text, "%s%s%s", negation(option), option->help, behind);
+    if (!sub)
+        note_parts(option, command, parts);
+    snprintf(text, sizeof text, "%s%s%s%s", negation(option), option->help, behind, parts);
     ls_help_row(left, text, 2, COLUMN, out);
 }
 
@@ -68,22 +84,39 @@ static void help_lists(FILE *out)
     putc('\n', out);
 }
 
-void ls_options_help(enum ls_command command, FILE *out)
+static void help_head(const struct ls_command_info *info, const struct ls_subcommand *sub, FILE *out)
+{
+    const char *summary = sub ? sub->summary : info->summary;
+    fprintf(out, "usage: lockstep %s%s%s %s\n", info->name, sub ? " " : "", sub ? sub->name : "",
+            sub ? sub->arguments : info->arguments);
+    const struct ls_subcommand *all = ls_subcommands(info->command);
+    for (const struct ls_subcommand *s = all; s->name && !sub; s++)
+        fprintf(out, "       lockstep %s %s %s\n", info->name, s->name, s->arguments);
+    fprintf(out, "\n%c%s.\n", toupper(summary[0]), summary + 1);
+    if (all->name && !sub) {
+        fprintf(out, "\nCommands\n");
+        for (const struct ls_subcommand *s = all; s->name; s++)
+            ls_help_row(s->name, s->summary, 2, 12, out);
+        fprintf(out, "\n");
+        ls_help_text("Without one of these words the command is check. A data set of such a name is ./NAME.", 0, out);
+    }
+}
+
+void ls_options_help(enum ls_command command, const struct ls_subcommand *sub, FILE *out)
 {
     const struct ls_command_info *info = ls_commands;
     while (info->name && info->command != command)
         info++;
-    fprintf(out, "usage: lockstep %s %s\n\n%c%s.\n", info->name, info->arguments, toupper(info->summary[0]),
-            info->summary + 1);
+    help_head(info, sub, out);
     const char *group = "";
     for (int i = 0; i < ls_option_count; i++) {
         const struct ls_option *option = &ls_option_table[i];
-        if (!(option->commands & command))
+        if (!ls_option_takes(option, command, sub))
             continue;
         if (strcmp(group, option->group) != 0)
             fprintf(out, "\n%s\n", option->group);
         group = option->group;
-        help_option(option, out);
+        help_option(option, command, sub, out);
     }
     putc('\n', out);
     if (command == LS_CMD_BENCH)
@@ -140,15 +173,29 @@ static void man_option(const struct ls_option *option, FILE *out)
     fprintf(out, ".\nOf %s.\n", commands);
 }
 
+static void man_synopsis(const struct ls_command_info *info, FILE *out)
+{
+    fprintf(out, ".B lockstep %s\n%s\n.br\n", info->name, info->arguments);
+    for (const struct ls_subcommand *sub = ls_subcommands(info->command); sub->name; sub++)
+        fprintf(out, ".B lockstep %s %s\n%s\n.br\n", info->name, sub->name, sub->arguments);
+}
+
+static void man_summary(const struct ls_command_info *info, FILE *out)
+{
+    fprintf(out, ".TP\n.B %s\n%s.\n", info->name, info->summary);
+    for (const struct ls_subcommand *sub = ls_subcommands(info->command); sub->name; sub++)
+        fprintf(out, ".TP\n.B %s %s\n%s.\n", info->name, sub->name, sub->summary);
+}
+
 void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out)
 {
     fprintf(out, ".TH LOCKSTEP 1 \"\" \"lockstep %s\" \"User Commands\"\n", version);
     fprintf(out, ".SH NAME\nlockstep \\- train convolutional image classifiers\n.SH SYNOPSIS\n");
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        fprintf(out, ".B lockstep %s\n%s\n.br\n", info->name, info->arguments);
+        man_synopsis(info, out);
     fprintf(out, ".SH COMMANDS\n");
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        fprintf(out, ".TP\n.B %s\n%s.\n", info->name, info->summary);
+        man_summary(info, out);
     const char *group = "";
     fprintf(out, ".SH OPTIONS\n");
     for (int i = 0; i < ls_option_count; i++) {

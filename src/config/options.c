@@ -77,6 +77,20 @@ static enum ls_status not_for_command(enum ls_command command, const struct ls_o
     return ls_fail(LS_USAGE, "%s takes no --%s; it is an option of %s", info_of(command)->name, option->name, list);
 }
 
+/* Checks that the command of data which the first argument names takes every option; check is meant where it names
+ * none. */
+static enum ls_status check_parts(const struct words *w, enum ls_command command)
+{
+    const struct ls_subcommand *all = ls_subcommands(command);
+    const struct ls_subcommand *sub = w->n_arguments > 0 ? ls_subcommand_find(command, w->arguments[0]) : NULL;
+    sub = sub ? sub : all;
+    for (int i = 0; i < w->n && all->name; i++)
+        if (!ls_option_takes(w->list[i].option, command, sub))
+            return ls_fail(LS_USAGE, "%s %s takes no --%s; it is an option of %s %s", info_of(command)->name, sub->name,
+                           w->list[i].option->name, info_of(command)->name, w->list[i].option->parts);
+    return LS_OK;
+}
+
 /* Returns the row of a word such as -o, or NULL. */
 static const struct ls_option *find_letter(const char *word)
 {
@@ -366,10 +380,11 @@ enum ls_status ls_options_parse(struct ls_options *o, enum ls_command command, i
         goto free_words;
     LS_TRY_GOTO(free_words, split_words(&w, command, argc, argv));
     if (w.help) {
-        ls_options_help(command, stdout);
+        ls_options_help(command, w.n_arguments > 0 ? ls_subcommand_find(command, w.arguments[0]) : NULL, stdout);
         *help = true;
         goto free_words;
     }
+    LS_TRY_GOTO(free_words, check_parts(&w, command));
     st = set_all(o, command, &w);
     if (st != LS_OK)
         ls_options_release(o);

@@ -75,6 +75,15 @@ struct ls_command_info {
 };
 extern const struct ls_command_info ls_commands[];
 
+/* The commands of a command. A list ends with a NULL name; it is empty for all commands except data. */
+struct ls_subcommand {
+    const char *name, *arguments, *summary;
+};
+extern const struct ls_subcommand ls_data_commands[];
+const struct ls_subcommand *ls_subcommands(enum ls_command command);
+/* Returns NULL when the command has none of that name. */
+const struct ls_subcommand *ls_subcommand_find(enum ls_command command, const char *name);
+
 /* Sets the defaults, then applies each source, the one with the highest precedence last. argv starts after the
  * command's name.
  *
@@ -113,8 +122,9 @@ bool ls_options_given(const struct ls_options *o, const char *name);
  * ls_options_given cannot answer this. */
 bool ls_options_changed(const struct ls_options *o, const char *name);
 
-/* Print the help of a command, the list of commands and help topics, and a manual page for all of them. */
-void ls_options_help(enum ls_command command, FILE *out);
+/* Print the help of a command or of one of its commands (NULL: the command with all of them), the list of commands and
+ * help topics, and a manual page for all of them. */
+void ls_options_help(enum ls_command command, const struct ls_subcommand *sub, FILE *out);
 void ls_options_usage(const struct ls_help_row *topics, FILE *out);
 void ls_options_man(const char *version, const struct ls_help_row *topics, FILE *out);
 

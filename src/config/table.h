@@ -29,6 +29,7 @@ struct ls_option {
     const char *help;    /* says in brackets what an unset option means */
     const char *group;   /* heading; the rows of a group are adjacent */
     const char *choices; /* "f32 bf16", NULL: anything */
+    const char *parts;   /* the commands of data that take it, "check show"; NULL: all */
     enum ls_option_names names;
     bool head;        /* the choices apply to the part before the first ':' */
     bool alone;       /* may be given without a value, which means "auto" */
@@ -54,6 +55,8 @@ extern const int ls_option_count;
 
 /* The row with that name, or NULL. - and _ are equivalent, and case does not matter. */
 const struct ls_option *ls_option_find(const char *name);
+/* Whether the command takes the option. `sub` is the command of data that does; NULL: any of them. */
+bool ls_option_takes(const struct ls_option *option, enum ls_command command, const struct ls_subcommand *sub);
 /* The name nearest to `word` among the options of `commands`, or NULL. */
 const char *ls_option_nearest(const char *word, unsigned commands);
 

@@ -57,6 +57,12 @@ expect_offers vgg11_bn
 offers models ""
 expect_offers show
 
+it "completes the commands of data"
+offers data che
+expect_offers check
+offers help data ""
+grep -qx check out || miss "check is not offered"
+
 it "completes data sets and folders"
 offers train --data mn
 expect_offers mnist

@@ -216,4 +216,40 @@ lockstep data nowhere
 expect_code 3
 expect_error 'nowhere'
 
+it "is check, by name or without one; a data set of the name of a command is ./NAME"
+lockstep data sizes
+cp out plain-text
+lockstep data check sizes
+expect_code 0
+expect_same out plain-text
+cp -r sizes check
+lockstep data check
+expect_code 0
+expect_out '^mnist: '
+expect_err "warning: .*'check' is read as a command.*\./check"
+for word in ./check "$PWD/check"; do
+    lockstep data "$word"
+    expect_code 0
+    expect_out "^$word: folder"
+done
+lockstep data check check
+expect_code 0
+expect_out '^check: folder'
+lockstep data check sizes more
+expect_code 2
+expect_error "more"
+
+it "has help for each of its commands"
+lockstep data --help
+for command in $(sed -n 's/^X(\([a-z]*\),.*/\1/p' "$source_root/src/config/lists/data_commands.def"); do
+    expect_out "^  $command "
+    "$program" help data "$command" >first
+    "$program" data "$command" --help >second
+    expect_same first second
+    grep -q "^usage: lockstep data $command " first || miss "no usage of $command"
+done
+lockstep help data nothing
+expect_code 2
+expect_error "nothing"
+
 finish

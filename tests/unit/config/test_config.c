@@ -569,7 +569,7 @@ static void every_option_is_listed_everywhere(void **state)
     const struct ls_completion words = {"net1 net2", "mnist", "crop: flip", "knots", "conv"};
     FILE *out = open_memstream(&help, &size);
     for (const struct ls_command_info *info = ls_commands; info->name; info++)
-        ls_options_help(info->command, out);
+        ls_options_help(info->command, NULL, out);
     fclose(out);
     out = open_memstream(&man, &size);
     ls_options_man("1.2.3", topics, out);
