@@ -33,6 +33,7 @@ const struct ls_help_row ls_state_keys[] = {
      "of all files of the checkpoint, for state.json with zeros in place of this checksum; a damaged checkpoint is not used"},
     {"verified", "all processes had the same weights when it was saved; --resume prefers such a checkpoint"},
     {"loss_scale", "with --dtype fp16: the loss scale of the next step"},
+    {"plateau", "with --schedule plateau: the rate, the lowest loss, and the evaluations since then"},
     {NULL, NULL},
 };
 
@@ -101,6 +102,19 @@ static bool add_totals(json_t *state, const struct ls_state *s)
     return added;
 }
 
+/* Adds what only runs with certain options have. */
+static bool add_optional(json_t *state, const struct ls_state *s)
+{
+    const struct ls_schedule_memory *m = &s->schedule;
+    if (s->scale.scale > 0 &&
+        json_object_set_new(state, "loss_scale",
+                            json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0)
+        return false;
+    return !m->any || json_object_set_new(state, "plateau",
+                                          json_pack("{s:f, s:f, s:I}", "rate", m->rate, "best", m->best, "bad",
+                                                    (json_int_t)m->bad)) == 0;
+}
+
 enum ls_status ls_state_write(const char *path, const struct ls_state *s)
 {
     json_t *json = json_pack(
@@ -110,13 +124,7 @@ enum ls_status ls_state_write(const char *path, const struct ls_state *s)
         "accumulate", (json_int_t)s->accumulate, "threads", (json_int_t)s->threads, "config", hex(s->config),
         "best_top1", s->best_top1, "best_step", (json_int_t)s->best_step, "verified", s->verified, "checksums",
         "model.safetensors", hex(s->model_sum), "state.safetensors", hex(s->tensor_sum), "state.json", hex(0));
-    if (json && s->scale.scale > 0 &&
-        json_object_set_new(json, "loss_scale",
-                            json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0) {
-        json_decref(json);
-        json = NULL;
-    }
-    if (json && (!add_totals(json, s) || !add_sum(json, "config.yaml", s->config_sum) ||
+    if (json && (!add_totals(json, s) || !add_optional(json, s) || !add_sum(json, "config.yaml", s->config_sum) ||
                  !add_sum(json, "data.json", s->data_sum))) {
         json_decref(json);
         json = NULL;
@@ -199,6 +207,16 @@ static bool read_scale(const json_t *o, struct ls_loss_scale *s)
     return true;
 }
 
+/* Only runs with --schedule plateau have it. */
+static bool read_plateau(const json_t *o, struct ls_schedule_memory *m)
+{
+    if (!o)
+        return true;
+    m->any = true;
+    return read_real(o, "rate", &m->rate) && m->rate >= 0 && read_real(o, "best", &m->best) &&
+           read_count(o, "bad", &m->bad);
+}
+
 /* Checkpoints of older versions have none. */
 static bool read_identity(const json_t *text, struct ls_state *s)
 {
@@ -234,7 +252,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_hex(sums, "state.safetensors", &s->tensor_sum) &&
            read_optional_sum(sums, "config.yaml", &s->config_sum) &&
            read_optional_sum(sums, "data.json", &s->data_sum) &&
-           read_scale(json_object_get(o, "loss_scale"), &s->scale) && read_totals(o, s) &&
+           read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
+           read_plateau(json_object_get(o, "plateau"), &s->schedule) && read_totals(o, s) &&
            read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
 }
 

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "base/text/help.h"
 #include "base/status.h"
+#include "optim/schedule.h"
 #include "report/report.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,12 +25,13 @@ struct ls_state {
     uint64_t best_step; /* 0: none yet */
     double best_top5;   /* likewise, on its own; 0 steps: none yet, or written by an older version */
     uint64_t best_top5_step;
-    int64_t jobs;                   /* processes or groups of them that trained this run, one after the other */
-    double seconds;                 /* of these jobs, up to this checkpoint */
-    struct ls_loss_scale scale;     /* loss scale of the next step */
-    bool verified;                  /* all processes held these values at the save; false: not compared */
-    uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
-    uint64_t config_sum, data_sum;  /* of config.yaml and data.json; 0: none, or written by an older version */
+    int64_t jobs;                       /* processes or groups of them that trained this run, one after the other */
+    double seconds;                     /* of these jobs, up to this checkpoint */
+    struct ls_loss_scale scale;         /* loss scale of the next step */
+    struct ls_schedule_memory schedule; /* what --schedule plateau remembers */
+    bool verified;                      /* all processes held these values at the save; false: not compared */
+    uint64_t model_sum, tensor_sum;     /* checksums of model.safetensors and state.safetensors */
+    uint64_t config_sum, data_sum;      /* of config.yaml and data.json; 0: none, or written by an older version */
 };
 
 /* The keys of the file, for help. */

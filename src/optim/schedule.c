@@ -115,7 +115,11 @@ static bool parse_warmup(const char *text, struct ls_schedule *s)
     if (!s->warmup)
         return false;
     text += strlen(s->warmup->name);
-    return ls_take_char(&text, ':') && ls_take_count(&text, &s->warmup_length) && !*text;
+    if (!ls_take_char(&text, ':') || !ls_take_count(&text, &s->warmup_length))
+        return false;
+    if (!*text || !s->warmup->has_base)
+        return !*text;
+    return ls_take_char(&text, ':') && ls_take_number(&text, 1e-30, 1e38, &s->warmup_base) && !*text;
 }
 
 enum ls_status ls_schedule_parse(const char *schedule, const char *warmup, struct ls_schedule *s)
@@ -125,7 +129,8 @@ enum ls_status ls_schedule_parse(const char *schedule, const char *warmup, struc
         return ls_fail(LS_USAGE, "--schedule %s: expected one of %s (whole epochs from 1, rising)", schedule,
                        schedule_forms + 2);
     if (!parse_warmup(warmup, &parsed))
-        return ls_fail(LS_USAGE, "--warmup %s: expected one of %s (whole numbers from 1)", warmup, warmup_forms);
+        return ls_fail(LS_USAGE, "--warmup %s: expected one of %s (whole numbers from 1, a rate above 0)", warmup,
+                       warmup_forms);
     *s = parsed;
     return LS_OK;
 }
@@ -136,9 +141,29 @@ void ls_schedule_scale(struct ls_schedule *s, double lr, bool per_256, int64_t b
                        int64_t steps_per_epoch, int64_t total_steps)
 {
     s->global = per_256 ? lr * (double)batch / 256.0 : lr;
-    s->base = s->global / (double)replicas;
+    s->base = s->warmup_base > 0 ? s->warmup_base : s->global / (double)replicas;
     s->steps_per_epoch = steps_per_epoch;
     s->total_steps = total_steps;
+}
+
+static bool begins_at_base(const struct ls_schedule *s)
+{
+    return s->warmup && s->warmup->has_base;
+}
+
+enum ls_status ls_schedule_check(const struct ls_schedule *s)
+{
+    if (begins_at_base(s) && s->base > s->global)
+        return ls_fail(
+            LS_USAGE,
+            "--warmup %s:%lld:%g: the rate would fall from %g to the full rate %g; give a lower base, or none",
+            s->warmup->name, (long long)s->warmup_length, s->warmup_base, s->base, s->global);
+    return LS_OK;
+}
+
+bool ls_schedule_is_flat(const struct ls_schedule *s)
+{
+    return begins_at_base(s) && s->base >= s->global;
 }
 
 int64_t ls_schedule_warmup_steps(const struct ls_schedule *s)
@@ -152,4 +177,15 @@ double ls_schedule_lr(const struct ls_schedule *s, uint64_t step)
 {
     int64_t at = (int64_t)step, epoch = at / s->steps_per_epoch;
     return at < ls_schedule_warmup_steps(s) ? s->warmup->lr(s, at, epoch) : s->kind->lr(s, at, epoch);
+}
+
+bool ls_schedule_observes(const struct ls_schedule *s)
+{
+    return s->kind->observe != NULL;
+}
+
+void ls_schedule_observe(struct ls_schedule *s, uint64_t steps, double loss)
+{
+    if (s->kind->observe && (int64_t)steps > ls_schedule_warmup_steps(s))
+        s->kind->observe(s, loss);
 }

@@ -1,4 +1,4 @@
-/* The learning rate as a function of the step alone. A schedule is one file in schedules/ and one line in
+/* The learning rate as a function of the step, and for plateau of the evaluations so far. A schedule is one file in schedules/ and one line in
  * config/lists/schedules.def; a warm-up one file in warmups/ and one line in config/lists/warmups.def.
  *
  *   schedule                    learning rate after the warm-up
@@ -6,11 +6,14 @@
  *   every:N[:F]                 global * F^(epoch / N), whole division; F is 0.1 by default
  *   multistep:A,B,...[:F]       global * F^(how many of A, B, ... are <= epoch)
  *   exponential:G               global * G^epoch
+ *   exponential:G:N             global * G^(step / N), no whole division: PyTorch's ExponentialLR by iteration for N = 1
  *   cosine[:MIN]                MIN + (global - MIN) * (1 + cos(pi * t / T)) / 2, t of T steps after it
+ *   polynomial[:P[:MIN]]        MIN + (global - MIN) * (1 - t / T)^P; P is 1 by default
+ *   plateau[:N[:F[:MIN]]]       global * F^(how often more than N evaluations in a row had no lower loss), at least MIN
  *
  *   warm-up                     learning rate during it
  *   stepping:E                  global * (epoch + 1) / (E + 1)
- *   gradual:E                   base + (global - base) / E * epoch, base = global / replicas
+ *   gradual:E[:BASE]            base + (global - base) / E * epoch, base = BASE or, without it, global / replicas
  *   iterations:N                global * (step + 1) / (N + 1)
  *
  * Epochs and steps count from 0. global is --lr, or with --lr-per-256 (the linear scaling rule) lr * batch / 256;
@@ -33,12 +36,23 @@ struct ls_schedule_kind {
     /* Reads the text behind the name, "" or ":ARGUMENTS"; false: it is not of the form. NULL: there are no arguments. */
     bool (*parse)(const char *text, struct ls_schedule *s);
     double (*lr)(const struct ls_schedule *s, int64_t step, int64_t epoch);
+    /* Takes the loss of an evaluation into s->memory; NULL: the rate does not depend on evaluations. */
+    void (*observe)(struct ls_schedule *s, double loss);
+};
+
+/* What a schedule remembers of evaluations. It is part of the state of a run: checkpoints keep it. */
+struct ls_schedule_memory {
+    bool any;    /* an evaluation was observed; false: all others are 0 */
+    double rate; /* after the last one */
+    double best; /* the lowest loss */
+    int64_t bad; /* evaluations in a row that brought no lower one */
 };
 
 /* One warm-up: what --warmup NAME:LENGTH means. */
 struct ls_warmup_kind {
     const char *name;
     bool in_steps; /* its length counts steps; false: epochs */
+    bool has_base; /* it begins at a rate, s->base, which NAME:LENGTH:BASE may say */
     double (*lr)(const struct ls_schedule *s, int64_t step, int64_t epoch);
 };
 
@@ -46,15 +60,19 @@ struct ls_schedule {
     const struct ls_schedule_kind *kind;
     const struct ls_warmup_kind *warmup; /* NULL: none */
     int64_t warmup_length;               /* epochs, or steps */
+    double warmup_base;                  /* the rate it begins at; 0: not given */
     /* Arguments of schedules. */
-    double factor; /* every, multistep: the rate is multiplied by it; exponential: factor of each epoch */
-    double min;    /* cosine */
-    int64_t every;
+    double factor; /* every, multistep, plateau: the rate is multiplied by it; exponential: factor of each epoch */
+    double min;    /* cosine, polynomial, plateau */
+    double power;  /* polynomial */
+    int64_t every; /* every: epochs; exponential: steps, 0: it goes by epochs */
+    int64_t patience;
     int64_t milestones[LS_SCHEDULE_MILESTONES]; /* rising */
     int n_milestones;
     /* Set by ls_schedule_scale. */
     double global, base;
     int64_t steps_per_epoch, total_steps;
+    struct ls_schedule_memory memory; /* set it before the first step of a resumed run */
 };
 
 /* From --schedule and --warmup; LS_USAGE names the option and the forms it accepts. */
@@ -65,6 +83,14 @@ bool ls_schedule_whole_run(const char *schedule);
 void ls_schedule_scale(struct ls_schedule *s, double lr, bool per_256, int64_t batch, int64_t replicas,
                        int64_t steps_per_epoch, int64_t total_steps);
 double ls_schedule_lr(const struct ls_schedule *s, uint64_t step);
+/* After ls_schedule_scale: refuses, with LS_USAGE, a warm-up that would begin above the full rate. */
+enum ls_status ls_schedule_check(const struct ls_schedule *s);
+/* Whether the warm-up begins at the full rate, so that it changes nothing. */
+bool ls_schedule_is_flat(const struct ls_schedule *s);
+/* Whether the rates depend on evaluations. */
+bool ls_schedule_observes(const struct ls_schedule *s);
+/* An evaluation after that many steps gave this loss. Evaluations of the warm-up are left out. */
+void ls_schedule_observe(struct ls_schedule *s, uint64_t steps, double loss);
 
 /* For the schedules: the steps of the warm-up. */
 int64_t ls_schedule_warmup_steps(const struct ls_schedule *s);

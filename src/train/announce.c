@@ -123,6 +123,12 @@ static void say_rate(const struct ls_trainer *t)
     if (o->lr_per_256)
         snprintf(rule, sizeof rule, " = %g x %" PRId64 "/256 (linear scaling)", o->lr, o->batch);
     ls_trainer_say(t, "  rate       %g%s, schedule %s, warm-up %s", t->schedule.global, rule, o->schedule, o->warmup);
+    if (ls_schedule_is_flat(&t->schedule) && t->root)
+        ls_warn(
+            "--warmup %s changes nothing: %s; give a lower rate to begin at, such as --warmup gradual:%" PRId64 ":%g",
+            o->warmup,
+            t->schedule.warmup_base > 0 ? "it begins at the full rate" : "with one replica it begins at the full rate",
+            t->schedule.warmup_length, t->schedule.global / 10);
     ls_optim_describe(o, optimizer, sizeof optimizer);
     ls_trainer_say(t, "  optimizer  %s%s", optimizer, o->label_smoothing > 0 ? ", labels smoothed" : "");
 }

@@ -57,6 +57,19 @@ static enum ls_status write_confusion(const struct ls_trainer *t, const struct l
     return st;
 }
 
+/* What an evaluation changes of the steps that follow it. */
+static void follow(struct ls_trainer *t, const struct ls_report *r)
+{
+    double before = ls_schedule_lr(&t->schedule, t->state.step);
+    ls_schedule_observe(&t->schedule, t->state.step, r->loss);
+    t->state.schedule = t->schedule.memory;
+    double after = ls_schedule_lr(&t->schedule, t->state.step);
+    if (after < before && ls_schedule_observes(&t->schedule))
+        ls_trainer_say(t,
+                       "plateau: evaluations in a row without a lower loss: %" PRId64 "; rate %g from now on, was %g",
+                       t->schedule.patience + 1, after, before);
+}
+
 /* *better: the best so far. The last evaluation of a run also writes the confusion matrix. */
 static enum ls_status evaluate(struct ls_trainer *t, bool *better)
 {
@@ -207,8 +220,10 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
         ls_console_epoch(&t->console, &epoch);
     if (!t->advised && steps_left(t)) /* the end has it anyway */
         ls_trainer_advise(t, &epoch);
-    if (t->task.test)
+    if (t->task.test) {
         LS_TRY(evaluate(t, &better));
+        follow(t, &t->last_eval);
+    }
     LS_TRY(write_metrics(t, LS_METRICS_EPOCH, &epoch));
     LS_TRY(ls_ranks_write(t));
     if (t->task.test)

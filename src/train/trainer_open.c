@@ -18,6 +18,15 @@
 #include <string.h>
 #include <unistd.h>
 
+/* What follows evaluations needs some. */
+static enum ls_status check_evaluated(const struct ls_trainer *t)
+{
+    if (t->task.test || !ls_schedule_observes(&t->schedule))
+        return LS_OK;
+    return ls_fail(LS_USAGE, "--schedule %s follows the loss of evaluations, and there are none: %s", t->o->schedule,
+                   t->o->evaluate ? "give --eval-data, or --val-split" : "leave out --no-evaluate");
+}
+
 static enum ls_status decide_length(struct ls_trainer *t)
 {
     const struct ls_options *o = t->o;
@@ -30,7 +39,8 @@ static enum ls_status decide_length(struct ls_trainer *t)
     t->total_steps = o->steps > 0 ? o->steps : o->epochs * t->steps_per_epoch;
     LS_TRY(ls_schedule_parse(o->schedule, o->warmup, &t->schedule));
     ls_schedule_scale(&t->schedule, o->lr, o->lr_per_256, o->batch, o->replicas, t->steps_per_epoch, t->total_steps);
-    return LS_OK;
+    LS_TRY(ls_schedule_check(&t->schedule));
+    return check_evaluated(t);
 }
 
 static void describe_model(struct ls_trainer *t)
@@ -235,6 +245,7 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
     t->state.threads = t->engine.threads;
     t->state.jobs = (t->state.jobs > 0 ? t->state.jobs : 1) + 1;
     t->seconds_before = t->state.seconds;
+    t->schedule.memory = t->state.schedule;
     snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
     if (t->state.scale.scale > 0)
         LS_TRY(t->engine.backend->queue->set_scale(t->engine.train.program, &t->state.scale));

@@ -1,4 +1,4 @@
-/* gradual:E: the rate rises each epoch, from the rate of one replica's batch to the full rate. */
+/* gradual:E[:BASE]: the rate rises each epoch, from BASE, or the rate of one replica's batch, to the full rate. */
 #include "optim/schedule.h"
 
 static double lr(const struct ls_schedule *s, int64_t step, int64_t epoch)
@@ -7,4 +7,4 @@ static double lr(const struct ls_schedule *s, int64_t step, int64_t epoch)
     return s->base + (s->global - s->base) / (double)s->warmup_length * (double)epoch;
 }
 
-const struct ls_warmup_kind ls_warmup_gradual = {.name = "gradual", .lr = lr};
+const struct ls_warmup_kind ls_warmup_gradual = {.name = "gradual", .has_base = true, .lr = lr};

@@ -1,4 +1,5 @@
-/* Learning rates against their formulas, computed here by hand. */
+/* Learning rates against their formulas, computed here by hand, and against PyTorch's schedulers. */
+#include "../../golden/schedules.h"
 #include "base/log.h"
 #include "optim/schedule.h"
 
@@ -76,6 +77,66 @@ static void test_exponential(void **state)
         near(at_epoch(&s, epoch), 1.6 * pow(0.9, (double)epoch));
 }
 
+/* By iteration: PyTorch's ExponentialLR, stepped after each batch. */
+static void test_exponential_by_steps(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("exponential:0.97:1", "none", 4), slow = made("exponential:0.5:20", "none", 4);
+    for (uint64_t step = 0; step <= GOLDEN_STEPS; step++)
+        near(ls_schedule_lr(&s, step), golden_exponential[step]);
+    near(ls_schedule_lr(&slow, 10), 1.6 * sqrt(0.5));
+    near(ls_schedule_lr(&slow, 40), 0.4);
+}
+
+static void test_polynomial(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("polynomial", "none", 4), squared = made("polynomial:2", "none", 4);
+    struct ls_schedule low = made("polynomial:1:0.4", "stepping:1", 3);
+    for (uint64_t step = 0; step < GOLDEN_STEPS; step++) {
+        near(ls_schedule_lr(&s, step), golden_polynomial[step]);
+        near(ls_schedule_lr(&squared, step), golden_polynomial_squared[step]);
+    }
+    assert_true(ls_schedule_lr(&s, GOLDEN_STEPS) == 0 && ls_schedule_lr(&s, GOLDEN_STEPS + 5) == 0);
+    near(ls_schedule_lr(&low, 10), 1.6);
+    near(ls_schedule_lr(&low, 20), 1.0);
+    near(ls_schedule_lr(&low, 30), 0.4);
+}
+
+static void follow(const char *schedule, const double *expected)
+{
+    struct ls_schedule s = made(schedule, "none", 90), again = s;
+    assert_true(ls_schedule_observes(&s));
+    for (int i = 0; i < GOLDEN_LOSSES; i++) {
+        near(ls_schedule_lr(&s, (uint64_t)i * STEPS), expected[i]);
+        ls_schedule_observe(&s, (uint64_t)(i + 1) * STEPS, golden_losses[i]);
+        again = made(schedule, "none", 90); /* a run that was resumed here */
+        again.memory = s.memory;
+        s = again;
+    }
+    near(ls_schedule_lr(&s, 900), expected[GOLDEN_LOSSES]);
+}
+
+/* PyTorch's ReduceLROnPlateau. Evaluations of the warm-up do not count. */
+static void test_plateau(void **state)
+{
+    (void)state;
+    follow("plateau:2", golden_plateau);
+    follow("plateau:2:0.1", golden_plateau);
+    follow("plateau:0:0.5:0.3", golden_plateau_low);
+    struct ls_schedule s = made("plateau:0", "stepping:3", 90);
+    for (uint64_t epoch = 1; epoch <= 3; epoch++)
+        ls_schedule_observe(&s, epoch * STEPS, (double)epoch);
+    near(ls_schedule_lr(&s, 30), 1.6);
+    assert_false(s.memory.any);
+    ls_schedule_observe(&s, 40, 5);
+    ls_schedule_observe(&s, 50, 5);
+    near(ls_schedule_lr(&s, 50), 0.16);
+    ls_schedule_observe(&s, 60, NAN);
+    near(ls_schedule_lr(&s, 60), 0.016);
+    assert_true(s.memory.best == 5);
+}
+
 static void test_cosine(void **state)
 {
     (void)state;
@@ -108,6 +169,26 @@ static void test_gradual(void **state)
         near(at_epoch(&s, epoch), 0.1 + (1.6 - 0.1) / 10 * (double)epoch);
     near(at_epoch(&s, 10), 1.6);
     near(at_epoch(&s, 30), 0.16);
+}
+
+/* A base is given; it may not be above the full rate, and is of no use at it. */
+static void test_gradual_base(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("constant", "gradual:4:0.4", 90), high = made("constant", "gradual:4:1.7", 90);
+    for (uint64_t epoch = 0; epoch < 4; epoch++)
+        near(at_epoch(&s, epoch), 0.4 + 0.3 * (double)epoch);
+    near(at_epoch(&s, 4), 1.6);
+    assert_false(ls_schedule_is_flat(&s));
+    assert_int_equal(ls_schedule_check(&s), LS_OK);
+    ls_log_mute(1);
+    assert_int_equal(ls_schedule_check(&high), LS_USAGE);
+    ls_log_mute(0);
+    struct ls_schedule alone = made("constant", "gradual:4", 90), none = made("constant", "none", 90);
+    assert_false(ls_schedule_is_flat(&alone));
+    ls_schedule_scale(&alone, 0.1, false, 64, 1, STEPS, 90 * STEPS);
+    assert_true(ls_schedule_is_flat(&alone));
+    assert_false(ls_schedule_is_flat(&none));
 }
 
 static void test_iterations(void **state)
@@ -157,12 +238,24 @@ static void test_mistakes(void **state)
                                             "multistep:3,3",
                                             "exponential",
                                             "exponential:nan",
+                                            "exponential:0.9:",
+                                            "exponential:0.9:0",
+                                            "polynomial:",
+                                            "polynomial:0",
+                                            "polynomial:2:-1",
+                                            "plateau:",
+                                            "plateau:x",
+                                            "plateau:1:0",
+                                            "plateau:1:1",
+                                            "plateau:1:nan",
+                                            "plateau:1:0.5:",
                                             "cosine:",
                                             "cosine:-1",
                                             "every:99999999999999999999",
                                             "multistep:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"};
     static const char *const warmups[] = {"",           "non",         "none:1",         "stepping",
-                                          "stepping:0", "gradual:1.5", "iterations:1,2", "warm:5"};
+                                          "stepping:0", "gradual:1.5", "iterations:1,2", "warm:5",
+                                          "gradual:5:", "gradual:5:0", "gradual:5:-1",   "stepping:5:0.1"};
     ls_log_mute(1);
     for (size_t i = 0; i < sizeof schedules / sizeof *schedules; i++)
         refuse(schedules[i], "none", "--schedule");
@@ -180,9 +273,13 @@ int main(void)
         cmocka_unit_test(test_every),
         cmocka_unit_test(test_multistep),
         cmocka_unit_test(test_exponential),
+        cmocka_unit_test(test_exponential_by_steps),
+        cmocka_unit_test(test_polynomial),
+        cmocka_unit_test(test_plateau),
         cmocka_unit_test(test_cosine),
         cmocka_unit_test(test_stepping),
         cmocka_unit_test(test_gradual),
+        cmocka_unit_test(test_gradual_base),
         cmocka_unit_test(test_iterations),
         cmocka_unit_test(test_cosine_after_warmup),
         cmocka_unit_test(test_mistakes),

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Each part of a training recipe: to the same bits on one, two and three workers, and resumed in the middle of an epoch.
+. tests/cli/harness.sh
+. "$source_root/tests/cli/workers.sh"
+
+# Five steps an epoch; 12 steps end within the third.
+many="$small --data synthetic:1x14x14:10:195 --batch 48 --replicas 6 --schedule constant --steps 12"
+# $many is a list of words.
+# shellcheck disable=SC2086
+train() {
+    lockstep train $many "$@"
+}
+
+expect_bits() {
+    expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
+    [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
+}
+expect_figures() {
+    figures "$1" >figures-1
+    figures "$2" >figures-2
+    cmp -s figures-1 figures-2 || miss "the metrics of $1 and $2 differ"
+}
+
+# keeps NAME OPTIONS...: the bits of NAME on one process are those on two and three workers, and of a run in two parts.
+keeps() {
+    kept=$1
+    shift
+    it "$kept: gives the same bits on two and three workers"
+    train "$@" --run "$kept-1"
+    expect_code 0
+    for workers in 2 3; do
+        train "$@" --workers $workers --run "$kept-$workers"
+        expect_code 0
+        expect_bits "$kept-1" "$kept-$workers" 12
+        expect_figures "$kept-1" "$kept-$workers"
+    done
+    it "$kept: goes on in the middle of an epoch to the same bits"
+    train "$@" --steps 7 --run "$kept-parts" --workers 2
+    expect_code 0
+    train "$@" --run "$kept-parts" --resume
+    expect_code 0
+    expect_out 'Going on after step 7'
+    expect_bits "$kept-1" "$kept-parts" 12
+}
+
+refuses() {
+    it "refuses $1"
+    shift
+    pattern=$1
+    shift
+    train "$@" --run refused
+    expect_code 2
+    expect_error "$pattern"
+}
+
+keeps plateau --schedule plateau:0:0.5 --lr 0.5
+it "plateau: says when the rate falls, and keeps what it has seen in checkpoints"
+expect "$(grep -c 'plateau: evaluations in a row without a lower loss: 1; rate 0.25 from now on, was 0.5' plateau-1/log.txt)" = 1
+expect "$(grep -A2 plateau plateau-1/checkpoints/step-00000012/state.json | grep -c '"rate": 0.25')" = 1
+refuses "plateau without evaluations" '--schedule plateau follows the loss of evaluations, and there are none' \
+    --schedule plateau --no-evaluate
+refuses "a schedule that is not there" 'plateux' --schedule plateux
+
+it "a gradual warm-up begins at its base"
+train --lr 0.4 --warmup gradual:2:0.1 --run gradual
+expect_code 0
+expect "$(sed -n 's/.*"kind": "step".*"lr": \([0-9.]*\).*/\1/p' gradual/metrics.jsonl | uniq | tr '\n' ' ')" = '0.1 0.25 0.4 '
+it "a gradual warm-up of one replica says that it is flat"
+train --replicas 1 --steps 1 --warmup gradual:2 --run flat
+expect_code 0
+expect_err 'warning: --warmup gradual:2 changes nothing: with one replica it begins at the full rate; give .*gradual:2:0.005'
+refuses "a warm-up that falls" 'gradual:2:0.2: the rate would fall from 0.2 to the full rate 0.05' --warmup gradual:2:0.2
+finish
