@@ -298,6 +298,8 @@ static struct ls_options normalised(const struct ls_options *o, bool any_length)
         plain.sync = overlap;
     if (any_length)
         plain.epochs = plain.steps = 0;
+    if (!ls_schedule_follows_evaluations(o->schedule))
+        plain.eval_every = 0;
     return plain;
 }
 

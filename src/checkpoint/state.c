@@ -33,6 +33,8 @@ const struct ls_help_row ls_state_keys[] = {
      "of all files of the checkpoint, for state.json with zeros in place of this checksum; a damaged checkpoint is not used"},
     {"verified", "all processes had the same weights when it was saved; --resume prefers such a checkpoint"},
     {"loss_scale", "with --dtype fp16: the loss scale of the next step"},
+    {"evaluations",
+     "the step of the last one as --eval-every says, the highest top-1 of those, and how many came since then"},
     {"plateau", "with --schedule plateau: the rate, the lowest loss, and the evaluations since then"},
     {NULL, NULL},
 };
@@ -109,6 +111,10 @@ static bool add_optional(json_t *state, const struct ls_state *s)
     if (s->scale.scale > 0 &&
         json_object_set_new(state, "loss_scale",
                             json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0)
+        return false;
+    if (s->evaluated > 0 && json_object_set_new(state, "evaluations",
+                                                json_pack("{s:I, s:f, s:I}", "step", (json_int_t)s->evaluated, "top1",
+                                                          s->followed_top1, "stale", (json_int_t)s->stale)) != 0)
         return false;
     return !m->any || json_object_set_new(state, "plateau",
                                           json_pack("{s:f, s:f, s:I}", "rate", m->rate, "best", m->best, "bad",
@@ -207,6 +213,14 @@ static bool read_scale(const json_t *o, struct ls_loss_scale *s)
     return true;
 }
 
+/* Checkpoints of older versions, and those before the first evaluation, have none. */
+static bool read_evaluations(const json_t *o, struct ls_state *s)
+{
+    s->followed_top1 = -1;
+    return !o || (read_step(o, "step", &s->evaluated) && read_real(o, "top1", &s->followed_top1) &&
+                  read_count(o, "stale", &s->stale));
+}
+
 /* Only runs with --schedule plateau have it. */
 static bool read_plateau(const json_t *o, struct ls_schedule_memory *m)
 {
@@ -253,7 +267,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_optional_sum(sums, "config.yaml", &s->config_sum) &&
            read_optional_sum(sums, "data.json", &s->data_sum) &&
            read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
-           read_plateau(json_object_get(o, "plateau"), &s->schedule) && read_totals(o, s) &&
+           read_plateau(json_object_get(o, "plateau"), &s->schedule) &&
+           read_evaluations(json_object_get(o, "evaluations"), s) && read_totals(o, s) &&
            read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
 }
 

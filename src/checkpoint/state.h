@@ -29,9 +29,12 @@ struct ls_state {
     double seconds;                     /* of these jobs, up to this checkpoint */
     struct ls_loss_scale scale;         /* loss scale of the next step */
     struct ls_schedule_memory schedule; /* what --schedule plateau remembers */
-    bool verified;                      /* all processes held these values at the save; false: not compared */
-    uint64_t model_sum, tensor_sum;     /* checksums of model.safetensors and state.safetensors */
-    uint64_t config_sum, data_sum;      /* of config.yaml and data.json; 0: none, or written by an older version */
+    uint64_t evaluated;             /* the step after which the run was evaluated as --eval-every says; 0: none yet */
+    double followed_top1;           /* the highest top-1 of these evaluations; < 0: none yet */
+    int64_t stale;                  /* of them, those since then */
+    bool verified;                  /* all processes held these values at the save; false: not compared */
+    uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
+    uint64_t config_sum, data_sum;  /* of config.yaml and data.json; 0: none, or written by an older version */
 };
 
 /* The keys of the file, for help. */

@@ -95,6 +95,12 @@ bool ls_schedule_whole_run(const char *schedule)
     return kind && kind->whole_run;
 }
 
+bool ls_schedule_follows_evaluations(const char *schedule)
+{
+    const struct ls_schedule_kind *kind = find_schedule(schedule);
+    return kind && kind->observe;
+}
+
 static bool parse_schedule(const char *text, struct ls_schedule *s)
 {
     s->factor = 0.1;

@@ -79,6 +79,8 @@ struct ls_schedule {
 enum ls_status ls_schedule_parse(const char *schedule, const char *warmup, struct ls_schedule *s);
 /* Whether the rates of that --schedule depend on the length of the run. */
 bool ls_schedule_whole_run(const char *schedule);
+/* Whether they depend on evaluations. */
+bool ls_schedule_follows_evaluations(const char *schedule);
 /* The run's size: lr as given, whether it is per 256 samples, samples of a step, replicas, steps. */
 void ls_schedule_scale(struct ls_schedule *s, double lr, bool per_256, int64_t batch, int64_t replicas,
                        int64_t steps_per_epoch, int64_t total_steps);
@@ -87,7 +89,6 @@ double ls_schedule_lr(const struct ls_schedule *s, uint64_t step);
 enum ls_status ls_schedule_check(const struct ls_schedule *s);
 /* Whether the warm-up begins at the full rate, so that it changes nothing. */
 bool ls_schedule_is_flat(const struct ls_schedule *s);
-/* Whether the rates depend on evaluations. */
 bool ls_schedule_observes(const struct ls_schedule *s);
 /* An evaluation after that many steps gave this loss. Evaluations of the warm-up are left out. */
 void ls_schedule_observe(struct ls_schedule *s, uint64_t steps, double loss);

@@ -2,19 +2,18 @@
 #include "train/ranks/rank_check.h"
 #include "base/system/clock.h"
 #include "base/log.h"
-#include "train/evaluation/evaluate.h"
 #include "base/system/interrupt.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-static bool epoch_over(const struct ls_trainer *t)
+bool ls_trainer_epoch_over(const struct ls_trainer *t)
 {
     return t->state.position >= t->epoch_samples;
 }
 
-static bool steps_left(const struct ls_trainer *t)
+bool ls_trainer_steps_left(const struct ls_trainer *t)
 {
     return t->state.step < (uint64_t)t->total_steps;
 }
@@ -23,7 +22,7 @@ static bool steps_left(const struct ls_trainer *t)
 static bool part_over(const struct ls_trainer *t)
 {
     uint64_t last = (uint64_t)t->o->stop_after;
-    return last > 0 && t->state.epoch >= last && t->state.position == 0 && steps_left(t);
+    return last > 0 && t->state.epoch >= last && t->state.position == 0 && ls_trainer_steps_left(t);
 }
 
 static bool save_due(const struct ls_trainer *t)
@@ -42,67 +41,6 @@ void ls_trainer_say_position(const struct ls_trainer *t, enum ls_stage stage)
 {
     if (t->engine.comm)
         ls_comm_position(t->engine.comm, t->state.step, 0, stage);
-}
-
-/* --- evaluating --------------------------------------------------------------------------------------- */
-
-static enum ls_status write_confusion(const struct ls_trainer *t, const struct ls_confusion *c)
-{
-    struct ls_class_names names = {.names = t->card.class_names, .named = t->card.named};
-    char *path = t->root && c->counts ? ls_format("%s/confusion.json", t->run) : NULL;
-    if (!path)
-        return LS_OK;
-    enum ls_status st = ls_confusion_write_json(c, &names, &t->task, (int64_t)t->state.step, path);
-    ls_free(path);
-    return st;
-}
-
-/* What an evaluation changes of the steps that follow it. */
-static void follow(struct ls_trainer *t, const struct ls_report *r)
-{
-    double before = ls_schedule_lr(&t->schedule, t->state.step);
-    ls_schedule_observe(&t->schedule, t->state.step, r->loss);
-    t->state.schedule = t->schedule.memory;
-    double after = ls_schedule_lr(&t->schedule, t->state.step);
-    if (after < before && ls_schedule_observes(&t->schedule))
-        ls_trainer_say(t,
-                       "plateau: evaluations in a row without a lower loss: %" PRId64 "; rate %g from now on, was %g",
-                       t->schedule.patience + 1, after, before);
-}
-
-/* *better: the best so far. The last evaluation of a run also writes the confusion matrix. */
-static enum ls_status evaluate(struct ls_trainer *t, bool *better)
-{
-    struct ls_confusion confusion = {0};
-    bool last = !steps_left(t);
-    struct ls_report r = {
-        .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
-    LS_TRY(ls_step_collect(&t->stepper));
-    ls_trainer_say_position(t, LS_STAGE_EVALUATE);
-    t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
-    double begin = ls_trace_begin(t->stepper.track);
-    enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r, last ? &confusion : NULL);
-    ls_trace_end(t->stepper.track, begin,
-                 &(struct ls_slice){.kind = LS_SLICE_EVALUATE, .name = "evaluation", .number = (int64_t)t->state.step});
-    if (st == LS_OK && last)
-        st = write_confusion(t, &confusion);
-    ls_confusion_release(&confusion);
-    if (st != LS_OK)
-        return st == LS_BAD_INPUT ? ls_trainer_all_know(t, st) : st;
-    if (t->root)
-        ls_console_eval(&t->console, &r);
-    t->evaluating += r.seconds;
-    t->last_eval = r;
-    *better = r.top1 > t->state.best_top1;
-    if (*better) {
-        t->state.best_top1 = r.top1;
-        t->state.best_step = t->state.step;
-    }
-    if (t->state.best_top5_step == 0 || r.top5 > t->state.best_top5) {
-        t->state.best_top5 = r.top5;
-        t->state.best_top5_step = t->state.step;
-    }
-    return LS_OK;
 }
 
 /* --- stepping ----------------------------------------------------------------------------------------- */
@@ -204,7 +142,7 @@ static enum ls_status train_step(struct ls_trainer *t)
 static enum ls_status finish_epoch(struct ls_trainer *t)
 {
     struct ls_state *s = &t->state;
-    bool better = false;
+    bool better = false, evaluated = ls_trainer_eval_left(t) || (t->task.test && !ls_trainer_steps_left(t));
     struct ls_report epoch = s->done;
     epoch.step = (int64_t)s->step;
     epoch.epoch = (int64_t)s->epoch;
@@ -218,32 +156,52 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     epoch.counts_broken = s->done.counts_broken;
     if (t->root)
         ls_console_epoch(&t->console, &epoch);
-    if (!t->advised && steps_left(t)) /* the end has it anyway */
+    if (!t->advised && ls_trainer_steps_left(t)) /* the end has it anyway */
         ls_trainer_advise(t, &epoch);
-    if (t->task.test) {
-        LS_TRY(evaluate(t, &better));
-        follow(t, &t->last_eval);
-    }
+    if (ls_trainer_eval_left(t))
+        LS_TRY(ls_trainer_evaluate_and_follow(t, &better));
+    else if (evaluated)
+        LS_TRY(ls_trainer_evaluate(t, &better));
     LS_TRY(write_metrics(t, LS_METRICS_EPOCH, &epoch));
     LS_TRY(ls_ranks_write(t));
-    if (t->task.test)
+    if (evaluated)
         LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     LS_TRY(ls_trainer_observe_values(t));
     s->epoch++;
     s->position = 0;
     s->done = (struct ls_report){0};
-    return better || t->o->checkpoint_every == 0 || save_due(t) || !steps_left(t) ? ls_trainer_save(t) : LS_OK;
+    return better || t->o->checkpoint_every == 0 || save_due(t) || !ls_trainer_steps_left(t) ? ls_trainer_save(t)
+                                                                                             : LS_OK;
 }
 
+/* --eval-every within an epoch. */
+static enum ls_status evaluate_within(struct ls_trainer *t)
+{
+    bool better = false;
+    LS_TRY(ls_trainer_evaluate_and_follow(t, &better));
+    LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
+    return better || save_due(t) ? ls_trainer_save(t) : LS_OK;
+}
+
+/* After an interrupted evaluation that is all that is left of its step. */
 static enum ls_status advance(struct ls_trainer *t)
 {
-    if (!epoch_over(t))
+    if (!ls_trainer_epoch_over(t) && !ls_trainer_eval_left(t))
         LS_TRY(train_step(t));
-    if (epoch_over(t) || save_due(t) || !steps_left(t))
+    if (ls_trainer_epoch_over(t) || save_due(t) || !ls_trainer_steps_left(t) || ls_trainer_eval_left(t))
         LS_TRY(report_pending(t));
-    if (epoch_over(t))
+    if (ls_trainer_epoch_over(t))
         return finish_epoch(t);
+    if (ls_trainer_eval_left(t))
+        return evaluate_within(t);
     return save_due(t) ? ls_trainer_save(t) : LS_OK;
+}
+
+/* Is there something left to do before the run ends? */
+static bool goes_on(const struct ls_trainer *t)
+{
+    return (ls_trainer_steps_left(t) || ls_trainer_epoch_over(t) || ls_trainer_eval_left(t)) &&
+           !ls_trainer_stops_early(t);
 }
 
 /* --- the end ------------------------------------------------------------------------------------------ */
@@ -254,7 +212,7 @@ static enum ls_status finish_run(struct ls_trainer *t)
     bool better = false, fresh = t->last_eval.samples == 0 || t->last_eval.step != (int64_t)t->state.step;
     bool mid_epoch = t->state.position > 0;
     if (t->task.test && fresh) {
-        LS_TRY(evaluate(t, &better));
+        LS_TRY(ls_trainer_evaluate(t, &better));
         if (mid_epoch)
             LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     }
@@ -357,11 +315,11 @@ static enum ls_status run_steps(struct ls_trainer *t)
 {
     LS_TRY(check_first_samples(t));
     LS_TRY(ls_tracing_before_run(t));
-    while (steps_left(t) || epoch_over(t)) {
+    while (goes_on(t)) {
         if (part_over(t))
             return LS_INTERRUPTED;
         LS_TRY(advance(t));
-        if (told_to_stop(t) && (steps_left(t) || epoch_over(t))) {
+        if (told_to_stop(t) && goes_on(t)) {
             LS_TRY(report_pending(t));
             return LS_INTERRUPTED;
         }

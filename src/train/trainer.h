@@ -70,6 +70,18 @@ void ls_trainer_close(struct ls_trainer *t);
 
 /* Marks `status` as known to every rank, so that it need not be broadcast. Never marks LS_PEER_LOST. Returns it. */
 enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status);
+/* Whether all samples of the epoch are used; whether steps of the run are left. */
+bool ls_trainer_epoch_over(const struct ls_trainer *t);
+bool ls_trainer_steps_left(const struct ls_trainer *t);
+/* evaluating.c. eval_left: the evaluation after this step, as --eval-every says, is still to come. evaluate: of the current
+ * state; *better: it is the best so far. An evaluation that may be the last also writes the confusion matrix.
+ * evaluate_and_follow: one that eval_left asked for. Only these change what follows, the rate of plateau and an early stop:
+ * one at the end of --steps does not, so that a run that goes on from there is the run that was longer from the start.
+ * stops_early: --early-stop ends the run here. */
+bool ls_trainer_eval_left(const struct ls_trainer *t);
+enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better);
+enum ls_status ls_trainer_evaluate_and_follow(struct ls_trainer *t, bool *better);
+bool ls_trainer_stops_early(const struct ls_trainer *t);
 /* Say what the run is about to do. */
 void ls_trainer_announce(const struct ls_trainer *t);
 /* Threads of the loader now, 0: not known here. Says so when their number has been chosen anew. */

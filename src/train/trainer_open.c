@@ -21,10 +21,20 @@
 /* What follows evaluations needs some. */
 static enum ls_status check_evaluated(const struct ls_trainer *t)
 {
-    if (t->task.test || !ls_schedule_observes(&t->schedule))
-        return LS_OK;
-    return ls_fail(LS_USAGE, "--schedule %s follows the loss of evaluations, and there are none: %s", t->o->schedule,
-                   t->o->evaluate ? "give --eval-data, or --val-split" : "leave out --no-evaluate");
+    const struct ls_options *o = t->o;
+    const char *remedy = o->evaluate ? "give --eval-data, or --val-split" : "leave out --no-evaluate";
+    if (!t->task.test && ls_schedule_observes(&t->schedule))
+        return ls_fail(LS_USAGE, "--schedule %s follows the loss of evaluations, and there are none: %s", o->schedule,
+                       remedy);
+    if (!t->task.test && (o->early_stop > 0 || o->eval_every > 0))
+        return ls_fail(LS_USAGE, "--%s needs evaluations, and there are none: %s",
+                       o->early_stop > 0 ? "early-stop" : "eval-every", remedy);
+    if (o->eval_every > 0 && ls_sync_choose(o, t->comm ? ls_comm_size(t->comm) : 1)->servers)
+        return ls_fail(LS_USAGE,
+                       "--eval-every: with --sync %s workers go on without each other and meet at the end of an epoch; "
+                       "leave it out to evaluate there",
+                       o->sync);
+    return LS_OK;
 }
 
 static enum ls_status decide_length(struct ls_trainer *t)
@@ -121,7 +131,8 @@ static enum ls_status find_state(struct ls_trainer *t, bool given)
 /* True when all steps and the evaluation after the last epoch are done. */
 static bool is_finished(const struct ls_trainer *t)
 {
-    return t->state.step >= (uint64_t)t->total_steps && t->state.position < t->epoch_samples;
+    bool all = !ls_trainer_steps_left(t) && !ls_trainer_epoch_over(t);
+    return (all && !ls_trainer_eval_left(t)) || ls_trainer_stops_early(t);
 }
 
 static enum ls_status say_finished(struct ls_trainer *t)
@@ -130,6 +141,13 @@ static enum ls_status say_finished(struct ls_trainer *t)
     int64_t wanted = o->steps > 0 ? o->steps : o->epochs;
     uint64_t done = o->steps > 0 ? t->state.step : t->state.epoch;
     t->finished = true;
+    if (ls_trainer_stops_early(t)) {
+        ls_trainer_say(t,
+                       "Nothing is left to do: the run stopped early after step %" PRIu64 ", after %" PRId64
+                       " evaluations in a row without a higher top-1. A larger --early-stop goes on from %s.",
+                       t->state.step, t->state.stale, t->checkpoint);
+        return LS_OK;
+    }
     ls_trainer_say(t, "Nothing is left to do: %" PRIu64 " of %" PRId64 " %s are done, up to %s.", done, wanted,
                    o->steps > 0 ? "steps" : "epochs", t->checkpoint);
     ls_trainer_say(t, "More --%s go on from there.", o->steps > 0 ? "steps" : "epochs");
@@ -274,6 +292,7 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .threads = t->engine.threads,
                                  .config = config,
                                  .best_top1 = -1,
+                                 .followed_top1 = -1,
                                  .jobs = 1};
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)

@@ -57,6 +57,40 @@ keeps plateau --schedule plateau:0:0.5 --lr 0.5
 it "plateau: says when the rate falls, and keeps what it has seen in checkpoints"
 expect "$(grep -c 'plateau: evaluations in a row without a lower loss: 1; rate 0.25 from now on, was 0.5' plateau-1/log.txt)" = 1
 expect "$(grep -A2 plateau plateau-1/checkpoints/step-00000012/state.json | grep -c '"rate": 0.25')" = 1
+keeps eval-every --schedule plateau:0:0.5 --lr 0.5 --eval-every 3
+it "eval-every: evaluates within epochs, every N steps, and at the end"
+expect "$(sed -n 's/.*"kind": "eval", "step": \([0-9]*\).*/\1/p' eval-every-1/metrics.jsonl | tr '\n' ' ')" = '3 6 9 12 '
+train --steps 7 --eval-every 3 --run ends --tensorboard --mllog
+expect_code 0
+expect "$(sed -n 's/.*"kind": "eval", "step": \([0-9]*\).*/\1/p' ends/metrics.jsonl | tr '\n' ' ')" = '3 6 7 '
+train --steps 0 --epochs 2 --eval-every 4 --run ends-with-an-epoch
+expect_code 0
+expect "$(sed -n 's/.*"kind": "eval", "step": \([0-9]*\).*/\1/p' ends-with-an-epoch/metrics.jsonl | tr '\n' ' ')" = '4 8 10 '
+refuses "to evaluate in mid-epoch where workers go on without each other" \
+    '--eval-every: with --sync async workers go on without each other' --eval-every 3 --sync async --workers 2 --replicas 1
+refuses "--eval-every without evaluations" '--eval-every needs evaluations, and there are none: leave out --no-evaluate' \
+    --eval-every 3 --no-evaluate
+
+it "early-stop: ends after evaluations without a gain, on two workers too, and only a larger number goes on"
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early
+expect_code 0
+expect_out 'early stop: evaluations in a row without a higher top-1 than .*: 2'
+expect_file early/checkpoints/step-00000009/state.json
+expect_file early/confusion.json
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early-2 --workers 2
+expect_code 0
+expect_bits early early-2 9
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
+expect_code 0
+expect_out 'Nothing is left to do: the run stopped early after step 9'
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 3 --run early --resume
+expect_code 0
+expect_out 'Going on after step 9'
+expect_file early/checkpoints/step-00000012/state.json
+train --model mlp --lr 1e-12 --early-stop 1 --steps 0 --epochs 4 --run early-epochs
+expect_code 0
+expect_file early-epochs/checkpoints/step-00000010/state.json
+refuses "--early-stop without evaluations" '--early-stop needs evaluations' --early-stop 3 --no-evaluate
 refuses "plateau without evaluations" '--schedule plateau follows the loss of evaluations, and there are none' \
     --schedule plateau --no-evaluate
 refuses "a schedule that is not there" 'plateux' --schedule plateux
