@@ -298,6 +298,7 @@ static enum ls_status resolve(const struct ls_options *o, struct ls_launch *l)
 {
     LS_TRY(innermost(l));
     l->ucx = o->transport && strcmp(o->transport, "ucx") == 0;
+    l->ucx_tcp = o->allow_unprotected_ucx;
     if (l->kind == LS_LAUNCH_WORKERS)
         return LS_OK;
     if (l->kind == LS_LAUNCH_ALONE && o->num_nodes == 0 && (o->master_ip || o->rendezvous))

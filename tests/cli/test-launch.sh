@@ -101,6 +101,30 @@ if has_module tcp; then
     expect "$codes" = "0 0 0"
 fi
 
+it "does not let UCX listen for anybody unless an option accepts that"
+if has_module ucx; then
+    for tls in '' tcp all; do
+        for rank in 0 1; do
+            # UCX without TCP finds RDMA or no way at all.
+            ${tls:+env UCX_TLS=$tls} timeout 60 "$probe" paused --transport ucx --master-ip 127.0.0.1 --master-port $port \
+                --num-nodes 2 --rank $rank --deadline 20 >>out 2>>err &
+            started="$started $!"
+        done
+        collect
+        case $codes in
+        "2 2") ;;
+        "2 4" | "4 2") [ -n "$tls" ] || miss "without UCX_TLS both ranks end by themselves" ;;
+        *) miss "exit codes $codes" ;;
+        esac
+    done
+    expect_no_out paused
+    expect_err 'UCX finds no RDMA device that leads to rank [01]\..*--allow-unprotected-ucx: then anybody who reaches its ports'
+    expect_err 'anybody who reaches that port could end the run: .*UCX_TLS \(tcp\).*--allow-unprotected-ucx'
+fi
+
+# The remaining cases of UCX run over TCP of the loopback interface.
+export LOCKSTEP_ALLOW_UNPROTECTED_UCX=true
+
 it "carries messages over UCX where that is asked for"
 if has_module ucx; then
     for rank in 0 1 2; do

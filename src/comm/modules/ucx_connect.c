@@ -37,6 +37,17 @@ static void on_error(void *argument, ucp_ep_h endpoint, ucs_status_t code)
         p->group->any_lost = (int)(p - p->group->peers);
 }
 
+static enum ls_status report_unreachable(const struct ls_ucx_group *g, int rank, ucs_status_t code)
+{
+    if (code == UCS_ERR_UNREACHABLE && !g->may_listen)
+        return ls_fail(LS_USAGE,
+                       "--transport ucx: UCX finds no RDMA device that leads to rank %d. Leave out --transport, or let "
+                       "UCX use TCP with --allow-unprotected-ucx: then anybody who reaches its ports can end the run",
+                       rank);
+    return ls_fail(LS_PEER_LOST, "UCX: no way to rank %d: %s; UCX_NET_DEVICES and UCX_TLS choose the network", rank,
+                   ucs_status_string(code));
+}
+
 static enum ls_status connect_all(struct ls_ucx_group *g)
 {
     g->peers = ls_alloc((size_t)g->size, sizeof *g->peers);
@@ -55,8 +66,7 @@ static enum ls_status connect_all(struct ls_ucx_group *g)
         };
         ucs_status_t code = ucp_ep_create(g->worker, &params, &p->endpoint);
         if (code != UCS_OK)
-            return ls_fail(LS_PEER_LOST, "UCX: no way to rank %d: %s; UCX_NET_DEVICES and UCX_TLS choose the network",
-                           i, ucs_status_string(code));
+            return report_unreachable(g, i, code);
     }
     return LS_OK;
 }

@@ -23,6 +23,7 @@ struct ls_ucx_group {
     struct ls_rendezvous rendezvous;
     ucp_context_h context;
     ucp_worker_h worker;
+    bool may_listen; /* UCX may listen on TCP ports */
     uint64_t secret;
     struct ls_ucx_peer *peers; /* owned; size of them */
     uint8_t *hellos;           /* owned; one proof for each */
