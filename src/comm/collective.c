@@ -173,6 +173,8 @@ enum ls_status ls_collective_run(struct ls_comm *c, struct ls_work *w)
         return st;
     st = needs_scratch(c, algorithm) && may_be_cut(w) && w->bytes > c->o.max_bytes ? run_pieces(c, w, algorithm)
                                                                                    : run_one(c, w, algorithm);
+    if (st != LS_OK)
+        ls_heartbeat_report_abort(c); /* before messages are cancelled, which may end the use of the transport */
     ls_messages_clear(c);
     if (c->nodes > 1)
         note_last(c, w, algorithm);

@@ -268,6 +268,7 @@ void ls_disconnect(struct ls_comm *c, bool graceful)
     if (c->transport_state)
         c->transport->close(c->transport_state, graceful);
     c->transport_state = c->channel_state = NULL;
+    ls_heartbeat_release(c);
     ls_region_unmap(c->envelope_room, 2 * (size_t)c->size * ENVELOPE);
     c->envelope_room = NULL;
     ls_region_unmap(c->scratch, c->scratch_bytes);

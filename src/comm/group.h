@@ -170,9 +170,10 @@ struct ls_comm {
     const float **operands; /* owned; of the sums */
     const void **wires;
     float **results;
-    int staging;                          /* region for buffers that lie in no region; -1: none yet */
-    size_t staging_bytes;                 /* of one buffer in it */
-    struct ls_heartbeats *heartbeats;     /* owned; NULL on one node */
+    int staging;                              /* region for buffers that lie in no region; -1: none yet */
+    size_t staging_bytes;                     /* of one buffer in it */
+    struct ls_heartbeats *heartbeats;         /* owned; NULL on one node */
+    struct ls_heartbeats *stopped_heartbeats; /* owned; the transport may use their memory until it is closed */
     _Atomic(struct ls_track *) traced[2]; /* borrowed; of collectives and of messages; NULL: they are not recorded */
 };
 
@@ -269,7 +270,9 @@ enum ls_status ls_heartbeat_progress(struct ls_comm *c);
 void ls_heartbeat_report(struct ls_comm *c, enum ls_status status, int rank, const char *why);
 /* Sends the failure that ls_comm_abort was given, if it was called. */
 void ls_heartbeat_report_abort(struct ls_comm *c);
+/* Cancels what is under way. ls_heartbeat_release frees the memory, after the transport is closed. */
 void ls_heartbeat_stop(struct ls_comm *c);
+void ls_heartbeat_release(struct ls_comm *c);
 
 /* --- comparing calls: mark.c ----------------------------------------------------------------------------------- */
 

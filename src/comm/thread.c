@@ -168,8 +168,8 @@ static bool drive(struct ls_comm *c)
     bool moved = take_posted(c);
     if (atomic_load(&c->broken)) {
         moved |= c->p2p.head || c->collectives.head;
+        ls_heartbeat_report_abort(c); /* before work is cancelled, which may end the use of the transport */
         drop_all(c);
-        ls_heartbeat_report_abort(c);
         return moved;
     }
     moved |= ls_p2p_progress(c);

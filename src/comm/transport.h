@@ -33,7 +33,8 @@ struct ls_transport {
                               struct ls_transport_request *request); /* peer -1: any */
     /* Makes progress; *done: this request is finished. LS_PEER_LOST: the rank request->peer is gone. */
     enum ls_status (*test)(void *state, struct ls_transport_request *request, bool *done);
-    /* Gives up a request that is under way. The buffer of a send must stay valid until close. */
+    /* Gives up a request that is under way. May wait for a second. The transport no longer uses the buffer. Exception:
+     * MPI may read the buffer of a send until close. */
     void (*cancel)(void *state, struct ls_transport_request *request);
     /* The library's allreduce in f32, started like a message and finished by test. NULL: it has none. */
     enum ls_status (*allreduce)(void *state, float *data, size_t count, struct ls_transport_request *request);

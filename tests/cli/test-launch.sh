@@ -141,6 +141,18 @@ if has_module ucx; then
     expect "$codes" = "4 4 137"
 fi
 
+for transport in tcp ucx; do
+    it "no longer uses the memory of a send that was given up ($transport)"
+    if has_module $transport; then
+        rm -f given-up
+        for rank in 0 1; do
+            LOCKSTEP_TRANSPORT=$transport tcp give-up-send $rank 2 60
+        done
+        collect
+        expect "$codes" = "0 0"
+    fi
+done
+
 it "names a rank that was started with another transport"
 if has_module ucx; then
     tcp open 0 2 20

@@ -230,6 +230,40 @@ static enum ls_status cancel(struct probe *p)
     return got == 5 ? LS_OK : ls_fail(LS_FAILED, "rank %d: %d in place of 5", p->rank, got);
 }
 
+/* Rank 0 gives up sends that rank 1 does not take, and unmaps their memory. Nothing may read that memory when rank 1 begins
+ * to receive: a transport that still owns it fails there. */
+static enum ls_status give_up_send(struct probe *p)
+{
+    enum { BYTES = 64 << 20, MANY = 2048, PIECE = 16384, LONG = BYTES - MANY * PIECE };
+    static struct ls_transport_request r[MANY + 1], progress;
+    bool done = false;
+    char *data;
+    double until;
+    LS_TRY(ls_region_map(BYTES, (void **)&data));
+    LS_TRY(barrier(p, 12));
+    if (p->rank == 1) /* no call of the transport: nothing is taken */
+        for (until = ls_now() + PATIENCE; access("given-up", F_OK) != 0 && ls_now() < until; nap())
+            ;
+    LS_TRY(p->t->receive(p->state, 1 - p->rank, 16, NULL, 0, &progress)); /* nobody sends that */
+    if (p->rank == 1)
+        LS_TRY(p->t->receive(p->state, 0, 15, data, BYTES, &r[0]));
+    for (int i = 0; p->rank == 0 && i <= MANY; i++)
+        LS_TRY(p->t->send(p->state, 1, 15, data + (size_t)i * PIECE, i < MANY ? PIECE : LONG, &r[i]));
+    for (int i = 0; p->rank == 0 && i <= MANY; i++)
+        if (p->t->test(p->state, &r[i], &done) != LS_OK || !done)
+            p->t->cancel(p->state, &r[i]);
+    if (p->rank == 0) {
+        ls_region_unmap(data, BYTES);
+        fclose(fopen("given-up", "we"));
+    }
+    for (until = ls_now() + 1; ls_now() < until; nap())
+        p->t->test(p->state, &progress, &done);
+    p->t->cancel(p->state, &progress);
+    if (p->rank == 1)
+        p->t->cancel(p->state, &r[0]);
+    return LS_OK;
+}
+
 /* The last rank is killed while the others wait for it; they must hear of it. */
 static enum ls_status killed(struct probe *p)
 {
@@ -279,8 +313,9 @@ static enum ls_status everything(struct probe *p)
 static const struct {
     const char *name;
     enum ls_status (*run)(struct probe *p);
-} cases[] = {{"everything", everything}, {"messages", messages}, {"huge", huge},
-             {"killed", killed},         {"paused", paused},     {"open", nothing}};
+} cases[] = {
+    {"everything", everything}, {"messages", messages},        {"huge", huge}, {"killed", killed}, {"paused", paused},
+    {"open", nothing},          {"give-up-send", give_up_send}};
 
 /* --- a stranger ------------------------------------------------------------------------------------------ */
 
@@ -412,10 +447,10 @@ static enum ls_status run(const char *name, int argc, char **argv)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             if (strcmp(cases[i].name, name) == 0)
                 st = cases[i].run(&p);
-        if (st == LS_OK)
+        if (st == LS_OK && strcmp(name, "give-up-send") != 0)
             st = barrier(&p, 14);
         fflush(stdout);
-        p.t->close(p.state, st == LS_OK);
+        p.t->close(p.state, st == LS_OK && strcmp(name, "give-up-send") != 0);
         if (st == LS_OK)
             printf("rank %d of %d: done (%s)\n", p.rank, p.size, p.t->name);
     }

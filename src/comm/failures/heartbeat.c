@@ -228,8 +228,17 @@ void ls_heartbeat_stop(struct ls_comm *c)
     }
     if (all->under_way)
         c->channel->cancel(c->channel_state, &all->request);
+    c->stopped_heartbeats = all;
+    c->heartbeats = NULL;
+}
+
+void ls_heartbeat_release(struct ls_comm *c)
+{
+    struct ls_heartbeats *all = c->stopped_heartbeats;
+    if (!all)
+        return;
     ls_free(all->regular);
     ls_free(all->last);
     ls_free(all);
-    c->heartbeats = NULL;
+    c->stopped_heartbeats = NULL;
 }

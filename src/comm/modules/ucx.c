@@ -8,11 +8,15 @@
  *
  *   UCX-1  The first message of a peer is its hello, a proof of the key of the rendezvous. Without it open fails, so that no
  *          other message of that peer is received.
- *   UCX-2  A message of a process that does not know the secret matches no receive. */
+ *   UCX-2  A message of a process that does not know the secret matches no receive.
+ *   UCX-4  After ls_ucx_cancel UCX no longer uses the buffer of the request. */
 #include "base/log.h"
+#include "base/system/clock.h"
 #include "comm/modules/ucx_group.h"
 
 #include <stdio.h>
+
+#define CANCEL_SECONDS 1.0
 
 /* What a transport's request holds. */
 struct request {
@@ -54,7 +58,7 @@ enum ls_status ls_ucx_send(struct ls_ucx_group *g, enum ls_ucx_kind kind, int pe
     *r = (struct request){.direction = SEND};
     request->peer = peer;
     request->bytes = bytes;
-    if (lost_peer(g, peer) >= 0)
+    if (lost_peer(g, peer) >= 0 || g->abandoned)
         return LS_PEER_LOST;
     void *handle = ucp_tag_send_nbx(g->peers[peer].endpoint, data, bytes, tag_of(g, kind, tag, g->rank), &param);
     if (UCS_PTR_IS_ERR(handle)) {
@@ -75,6 +79,8 @@ enum ls_status ls_ucx_receive(struct ls_ucx_group *g, enum ls_ucx_kind kind, int
     *r = (struct request){.direction = RECEIVE};
     request->peer = peer;
     request->too_long = false;
+    if (g->abandoned)
+        return LS_PEER_LOST;
     void *handle = ucp_tag_recv_nbx(g->worker, data, room, tag_of(g, kind, tag, peer < 0 ? 0 : peer), mask, &param);
     if (UCS_PTR_IS_ERR(handle))
         return ls_ucx_fail(UCS_PTR_STATUS(handle), "a receive");
@@ -127,6 +133,8 @@ enum ls_status ls_ucx_test(void *state, struct ls_transport_request *request, bo
     struct request *r = inside(request);
     ucp_tag_recv_info_t info = {0};
     *done = false;
+    if (g->abandoned)
+        return LS_PEER_LOST;
     while (ucp_worker_progress(g->worker))
         ;
     if (!r->handle) {
@@ -144,14 +152,29 @@ enum ls_status ls_ucx_test(void *state, struct ls_transport_request *request, bo
     return LS_PEER_LOST;
 }
 
-/* UCX cannot cancel a send under way: its buffer must stay until the transport is closed. */
+static bool is_under_way(const struct request *r)
+{
+    return ucp_request_check_status(r->handle) == UCS_INPROGRESS;
+}
+
+/* UCX can cancel a receive that no message has matched, and nothing else: even when UCX 1.13 closes the connection by force,
+ * it reads the buffers of sends that are half out. So requests get a second to finish, all of them together. If one does
+ * not, UCX is not called any more (UCX-4). */
 void ls_ucx_cancel(void *state, struct ls_transport_request *request)
 {
     struct ls_ucx_group *g = state;
     struct request *r = inside(request);
-    if (!r->handle)
+    if (!r->handle || g->abandoned)
         return;
-    ucp_request_cancel(g->worker, r->handle);
+    if (r->direction == RECEIVE)
+        ucp_request_cancel(g->worker, r->handle);
+    if (is_under_way(r) && g->last_wait == 0)
+        g->last_wait = ls_now() + CANCEL_SECONDS;
+    while (is_under_way(r) && ls_now() < g->last_wait)
+        ucp_worker_progress(g->worker);
+    g->abandoned = is_under_way(r);
+    if (g->abandoned)
+        return;
     ucp_request_free(r->handle);
     r->handle = NULL;
 }
@@ -160,6 +183,8 @@ static int ucx_descriptor(void *state)
 {
     struct ls_ucx_group *g = state;
     int fd = -1;
+    if (g->abandoned)
+        return -1;
     while (ucp_worker_progress(g->worker))
         ;
     if (ucp_worker_arm(g->worker) != UCS_OK || ucp_worker_get_efd(g->worker, &fd) != UCS_OK)

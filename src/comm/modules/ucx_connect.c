@@ -182,6 +182,15 @@ static void close_endpoints(struct ls_ucx_group *g, bool graceful)
     }
 }
 
+static void close_ucx(struct ls_ucx_group *g, bool graceful)
+{
+    close_endpoints(g, graceful);
+    if (g->worker)
+        ucp_worker_destroy(g->worker);
+    if (g->context)
+        ucp_cleanup(g->context);
+}
+
 /* Every rank sends a goodbye and waits for those of all others before it closes, so that messages under way still arrive. */
 void ls_ucx_close(void *state, bool graceful)
 {
@@ -191,11 +200,8 @@ void ls_ucx_close(void *state, bool graceful)
         ls_ucx_cancel(g, &g->peers[i].heard);
         ls_ucx_cancel(g, &g->peers[i].sent);
     }
-    close_endpoints(g, together);
-    if (g->worker)
-        ucp_worker_destroy(g->worker);
-    if (g->context)
-        ucp_cleanup(g->context);
+    if (!g->abandoned) /* otherwise its memory and connections stay until the process ends */
+        close_ucx(g, together);
     ucs_log_pop_handler();
     ls_rendezvous_release(&g->rendezvous);
     ls_free(g->peers);

@@ -23,7 +23,9 @@ struct ls_ucx_group {
     struct ls_rendezvous rendezvous;
     ucp_context_h context;
     ucp_worker_h worker;
-    bool may_listen; /* UCX may listen on TCP ports */
+    bool may_listen;  /* UCX may listen on TCP ports */
+    bool abandoned;   /* UCX still uses a buffer that is no longer valid: it is not called any more */
+    double last_wait; /* until when cancelled requests may still finish; 0: none was cancelled */
     uint64_t secret;
     struct ls_ucx_peer *peers; /* owned; size of them */
     uint8_t *hellos;           /* owned; one proof for each */
