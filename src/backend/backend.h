@@ -21,6 +21,7 @@ struct ls_backend_options {
     bool keep_grads;   /* gradients outlive the pass, in separate memory of grad_bytes */
     bool tune;         /* measure candidate kernels where neither plan nor cache has an answer */
     bool quiet;        /* no messages about progress */
+    bool plan_only;    /* only the memory plan counts: prepare tries no kernel, and the program never runs */
     const char *cache; /* file of measured choices, NULL: none */
     /* Kernels to take instead of choosing (lines of ls_backend.choices); NULL: none. With a name, a missing kernel is a
      * warning; with plan_binding it is an error. */

@@ -118,6 +118,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
         .keep_grads = keep_grads,
         .tune = tune,
         .quiet = o->quiet,
+        .plan_only = e->plan_only,
         .cache = cache,
         .plan = plan->lines,
         .plan_name = plan->name,
@@ -321,7 +322,8 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     bool train = uses & LS_ENGINE_TRAIN;
     struct given_plan given = {.lines = plan, .name = "the run's plan"};
     char *lines = NULL;
-    *e = (struct ls_engine){.size = *size, .passes = train ? (int)o->accumulate : 1};
+    *e = (struct ls_engine){
+        .size = *size, .passes = train ? (int)o->accumulate : 1, .plan_only = uses & LS_ENGINE_PREDICT};
     e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);

@@ -35,6 +35,7 @@ struct ls_engine {
     struct ls_bucket *buckets; /* owned */
     int n_buckets;
     int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
+    bool plan_only;                   /* LS_ENGINE_PREDICT: the programs cannot run */
     bool updates_together;            /* all buckets are updated in one run, when the last one is complete */
     struct ls_host_copy *host_copy; /* owned; of the values that updates change; NULL: the host sees them as they are */
     struct ls_peers *peers;         /* owned; devices sum gradients among themselves; NULL: they do not */

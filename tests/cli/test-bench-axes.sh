@@ -150,6 +150,13 @@ END
     check 'r[0]["peak_bytes"] < r[0]["predicted_bytes"] < 500000 * 1024'
     check 'r[0]["predicted_bytes"] > 90e6'
 
+    it "passes on what a child reports, once and with one prefix"
+    lockstep bench $small --model lenet --data synthetic:1x28x28:4:64 --batch 8,16 --tune --repeat 1
+    expect_code 0
+    expect_err '^lockstep: measuring kernels on'
+    expect "$(grep -c 'measuring kernels on' err)" = 1
+    expect "$(grep -c 'lockstep: lockstep:' err)" = 0
+
     it "finds no more than there is data"
     lockstep bench $small --batch max --repeat 1 --json
     expect_code 0

@@ -114,6 +114,42 @@ static bool take(int *fd, struct text *t)
     return true;
 }
 
+/* Keeps the last error. Prints another line once, with the prefix of this process instead of the child's. */
+static void sort_line(struct ls_bench_child *c, const char *line)
+{
+    static const char prefix[] = "lockstep: ", error[] = "error: ", warning[] = "warning: ";
+    const char *text = strncmp(line, prefix, strlen(prefix)) == 0 ? line + strlen(prefix) : line;
+    if (text > line && strncmp(text, error, strlen(error)) == 0) {
+        snprintf(c->reason, sizeof c->reason, "%s", text + strlen(error));
+        return;
+    }
+    if (!*text || json_object_get(c->said, line))
+        return;
+    json_object_set_new(c->said, line, json_true());
+    if (text > line && strncmp(text, warning, strlen(warning)) == 0)
+        ls_warn("%s", text + strlen(warning));
+    else
+        ls_progress("%s", text);
+}
+
+/* Sorts the lines that have come whole, and at the end of the stream also the rest. */
+static void sort_errors(struct ls_bench_child *c, struct text *t, bool at_end)
+{
+    char *line = t->bytes, *end;
+    while (line && (end = strchr(line, '\n'))) {
+        *end = 0;
+        sort_line(c, line);
+        line = end + 1;
+    }
+    if (line && at_end)
+        sort_line(c, line);
+    if (!line)
+        return;
+    t->used = at_end ? 0 : (size_t)(t->bytes + t->used - line);
+    memmove(t->bytes, line, t->used);
+    t->bytes[t->used] = 0;
+}
+
 /* Reads both streams to their ends. Returns false if a signal came first. */
 static bool listen(struct ls_bench_child *c, struct streams *s)
 {
@@ -126,7 +162,7 @@ static bool listen(struct ls_bench_child *c, struct streams *s)
         if (p[0].revents)
             take(&s->out, &s->from_out);
         if (p[1].revents)
-            take(&s->err, &s->from_err);
+            sort_errors(c, &s->from_err, !take(&s->err, &s->from_err));
         struct signalfd_siginfo signal; /* read, or it would end this process when it is unblocked */
         if (p[2].revents && read(c->signals, &signal, sizeof signal) > 0)
             return false;
@@ -135,24 +171,6 @@ static bool listen(struct ls_bench_child *c, struct streams *s)
 }
 
 /* --- its end -------------------------------------------------------------------------------------------- */
-
-/* Keeps the last error, and prints other lines once. */
-static void sort_errors(struct ls_bench_child *c, char *lines)
-{
-    static const char error[] = "lockstep: error: ", warning[] = "lockstep: warning: ";
-    char *save = NULL;
-    for (char *line = lines ? strtok_r(lines, "\n", &save) : NULL; line; line = strtok_r(NULL, "\n", &save)) {
-        if (strncmp(line, error, strlen(error)) == 0)
-            snprintf(c->reason, sizeof c->reason, "%s", line + strlen(error));
-        else if (!json_object_get(c->said, line)) {
-            json_object_set_new(c->said, line, json_true());
-            if (strncmp(line, warning, strlen(warning)) == 0)
-                ls_warn("%s", line + strlen(warning));
-            else
-                ls_progress("%s", line);
-        }
-    }
-}
 
 static void explain(struct ls_bench_child *c, int how)
 {
@@ -205,7 +223,7 @@ enum ls_status ls_bench_child_run(struct ls_bench_child *c)
         close(s.out);
     if (s.err >= 0)
         close(s.err);
-    sort_errors(c, s.from_err.bytes);
+    sort_errors(c, &s.from_err, true);
     c->status = LS_OK;
     if (how != 0)
         explain(c, how);

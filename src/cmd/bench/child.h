@@ -28,7 +28,8 @@ struct ls_bench_child {
     char reason[LS_BENCH_REASON]; /* why it failed */
 };
 
-/* Runs the child to its end. Its errors are kept in `reason`, and other lines of its standard error are printed. Returns
+/* Runs the child to its end. Its errors are kept in `reason`, and other lines of its standard error are printed as they come.
+ * Returns
  * LS_INTERRUPTED if a signal came, after the child has ended; LS_FAILED only if no child can be started. */
 enum ls_status ls_bench_child_run(struct ls_bench_child *c);
 

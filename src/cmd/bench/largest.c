@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "cmd/bench/largest.h"
 #include "base/system/cgroup.h"
+#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/system/machine.h"
 #include "cmd/json.h"
@@ -21,6 +22,8 @@
 #define THREAD (8 * MIB)     /* a thread's stack and buffers of matrix products */
 #define RESERVED (136 * MIB) /* address space that a thread reserves: a heap and a stack */
 #define SLOTS 2              /* batches that bench holds in memory; a loader holds as many again */
+#define GROWTH 16            /* the next batch is at most so many times as large */
+#define PAUSE 2.0            /* seconds between lines of progress */
 
 struct search {
     struct ls_options o; /* of the combination */
@@ -29,6 +32,8 @@ struct search {
     int64_t unit;                 /* the batch is a multiple of it: the number of workers if --weak */
     double available;             /* bytes, for all workers together */
     double address_space;         /* bytes of one worker; 0: no limit */
+    bool quiet;
+    double said; /* when progress was last reported, ls_now */
 };
 
 /* --- what is available ---------------------------------------------------------------------------------- */
@@ -129,17 +134,28 @@ static enum ls_status predict(struct search *s, int64_t batch, double *one, doub
     return LS_OK;
 }
 
+/* A batch and the bytes that it needs; 0: it cannot be planned. */
+struct point {
+    int64_t batch;
+    double bytes;
+};
+
+/* The bytes that all workers together may use. */
+static double limit_of(const struct search *s)
+{
+    double space = (double)s->workers * s->address_space;
+    return space > 0 && space < s->available ? space : s->available;
+}
+
 /* A size that cannot be planned does not fit. */
-static bool fits(struct search *s, int64_t batch, double *bytes)
+static bool fits(struct search *s, int64_t batch, struct point *p)
 {
     double one, all;
     bool muted = ls_log_mute(true);
     enum ls_status st = predict(s, batch, &one, &all);
     ls_log_mute(muted);
-    if (st != LS_OK || all > s->available || (s->address_space > 0 && one > s->address_space))
-        return false;
-    *bytes = all;
-    return true;
+    *p = (struct point){batch, st == LS_OK ? all : 0};
+    return st == LS_OK && all <= limit_of(s);
 }
 
 static int64_t precision(int64_t batch, int64_t unit)
@@ -148,32 +164,56 @@ static int64_t precision(int64_t batch, int64_t unit)
     return step > unit ? step : unit;
 }
 
-/* Doubles the batch while it fits, then bisects. */
-static enum ls_status find(struct search *s, int64_t *batch, double *bytes)
+/* The next batch to plan, between low, which fits, and high. Memory grows nearly in proportion to the batch, so the line through
+ * two points leads close to the answer; where it does not, every fourth size bisects. */
+static int64_t aim(const struct search *s, const struct point *a, const struct point *b, int64_t low, int64_t high,
+                   int turn)
 {
+    int64_t step = precision(low, s->unit), next = low + (high - low) / 2;
+    double slope = a->bytes > 0 && a->batch != b->batch ? (b->bytes - a->bytes) / (double)(b->batch - a->batch) : 0;
+    if (b->bytes > 0 && slope > 0 && turn % 4 != 3) {
+        double exact = (double)b->batch + (limit_of(s) - b->bytes) / slope;
+        next = exact >= (double)high ? high - step : exact <= (double)low ? low + step : (int64_t)exact;
+    }
+    next = next < GROWTH * low ? next : GROWTH * low;
+    next = low + (next - low) / s->unit * s->unit;
+    return next > low ? next : low + s->unit;
+}
+
+static void say_progress(struct search *s, const struct point *p)
+{
+    double now = ls_now();
+    if (s->quiet || now - s->said < PAUSE)
+        return;
+    s->said = now;
+    if (p->bytes > 0)
+        ls_progress("--batch max: planned a step of %lld samples: it needs %.1f of %.1f GiB", (long long)p->batch,
+                    p->bytes / MIB / 1024, limit_of(s) / MIB / 1024);
+    else
+        ls_progress("--batch max: a step of %lld samples cannot be planned", (long long)p->batch);
+}
+
+static enum ls_status find(struct search *s, struct point *best)
+{
+    struct point before = {0}, last;
+    int64_t high = s->most + s->unit;
     double one, all;
-    int64_t low = s->least, high = s->most + s->unit;
-    LS_TRY(predict(s, low, &one, &all)); /* what is wrong with the model is wrong with every batch */
-    if (!fits(s, low, bytes))
+    LS_TRY(predict(s, s->least, &one, &all)); /* what is wrong with the model is wrong with every batch */
+    if (all > limit_of(s))
         return ls_fail(LS_FAILED, "--batch max: the smallest batch, %lld, needs %.0f MiB, and %.0f MiB may be used",
-                       (long long)low, all / MIB, s->available / MIB);
-    for (int64_t next = 2 * low; next < high; next *= 2) {
-        if (!fits(s, next, bytes)) {
-            high = next;
-            break;
-        }
-        low = next;
-    }
-    while (high - low > precision(low, s->unit)) {
-        int64_t middle = low + (high - low) / 2 / s->unit * s->unit;
-        if (middle == low)
-            break;
-        if (fits(s, middle, bytes))
-            low = middle;
+                       (long long)s->least, all / MIB, limit_of(s) / MIB);
+    last = *best = (struct point){s->least, all};
+    for (int turn = 0; high - best->batch > precision(best->batch, s->unit); turn++) {
+        struct point now;
+        bool good = fits(s, aim(s, &before, &last, best->batch, high, turn), &now);
+        say_progress(s, &now);
+        if (good)
+            *best = now;
         else
-            high = middle;
+            high = now.batch;
+        before = last;
+        last = now;
     }
-    *batch = low;
     return LS_OK;
 }
 
@@ -183,6 +223,7 @@ static enum ls_status set_options(struct search *s, const struct ls_bench_larges
 {
     s->o = *l->o; /* the strings of l->o are not used after this */
     s->o.tune = LS_OFF;
+    s->quiet = s->o.quiet;
     s->o.quiet = true;
     for (int i = 0; i < l->axes->n; i++) {
         const struct ls_option *option = l->axes->list[i].option;
@@ -218,12 +259,13 @@ static enum ls_status set_limits(struct search *s)
 enum ls_status ls_bench_largest_print(const void *of)
 {
     struct search s = {0};
-    int64_t batch = 0;
-    double bytes = 0;
+    struct point best = {0};
     LS_TRY(set_options(&s, of));
     LS_TRY(set_limits(&s));
-    LS_TRY(find(&s, &batch, &bytes));
-    json_t *out = json_pack("{s:[{s:I, s:f}]}", "results", "batch", (json_int_t)batch, "predicted_bytes", bytes);
+    s.said = ls_now();
+    LS_TRY(find(&s, &best));
+    json_t *out =
+        json_pack("{s:[{s:I, s:f}]}", "results", "batch", (json_int_t)best.batch, "predicted_bytes", best.bytes);
     int bad = !out || ls_json_print(out, JSON_REAL_PRECISION(9)) != 0;
     json_decref(out);
     return bad ? LS_FAILED : LS_OK;

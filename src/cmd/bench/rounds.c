@@ -228,6 +228,28 @@ static enum ls_status choose_batch(struct rounds *r, int64_t at)
     return LS_OK;
 }
 
+/* The largest batch is planned. Kernels that are measured later, or another process, may take more memory than was planned. */
+static bool may_be_smaller(const struct rounds *r, int64_t at)
+{
+    const struct config *c = &r->configs[at];
+    bool measured = json_array_size(json_object_get(c->row, "repetitions")) > 0;
+    return c->ended && !measured && c->batch > workers_of(r, at) && wants_largest(r, at) &&
+           json_integer_value(json_object_get(c->row, "exit_code")) == LS_FAILED;
+}
+
+static enum ls_status run_smaller(struct rounds *r, int64_t at, int64_t repeat)
+{
+    struct config *c = &r->configs[at];
+    int64_t unit = r->o->weak ? workers_of(r, at) : 1, less = c->batch / 10 / unit * unit;
+    ls_progress("--batch max: a step of %lld samples failed (%s); a smaller one is tried", (long long)c->batch,
+                json_string_value(json_object_get(c->row, "error")));
+    json_decref(c->row);
+    c->row = NULL;
+    c->ended = false;
+    c->batch -= less > 0 ? less : c->batch > unit ? unit : 0;
+    return run(r, at, repeat);
+}
+
 /* --- rounds --------------------------------------------------------------------------------------------- */
 
 static enum ls_status measure_once(struct rounds *r, int64_t at, int64_t repeat)
@@ -242,6 +264,8 @@ static enum ls_status measure_once(struct rounds *r, int64_t at, int64_t repeat)
         LS_TRY(choose_batch(r, at));
     if (!c->ended)
         LS_TRY(run(r, at, repeat));
+    for (int tries = 0; tries < 3 && may_be_smaller(r, at); tries++)
+        LS_TRY(run_smaller(r, at, repeat));
     ls_bench_progress_end(&r->progress, at, repeat, c->ended);
     return LS_OK;
 }

@@ -87,11 +87,13 @@ static int list_algorithms(struct ls_program *p, const struct linear *l, struct 
     return n;
 }
 
-/* Can it run, and is it right where that is in doubt? */
+/* Can it run, and is it right where that is in doubt? A plan only needs its scratch. */
 static enum ls_status try_one(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm,
                               bool *good)
 {
     *good = true;
+    if (p->core.options.plan_only)
+        return LS_OK;
     if (is_doubtful(l) && algorithm->library == &ls_cuda_cudnn)
         LS_TRY(agrees_with_native(p, l, algorithm, good));
     return *good ? measure_digest(p, l, algorithm, &algorithm->digest, good) : LS_OK;
