@@ -16,6 +16,7 @@ const struct ls_help_row ls_state_keys[] = {
     {"epoch", "epochs done"},
     {"position", "samples of the current epoch already used"},
     {"epoch_so_far", "sums over the steps of the current epoch"},
+    {"goes_on", "with --epoch-size, an epoch begins where the one before it ended; older versions wrote no such key"},
     {"seed", "as --seed, hexadecimal"},
     {"batch", "as --batch; a resumed run must have the same batch, replicas and accumulate"},
     {"replicas", "as --replicas"},
@@ -108,6 +109,8 @@ static bool add_totals(json_t *state, const struct ls_state *s)
 static bool add_optional(json_t *state, const struct ls_state *s)
 {
     const struct ls_schedule_memory *m = &s->schedule;
+    if (s->goes_on && json_object_set_new(state, "goes_on", json_true()) != 0)
+        return false;
     if (s->scale.scale > 0 &&
         json_object_set_new(state, "loss_scale",
                             json_pack("{s:f, s:i}", "scale", (double)s->scale.scale, "steady", s->scale.steady)) != 0)
@@ -247,6 +250,13 @@ static bool read_verified(const json_t *verified, struct ls_state *s)
     return !verified || json_is_boolean(verified);
 }
 
+/* Checkpoints of older versions have no such key. */
+static bool read_goes_on(const json_t *goes_on, struct ls_state *s)
+{
+    s->goes_on = json_is_true(goes_on);
+    return !goes_on || json_is_boolean(goes_on);
+}
+
 static bool read_optional_sum(const json_t *sums, const char *file, uint64_t *sum)
 {
     return !json_object_get(sums, file) || read_hex(sums, file, sum);
@@ -269,7 +279,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
            read_plateau(json_object_get(o, "plateau"), &s->schedule) &&
            read_evaluations(json_object_get(o, "evaluations"), s) && read_totals(o, s) &&
-           read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s);
+           read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s) &&
+           read_goes_on(json_object_get(o, "goes_on"), s);
 }
 
 /* Checkpoints of older versions have no checksum of state.json, only those of two other files. */

@@ -238,10 +238,12 @@ struct ls_loader_options {
     int64_t batch, parts, step;
     const int *order;
     int64_t own;
-    int64_t epoch_samples;  /* samples per epoch (<= count of the set); 0: all */
-    uint64_t epoch;         /* first epoch (resume) */
-    int64_t position;       /* samples of that epoch already used */
-    uint64_t epochs;        /* stop after this epoch number; 0: never */
+    int64_t epoch_samples; /* samples per epoch (<= count of the set); 0: all */
+    bool goes_on;     /* an epoch of fewer begins where the one before it ended; false: each uses the first samples of
+                             * an order of its own */
+    uint64_t epoch;   /* first epoch (resume) */
+    int64_t position; /* samples of that epoch already used */
+    uint64_t epochs;  /* stop after this epoch number; 0: never */
     struct ls_trace *trace; /* borrowed; NULL: its threads are not recorded (base/trace.h) */
     int first_track;        /* id of the track of thread 0 */
 };

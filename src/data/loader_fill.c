@@ -57,6 +57,20 @@ static void open_slot(struct ls_loader *l)
 
 /* --- filling ------------------------------------------------------------------------------------------ */
 
+/* The number of sample i of the slot. *round: how many times the data set was gone through before it, which the order and
+ * the augmentation depend on; with whole epochs that is the epoch. */
+static int64_t sample_of(const struct ls_loader *l, const struct ls_slot *slot, int64_t i, uint64_t *round)
+{
+    int64_t position = slot->position + i, count = l->sampler.count;
+    *round = slot->epoch;
+    if (l->o.goes_on) {
+        uint64_t all = slot->epoch * (uint64_t)l->o.epoch_samples + (uint64_t)position;
+        *round = all / (uint64_t)count;
+        position = (int64_t)(all % (uint64_t)count);
+    }
+    return ls_sampler_at(&l->sampler, *round, position);
+}
+
 /* Fills a padding sample. */
 static void fill_none(const struct ls_loader *l, const struct ls_slot *slot, int64_t i)
 {
@@ -68,22 +82,24 @@ static void fill_none(const struct ls_loader *l, const struct ls_slot *slot, int
 }
 
 /* Augments the worker's image into the slot. */
-static enum ls_status fill_image(struct worker *w, const struct ls_slot *slot, int64_t i, uint64_t sample)
+static enum ls_status fill_image(struct worker *w, const struct ls_slot *slot, int64_t i, uint64_t round,
+                                 uint64_t sample)
 {
     const struct ls_loader *l = w->loader;
     if (slot->form == LS_FORM_PLANES)
-        return ls_augment_apply(&l->o.augment, &w->image, l->o.seed, slot->epoch, sample, &w->scratch,
+        return ls_augment_apply(&l->o.augment, &w->image, l->o.seed, round, sample, &w->scratch,
                                 slot->images + i * l->values);
     slot->crops[i].image = i;
-    return ls_augment_pixels(&l->o.augment, &w->image, l->o.seed, slot->epoch, sample, &w->scratch,
+    return ls_augment_pixels(&l->o.augment, &w->image, l->o.seed, round, sample, &w->scratch,
                              slot->pixels + i * l->values, &slot->crops[i]);
 }
 
 /* Reads sample i of the slot, or what o.on_bad puts in its place. *left_out: nothing. */
-static enum ls_status read_one(struct worker *w, const struct ls_slot *slot, int64_t i, int64_t sample, bool *left_out)
+static enum ls_status read_one(struct worker *w, const struct ls_slot *slot, int64_t i, uint64_t round, int64_t sample,
+                               bool *left_out)
 {
     const struct ls_loader_options *o = &w->loader->o;
-    struct ls_view view = ls_augment_view(&o->augment, o->seed, slot->epoch, (uint64_t)sample);
+    struct ls_view view = ls_augment_view(&o->augment, o->seed, round, (uint64_t)sample);
     int64_t count = ls_dataset_info(o->set)->count, most = count < MAX_BROKEN ? count : MAX_BROKEN;
     enum ls_status st = LS_OK;
     for (int64_t tried = 0; tried < most; tried++) {
@@ -108,27 +124,27 @@ static enum ls_status read_one(struct worker *w, const struct ls_slot *slot, int
 static enum ls_status fill_one(struct worker *w, const struct ls_slot *slot, int64_t i, int64_t *sample)
 {
     struct ls_loader *l = w->loader;
+    uint64_t round;
     if (i >= slot->valid) {
         fill_none(l, slot, i);
         return LS_OK;
     }
-    *sample = ls_sampler_at(&l->sampler, slot->epoch, slot->position + i);
+    *sample = sample_of(l, slot, i, &round);
     if (slot->form == LS_FORM_CROPS) {
-        ls_augment_crop(&l->o.augment, ls_dataset_info(l->o.set), l->o.seed, slot->epoch, (uint64_t)*sample,
-                        &slot->crops[i]);
+        ls_augment_crop(&l->o.augment, ls_dataset_info(l->o.set), l->o.seed, round, (uint64_t)*sample, &slot->crops[i]);
         slot->labels[i] = ls_dataset_label(l->o.set, *sample);
         return LS_OK;
     }
     double begin = ls_trace_begin(w->track);
     bool left_out = false;
-    LS_TRY(read_one(w, slot, i, *sample, &left_out));
+    LS_TRY(read_one(w, slot, i, round, *sample, &left_out));
     if (left_out) {
         fill_none(l, slot, i);
         return LS_OK;
     }
     if (begin > 0 && ls_now() - begin > WORTH_A_SLICE)
         ls_trace_end(w->track, begin, &(struct ls_slice){.kind = LS_SLICE_DECODE, .name = "decode", .number = *sample});
-    enum ls_status st = fill_image(w, slot, i, (uint64_t)*sample);
+    enum ls_status st = fill_image(w, slot, i, round, (uint64_t)*sample);
     if (st != LS_OK)
         memcpy(w->image.why, w->scratch.why, sizeof w->image.why);
     return st;

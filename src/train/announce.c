@@ -114,6 +114,10 @@ static void say_batch(const struct ls_trainer *t)
     ls_trainer_say(t, "  batch      %" PRId64 "%s; the gradient is the mean over all its samples", o->batch, parts);
     ls_trainer_say(t, "  length     %" PRId64 " step%s, %" PRId64 " an epoch", t->total_steps, plural(t->total_steps),
                    t->steps_per_epoch);
+    if (o->epoch_size > 0 && !t->state.goes_on)
+        ls_trainer_say(
+            t,
+            "  epochs     as this run was begun by an older version: each uses the first samples of an order of its own");
 }
 
 static void say_rate(const struct ls_trainer *t)

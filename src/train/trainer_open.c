@@ -293,6 +293,7 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .config = config,
                                  .best_top1 = -1,
                                  .followed_top1 = -1,
+                                 .goes_on = true,
                                  .jobs = 1};
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)
@@ -401,6 +402,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .order = t->stepper.replicas.order,
         .own = t->stepper.replicas.n_slices,
         .epoch_samples = t->epoch_samples,
+        .goes_on = t->state.goes_on,
         .epoch = t->state.epoch,
         .position = t->state.position,
         .epochs = (uint64_t)((t->total_steps + t->steps_per_epoch - 1) / t->steps_per_epoch),

@@ -71,6 +71,23 @@ refuses "to evaluate in mid-epoch where workers go on without each other" \
 refuses "--eval-every without evaluations" '--eval-every needs evaluations, and there are none: leave out --no-evaluate' \
     --eval-every 3 --no-evaluate
 
+# 71 samples an epoch, two steps: the third epoch ends in the second time through 195 samples.
+keeps epoch-size --epoch-size 71 --augment crop:2,flip
+it "epoch-size: a run of a version that began each epoch anew goes on as it began"
+train --epoch-size 71 --steps 5 --run old
+expect "$(grep -c '"goes_on": true' old/checkpoints/step-00000005/state.json)" = 1
+rm -rf older
+cp -r old older
+# An older version wrote neither this key nor a checksum of state.json.
+sed -i -e '/"goes_on"/d' -e '/"state.json"/d' -e 's/\("state.safetensors": "[0-9a-f]*"\),/\1/' \
+    -e '/"config.yaml"/d' -e '/"data.json"/d' older/checkpoints/step-00000005/state.json
+train --epoch-size 71 --run old --resume
+expect_code 0
+train --epoch-size 71 --run older --resume
+expect_code 0
+expect "$(grep -c 'begun by an older version: each uses the first samples' older/log.txt)" = 1
+[ "$(record old 12)" != "$(record older 12)" ] || miss "the old order is the new one"
+
 it "early-stop: ends after evaluations without a gain, on two workers too, and only a larger number goes on"
 train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early
 expect_code 0

@@ -254,6 +254,39 @@ static void slices_follow_the_replicas(void **state)
     ls_dataset_close(set);
 }
 
+/* Seven epochs of 10 samples go through 35 samples twice: the batches are those of two whole epochs. */
+static void short_epochs_go_on_through_the_data(void **state)
+{
+    struct ls_dataset *set = synthetic(35);
+    struct ls_loader_options o = options_for(set);
+    struct record whole, parts, tail;
+    (void)state;
+    o.batch = 5;
+    run(&o, &whole);
+    assert_int_equal(whole.slots, 14);
+    o.epoch_samples = 10;
+    o.epochs = 7;
+    o.goes_on = true;
+    run(&o, &parts);
+    assert_int_equal(parts.slots, 14);
+    for (int i = 0; i < 14; i++) {
+        assert_true(parts.slot[i].hash == whole.slot[i].hash);
+        assert_true(parts.slot[i].epoch == (uint64_t)i / 2 && parts.slot[i].position == i % 2 * 5);
+    }
+    o.epoch = 3;
+    o.position = 5;
+    run(&o, &tail);
+    assert_int_equal(tail.slots, 7);
+    assert_memory_equal(tail.slot, parts.slot + 7, sizeof parts.slot[0] * 7);
+    /* As older versions did: each epoch is the first part of an order of its own. */
+    o.goes_on = false;
+    o.epoch = 0;
+    o.position = 0;
+    run(&o, &parts);
+    assert_true(parts.slot[0].hash == whole.slot[0].hash && parts.slot[2].hash == whole.slot[7].hash);
+    ls_dataset_close(set);
+}
+
 static void every_epoch_shows_every_sample_once(void **state)
 {
     struct ls_dataset *set = synthetic(37);
@@ -499,6 +532,7 @@ int main(void)
         cmocka_unit_test(it_ends_cleanly_at_any_time),
         cmocka_unit_test(nothing_is_allocated_while_it_runs),
         cmocka_unit_test(an_error_comes_once_and_in_order),
+        cmocka_unit_test(short_epochs_go_on_through_the_data),
         cmocka_unit_test(broken_samples_are_replaced_or_left_out),
         cmocka_unit_test(the_embedded_set_is_shared_by_threads),
         cmocka_unit_test(impossible_options_are_refused),
