@@ -29,6 +29,7 @@ cluster  header ucp/api/ucp.h        libucx-dev
 images   header webp/decode.h        libwebp-dev
 images   header stdio.h,gif_lib.h    libgif-dev
 images   header lmdb.h               liblmdb-dev
+images   header curl/curl.h          libcurl4-openssl-dev
 test     header cmocka.h             libcmocka-dev
 test     module venv,ensurepip       python3-venv
 test     command g++                 g++
@@ -119,6 +120,6 @@ offer() {
     [ -n "$packages" ] || return 0
     # shellcheck disable=SC2086
     if ! may_install || ! install_packages $packages; then
-        echo "$0: some of mpirun, srun --mpi=pmix, --transport ucx, WebP, GIF and LMDB files will not work until you type: sudo apt-get install ${packages% } && $0" >&2
+        echo "$0: some of mpirun, srun --mpi=pmix, --transport ucx, WebP, GIF and LMDB files and data fetch will not work until you type: sudo apt-get install ${packages% } && $0" >&2
     fi
 }

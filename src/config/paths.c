@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text/utf8.h"
+#include "config/downloads.h"
 #include "config/table.h"
 
 #include <stdlib.h>
@@ -21,6 +22,8 @@ static bool is_path(const struct ls_option *option, const char *value)
         return false;
     if (strcmp(option->name, "model") == 0)
         return strchr(value, '/') || ls_ends_in(value, ".yaml") || ls_ends_in(value, ".yml");
+    if (ls_download_find(value) && !ls_file_exists(value)) /* the name of a data set that was fetched */
+        return false;
     return strcmp(value, "mnist") != 0 && strncmp(value, "synthetic:", 10) != 0;
 }
 

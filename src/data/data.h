@@ -90,7 +90,8 @@ struct ls_dataset_ops {
 };
 extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NULL */
 
-/* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", or a path whose format is recognised. */
+/* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", a path whose format is recognised, or the name of a data set
+ * that was fetched (config/downloads.h). */
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
 /* A path whose only entry is a folder means that folder. Warns if the data set was opened that way. */
 void ls_dataset_warn_inner(const struct ls_dataset *set, const char *spec);

@@ -2,6 +2,7 @@
 #include "data/formats/formats.h"
 #include "data/files/layout.h"
 #include "base/files/file.h"
+#include "config/downloads.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -40,6 +41,15 @@ void ls_dataset_warn_inner(const struct ls_dataset *set, const char *spec)
         ls_warn("%s: nothing in it but a folder: %s is taken instead", spec, set->inner);
 }
 
+/* Replaces the name of a data set that was fetched by its path. A file or folder of that name comes first. */
+static void use_fetched(char path[PATH_MAX])
+{
+    char fetched[PATH_MAX];
+    const struct ls_download *set = ls_file_exists(path) ? NULL : ls_download_find(path);
+    if (set && strcmp(path, "mnist") != 0 && ls_download_path(set, fetched) && ls_file_is_dir(fetched))
+        memcpy(path, fetched, PATH_MAX);
+}
+
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set)
 {
     char path[PATH_MAX];
@@ -48,6 +58,7 @@ enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dat
     for (size_t end = strlen(path); end > 1 && path[end - 1] == '/'; end--)
         path[end - 1] = 0;
     bool down;
+    use_fetched(path);
     const struct ls_dataset_ops *format = find_format(path, &down);
     if (format) {
         struct ls_dataset *opened;
@@ -69,9 +80,14 @@ enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dat
                        "%s: no known data set: expected a folder with IDX files, CIFAR .bin files, or a folder of "
                        "images for each class, or a list of images (LIST.txt)",
                        spec);
+    const struct ls_download *known = ls_download_find(spec);
+    if (known)
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: no such folder, and the data set was not fetched yet; type: lockstep data fetch %s", spec,
+                       known->name);
     return ls_fail(LS_BAD_INPUT,
                    "%s: no such folder, and no data set of that name: --data takes mnist, "
-                   "synthetic:CxHxW:CLASSES or a path",
+                   "synthetic:CxHxW:CLASSES, the name of a data set that was fetched, or a path",
                    spec);
 }
 

@@ -19,7 +19,7 @@ number=0
 failed=0
 name=
 code=
-export HOME="$scratch" XDG_CACHE_HOME="$scratch/.cache" LC_ALL=C
+export HOME="$scratch" XDG_CACHE_HOME="$scratch/.cache" XDG_DATA_HOME="$scratch/.local/share" LC_ALL=C
 export LOCKSTEP_TUNE=false # measuring kernels takes longer than these tests train
 trap 'cd /; release_scratch; rm -rf "$scratch"' EXIT
 trap 'exit 1' INT TERM

@@ -159,7 +159,7 @@ stand_in cc 'if grep -q ucp/api; then exit 1; fi'
 run
 expect_code 0
 expect_out '^trained$'
-expect_error 'some of mpirun, srun --mpi=pmix, --transport ucx, WebP, GIF and LMDB files will not work until you type: sudo apt-get install libopenmpi-dev openmpi-bin libucx-dev && '
+expect_error 'some of mpirun, srun --mpi=pmix, --transport ucx, WebP, GIF and LMDB files and data fetch will not work until you type: sudo apt-get install libopenmpi-dev openmpi-bin libucx-dev && '
 
 it "./run installs both where it may"
 rm -f clone/build/release/lockstep

@@ -81,6 +81,7 @@ static const struct {
     {"lockstep-mpi-mpich.so", "MPICH", "libmpich-dev mpich"},
     {"lockstep-tcp.so", "OpenSSL", "libssl-dev"},
     {"lockstep-ucx.so", "UCX", "libucx-dev libssl-dev"},
+    {"lockstep-fetch.so", "libcurl", "libcurl4-openssl-dev libssl-dev"},
     {"lockstep-cuda.so", "a CUDA toolkit with cuDNN 9", NULL},
 };
 

@@ -5,6 +5,7 @@
  * Headers are read here and not by a library, because samples are read at random and need the offset of their data. */
 #include "data/formats/formats.h"
 #include "data/formats/tar.h"
+#include "data/records/tar_header.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { BLOCK = 512, PATH_ROOM = 4096, LABEL_ROOM = 256, HEADER_MOST = 1 << 20 };
+enum { BLOCK = LS_TAR_BLOCK, PATH_ROOM = LS_TAR_PATH, LABEL_ROOM = 256, HEADER_MOST = 1 << 20 };
 
 struct member {
     char path[PATH_ROOM];
@@ -21,49 +22,6 @@ struct member {
 };
 
 /* --- headers ---------------------------------------------------------------------------------------------------------- */
-
-/* An octal number, or with the highest bit set a binary one. */
-static bool number(const uint8_t *field, size_t n, uint64_t *value)
-{
-    size_t i = 0;
-    *value = 0;
-    if (field[0] & 0x80) {
-        for (i = 1; i < n; i++) {
-            if (*value >> 55)
-                return false;
-            *value = *value << 8 | field[i];
-        }
-        return field[0] == 0x80;
-    }
-    while (i < n && field[i] == ' ')
-        i++;
-    for (; i < n && field[i] >= '0' && field[i] <= '7'; i++)
-        *value = *value << 3 | (uint64_t)(field[i] - '0');
-    return i == n || field[i] == 0 || field[i] == ' ';
-}
-
-static bool checks_out(const uint8_t *block)
-{
-    uint64_t want, sum = 0;
-    for (int i = 0; i < BLOCK; i++)
-        sum += i >= 148 && i < 156 ? ' ' : block[i];
-    return number(block + 148, 8, &want) && want == sum;
-}
-
-static bool is_zero(const uint8_t *block)
-{
-    for (int i = 0; i < BLOCK; i++)
-        if (block[i])
-            return false;
-    return true;
-}
-
-static void take_path(const uint8_t *block, char path[PATH_ROOM])
-{
-    const char *name = (const char *)block, *prefix = (const char *)block + 345;
-    bool posix = memcmp(block + 257, "ustar\0", 6) == 0 && *prefix;
-    snprintf(path, PATH_ROOM, "%.*s%s%.100s", posix ? 155 : 0, prefix, posix ? "/" : "", name);
-}
 
 /* Takes path and size out of the records "LENGTH KEY=VALUE\n" of a pax header. False: not such records. */
 static bool take_pax(const char *text, size_t size, char path[PATH_ROOM], uint64_t *bytes, bool *has_path,
@@ -113,15 +71,17 @@ static enum ls_status read_header(struct ls_shard_scan *s, uint64_t *at, struct 
         return LS_OK;
     if (!ls_scan_read(s, *at, block, BLOCK))
         return LS_BAD_INPUT;
-    *end = is_zero(block);
+    struct ls_tar_header h;
+    enum ls_tar_kind kind = ls_tar_header(block, &h);
+    *end = kind == LS_TAR_END;
     if (*end)
         return LS_OK;
-    if (!checks_out(block))
+    if (kind == LS_TAR_FOREIGN)
         return ls_scan_refuse(s, *at, "no header of a tar file: its checksum is wrong");
-    *m = (struct member){.header = *at, .data = *at + BLOCK, .type = (char)block[156]};
-    take_path(block, m->path);
-    if (!number(block + 124, 12, &m->size))
-        return ls_scan_refuse(s, *at, "the size of %.100s is no number", m->path);
+    if (kind == LS_TAR_NO_SIZE)
+        return ls_scan_refuse(s, *at, "the size of %.100s is no number", h.path);
+    *m = (struct member){.header = *at, .data = *at + BLOCK, .size = h.size, .type = h.type};
+    memcpy(m->path, h.path, sizeof m->path);
     return LS_OK;
 }
 
