@@ -1,4 +1,4 @@
-/* The implementations that a convolution or dense layer can run: oneDNN's, and the native Winograd. They are listed in the
+/* The implementations that a convolution or dense layer can run: oneDNN's, and our own. They are listed in the
  * order of a rule on the shape, the likely fastest first (SELECT-1 of core/kernel_selection.h). */
 #include "backend/onednn/candidates.h"
 
@@ -70,13 +70,12 @@ static int drop_references(struct choice *list, int count)
     return kept;
 }
 
-/* The native Winograd. */
-static int add_own(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed, struct choice *list,
-                   int count)
+static int add_own(struct ls_program *p, const struct dnn_spec *spec, const struct dnn_md *fixed,
+                   enum ls_conv_method method, struct choice *list, int count)
 {
-    struct choice c = {0};
-    snprintf(c.pd.name, sizeof c.pd.name, "winograd:%s", p->k.isa);
-    if (count < MAX_CANDIDATES && winograd_fits(p, spec) && winograd_layout(p, spec, &c.wei) == LS_OK &&
+    struct choice c = {.own = method};
+    snprintf(c.pd.name, sizeof c.pd.name, "%s:%s", method == LS_CONV_AMX ? "amx" : "winograd", p->k.isa);
+    if (count < MAX_CANDIDATES && own_conv_fits(p, spec, method) && own_conv_layout(p, spec, &c.wei) == LS_OK &&
         reachable(p, spec, fixed, &c.wei))
         list[count++] = c;
     else
@@ -112,11 +111,14 @@ static int drop_namesakes(const struct dnn_md *fixed, struct choice *list, int c
 
 /* --- the rule (SELECT-1) ----------------------------------------------------------------------------------------- */
 
-enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD };
+enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD, OWN_AMX };
 
 static enum method method_of(const struct choice *c)
 {
-    return !c->pd.pd ? OWN_WINOGRAD : strstr(c->pd.name, "wino") ? LIBRARY_WINOGRAD : DIRECT;
+    return c->own == LS_CONV_AMX        ? OWN_AMX
+           : c->own == LS_CONV_WINOGRAD ? OWN_WINOGRAD
+           : strstr(c->pd.name, "wino") ? LIBRARY_WINOGRAD
+                                        : DIRECT;
 }
 
 /* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
@@ -129,6 +131,8 @@ static enum method likely_method(const struct ls_program *p, const struct dnn_sp
     int64_t tiles = s->dst[0] * ((s->dst[2] + 3) / 4) * ((s->dst[3] + 3) / 4);
     int64_t channels = s->src[1] < s->dst[1] ? s->src[1] : s->dst[1];
     bool weights = s->pass == DNN_BWD_WEIGHTS;
+    if (s->dtype == LS_BF16)
+        return OWN_AMX; /* where it is among the candidates */
     if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
         return DIRECT;
     bool library = weights ? tiles * p->core.options.threads >= 4096 : channels >= 128 && tiles >= 128;
@@ -166,8 +170,9 @@ int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct d
         s.winograd = false;
         count = add_candidates(p, &s, fixed, list, count);
     }
+    count = add_own(p, spec, fixed, LS_CONV_AMX, list, count);
     if (may_winograd(spec)) {
-        count = add_own(p, spec, fixed, list, count);
+        count = add_own(p, spec, fixed, LS_CONV_WINOGRAD, list, count);
         for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {
             s.wei_md = free_layout ? NULL : fixed;
             s.winograd = true;

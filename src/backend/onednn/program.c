@@ -89,7 +89,8 @@ static const char *refuses(enum ls_dtype dtype)
         case DNN_AMX_FINE:
             break;
         case DNN_AMX_OFF:
-            ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");
+            if (!ls_amx_usable())
+                ls_warn("this machine advertises AMX and faults on it; bf16 runs without it");
             break;
         case DNN_AMX_FAULTS:
             return "this machine advertises AMX and faults on it; set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16";
@@ -185,8 +186,11 @@ static void about(struct ls_backend_about *a)
 
 static const char *fault(void)
 {
-    return dnn_guard_amx() == DNN_AMX_FINE ? NULL
-                                           : "the processor advertises AMX and faults on it; bf16 runs without it";
+    if (dnn_guard_amx() == DNN_AMX_FINE)
+        return NULL;
+    return ls_amx_usable()
+               ? "oneDNN faults on AMX here; in bf16 Lockstep's own convolutions use it, dense layers do not"
+               : "the processor advertises AMX and faults on it; bf16 runs without it";
 }
 
 static enum ls_status results(struct ls_program *p, int slot, const float **loss, const int32_t **rank)

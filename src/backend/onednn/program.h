@@ -31,10 +31,10 @@ struct kernel {
 
 struct node_exec {
     const struct kernel *kernel;
-    struct dnn_prim prim;        /* or: */
-    struct ls_winograd winograd; /* when threads is set */
-    struct ls_axis y, x;         /* pools */
-    char note[80];               /* implementation, for people */
+    struct dnn_prim prim; /* or: */
+    struct ls_conv own;   /* our own convolution, when its method is set */
+    struct ls_axis y, x;  /* pools */
+    char note[80];        /* implementation, for people */
 };
 
 struct ls_program {
@@ -82,7 +82,8 @@ bool tensor_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t 
 
 /* tune.c: the implementation for a spec. fixed: the weights' layout if they have one, else NULL. */
 struct choice {
-    struct dnn_pd pd;  /* of the native Winograd only the name is set */
+    struct dnn_pd pd; /* of our own methods only the name is set */
+    enum ls_conv_method own;
     struct dnn_md wei; /* the layout its weights (or their gradient) have */
     double ms;         /* measured, 0: not */
 };
@@ -93,12 +94,13 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
 enum ls_status tune_close(struct ls_program *p);
 void choice_release(struct choice *c);
 
-/* winograd.c: can the native Winograd compute this 3x3 convolution; the layout of its weights; the geometry of the pass; its
+/* own_conv.c: can our own method compute this convolution here; the layout of its weights; the geometry of the pass; its
  * operands, named as oneDNN names them. */
-bool winograd_fits(const struct ls_program *p, const struct dnn_spec *s);
-enum ls_status winograd_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei);
-void winograd_shape(const struct ls_program *p, const struct dnn_spec *s, struct ls_winograd *w);
-void winograd_point(struct ls_winograd *w, char *src, char *wei, char *bias, char *dst, char *scratch);
+bool own_conv_fits(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method);
+enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei);
+void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method,
+                    struct ls_conv *w);
+void own_conv_point(struct ls_conv *w, char *src, char *wei, char *bias, char *dst, char *scratch);
 
 /* A kernel for each op; the lists of ops/list.def end with a NULL op. */
 #define X(name) extern const struct kernel ls_onednn_ops_##name[];

@@ -31,7 +31,7 @@ static void machine_name(const struct ls_program *p, char *text, size_t room)
     if (f)
         fclose(f);
     model[strcspn(model, "|\n")] = 0;
-    snprintf(text, room, "%s, oneDNN %s and own 2, %s, %d threads", model, dnn_version(version), p->k.isa,
+    snprintf(text, room, "%s, oneDNN %s and own 3, %s, %d threads", model, dnn_version(version), p->k.isa,
              p->core.options.threads);
 }
 
@@ -115,15 +115,15 @@ static size_t lay_out(size_t *used, size_t bytes)
 }
 
 /* Either of the two kinds of implementation. */
-static enum ls_status run_once(struct ls_program *p, const struct dnn_prim *prim, const struct ls_winograd *own)
+static enum ls_status run_once(struct ls_program *p, const struct dnn_prim *prim, const struct ls_conv *own)
 {
     if (prim)
         return dnn_prim_run(&p->dnn, prim);
-    p->k.winograd(own);
+    p->k.conv[own->method].run(own);
     return LS_OK;
 }
 
-static enum ls_status time_runs(struct ls_program *p, const struct dnn_prim *prim, const struct ls_winograd *own,
+static enum ls_status time_runs(struct ls_program *p, const struct dnn_prim *prim, const struct ls_conv *own,
                                 double *best)
 {
     enum { MAX_RUNS = 4 };
@@ -145,14 +145,14 @@ static enum ls_status time_runs(struct ls_program *p, const struct dnn_prim *pri
 static enum ls_status measure_own(struct ls_program *p, const struct dnn_spec *s, struct choice *c)
 {
     struct tuner *t = p->tuner;
-    struct ls_winograd w;
+    struct ls_conv w;
     size_t used = 0;
-    winograd_shape(p, s, &w);
+    own_conv_shape(p, s, c->own, &w);
     size_t src = lay_out(&used, dnn_md_bytes(s->src_md)), dst = lay_out(&used, dnn_md_bytes(s->dst_md));
     size_t wei = lay_out(&used, dnn_md_bytes(&c->wei)), bias = lay_out(&used, (size_t)(s->dst[1] + 16) * sizeof(float));
-    size_t scratch = lay_out(&used, p->k.winograd_scratch(&w));
+    size_t scratch = lay_out(&used, p->k.conv[c->own].scratch(&w));
     LS_TRY(make_room(t, used));
-    winograd_point(&w, t->region + src, t->region + wei, s->bias ? t->region + bias : NULL, t->region + dst,
+    own_conv_point(&w, t->region + src, t->region + wei, s->bias ? t->region + bias : NULL, t->region + dst,
                    t->region + scratch);
     return time_runs(p, NULL, &w, &c->ms);
 }
@@ -162,7 +162,7 @@ static enum ls_status measure(struct ls_program *p, const struct dnn_spec *s, st
     size_t offset[N_OPERANDS], used = 0;
     struct dnn_prim prim;
     int present[DNN_MAX_ARGS], n_present = 0;
-    if (!c->pd.pd)
+    if (c->own)
         return measure_own(p, s, c);
     for (int i = 0; i < N_OPERANDS && n_present < DNN_MAX_ARGS; i++) {
         struct dnn_md md;

@@ -137,15 +137,15 @@ static void assert_close(const char *what, const float *got, const double *want,
 }
 
 /* Run on one, two and three threads into `to`; the bits must be the same. */
-static void run(const struct ls_kernels *k, struct ls_winograd *w, float *to, size_t bytes)
+static void run(const struct ls_kernels *k, struct ls_conv *w, float *to, size_t bytes)
 {
     void *first = ls_alloc(bytes, 1);
     assert_non_null(first);
     for (w->threads = 1; w->threads <= 3; w->threads++) {
-        w->scratch = ls_alloc(k->winograd_scratch(w), 1);
+        w->scratch = ls_alloc(k->conv[LS_CONV_WINOGRAD].scratch(w), 1);
         assert_non_null(w->scratch);
-        memset(w->scratch, 0xff, k->winograd_scratch(w)); /* NaN: what is read must have been written */
-        k->winograd(w);
+        memset(w->scratch, 0xff, k->conv[LS_CONV_WINOGRAD].scratch(w)); /* NaN: what is read must have been written */
+        k->conv[LS_CONV_WINOGRAD].run(w);
         ls_free(w->scratch);
         if (w->threads == 1)
             memcpy(first, to, bytes);
@@ -162,18 +162,18 @@ static void check(const struct ls_kernels *k, const struct shape *s)
     double *dx = expected(&p, data_product, p.nx), *dw = expected(&p, weights_product, p.nw);
     double *y = expected(&p, forward_product, p.ny), *db = ls_alloc((size_t)p.out, sizeof *db);
     assert_non_null(db);
-    struct ls_winograd w = {.n = s->n,
-                            .in_blocks = s->in_blocks,
-                            .in_h = s->h,
-                            .in_w = s->w,
-                            .out_blocks = s->out_blocks,
-                            .out_h = p.oh,
-                            .out_w = p.ow,
-                            .pad_t = s->pad,
-                            .pad_l = s->pad,
-                            .in = p.x,
-                            .out = p.y};
-    w.pass = LS_WINOGRAD_WEIGHTS;
+    struct ls_conv w = {.n = s->n,
+                        .in_blocks = s->in_blocks,
+                        .in_h = s->h,
+                        .in_w = s->w,
+                        .out_blocks = s->out_blocks,
+                        .out_h = p.oh,
+                        .out_w = p.ow,
+                        .pad_t = s->pad,
+                        .pad_l = s->pad,
+                        .in = p.x,
+                        .out = p.y};
+    w.pass = LS_CONV_WEIGHTS;
     w.weights = p.dw;
     w.bias = s->bias ? p.db : NULL;
     run(k, &w, p.dw, p.nw * sizeof(float));
@@ -185,23 +185,23 @@ static void check(const struct ls_kernels *k, const struct shape *s)
     if (s->bias)
         assert_close("gradient of the bias", p.db, db, (size_t)p.out);
 
-    struct ls_winograd back = {.pass = LS_WINOGRAD_DATA,
-                               .n = s->n,
-                               .in_blocks = s->out_blocks,
-                               .in_h = p.oh,
-                               .in_w = p.ow,
-                               .out_blocks = s->in_blocks,
-                               .out_h = s->h,
-                               .out_w = s->w,
-                               .pad_t = 2 - s->pad,
-                               .pad_l = 2 - s->pad,
-                               .in = p.y,
-                               .weights = p.w,
-                               .out = p.dx};
+    struct ls_conv back = {.pass = LS_CONV_DATA,
+                           .n = s->n,
+                           .in_blocks = s->out_blocks,
+                           .in_h = p.oh,
+                           .in_w = p.ow,
+                           .out_blocks = s->in_blocks,
+                           .out_h = s->h,
+                           .out_w = s->w,
+                           .pad_t = s->pad,
+                           .pad_l = s->pad,
+                           .in = p.y,
+                           .weights = p.w,
+                           .out = p.dx};
     run(k, &back, p.dx, p.nx * sizeof(float));
     assert_close("gradient of the inputs", p.dx, dx, p.nx);
 
-    w.pass = LS_WINOGRAD_FORWARD;
+    w.pass = LS_CONV_FORWARD;
     w.weights = p.w;
     w.bias = s->bias ? p.bias : NULL;
     w.act = s->act;

@@ -73,20 +73,35 @@ struct ls_depthwise {
     float *dw, *db; /* db may be NULL */
 };
 
-/* A pass of a 3x3 convolution of stride 1 by Winograd's algorithm, in f32. Weights and their gradient are
+/* A pass of a convolution by one of our own methods. Weights and their gradient are f32,
  * [out block][in block][tap][B in][B out], with in and out as in the forward pass.
  *   FORWARD  in, weights, bias -> out
  *   DATA     in: gradient of the results, weights -> out: gradient of the inputs; out_blocks counts the inputs' blocks
- *   WEIGHTS  in: the inputs, out: gradient of the results -> weights, bias */
-enum ls_winograd_pass { LS_WINOGRAD_FORWARD, LS_WINOGRAD_DATA, LS_WINOGRAD_WEIGHTS };
-struct ls_winograd {
-    enum ls_winograd_pass pass;
+ *   WEIGHTS  in: the inputs, out: gradient of the results -> weights, bias
+ * Padding is that of the forward pass. */
+enum ls_conv_pass { LS_CONV_FORWARD, LS_CONV_DATA, LS_CONV_WEIGHTS };
+enum ls_conv_method {
+    LS_CONV_LIBRARY,  /* oneDNN's, none of ours */
+    LS_CONV_WINOGRAD, /* f32: 3x3, stride 1 */
+    LS_CONV_AMX,      /* bf16, with the matrix unit of recent Xeons: any kernel, equal strides */
+    LS_CONV_METHODS
+};
+struct ls_conv {
+    enum ls_conv_method method;
+    enum ls_conv_pass pass;
     int threads;
-    int64_t n, in_blocks, in_h, in_w, out_blocks, out_h, out_w, pad_t, pad_l;
+    int64_t n, in_blocks, in_h, in_w, out_blocks, out_h, out_w, kernel_h, kernel_w, stride, pad_t, pad_l;
     enum ls_act act; /* FORWARD */
-    const float *in;
-    float *weights, *bias, *out; /* bias may be NULL */
-    float *scratch;
+    const void *in;
+    void *out;
+    float *weights, *bias; /* bias may be NULL */
+    void *scratch;
+};
+/* The most taps of a kernel that the method for AMX takes. */
+enum { LS_AMX_TAPS = 49 };
+struct ls_conv_kernel {
+    size_t (*scratch)(const struct ls_conv *); /* bytes */
+    void (*run)(const struct ls_conv *);       /* NULL where this processor or type has none */
 };
 
 struct ls_sgd {
@@ -141,9 +156,7 @@ struct ls_kernels {
     void (*flatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*depthwise_bwd_weights)(const struct ls_depthwise *);
-    /* NULL in bf16. winograd_scratch returns the scratch size in bytes. */
-    size_t (*winograd_scratch)(const struct ls_winograd *);
-    void (*winograd)(const struct ls_winograd *);
+    struct ls_conv_kernel conv[LS_CONV_METHODS];
     void (*softmax)(const struct ls_loss *);
     void (*softmax_bwd)(const struct ls_loss *);
     void (*l2)(const struct ls_loss *);
@@ -152,6 +165,9 @@ struct ls_kernels {
     /* The sum of squares, computed in parts (LOOP-1). */
     double (*norm2)(const float *x, int64_t count);
 };
+
+/* Can this process use AMX? Asks the system for it first. */
+bool ls_amx_usable(void);
 
 /* Fills *k with the best table for this processor and activation type. isa is NULL, or the name of the instruction
  * set to use. Returns false when there is no such table. */

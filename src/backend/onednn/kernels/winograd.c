@@ -27,8 +27,7 @@
 #if LS_KERNEL_BF16
 void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k)
 {
-    k->winograd_scratch = NULL;
-    k->winograd = NULL;
+    (void)k;
 }
 #else
 
@@ -50,7 +49,12 @@ static int64_t at_most(int64_t x, int64_t high)
 {
     return x > high ? high : x;
 }
-static int64_t tiles_of(const struct ls_winograd *w)
+/* Zeros before the first input that a result reads. */
+static int64_t lead(const struct ls_conv *w, int64_t pad)
+{
+    return w->pass == LS_CONV_DATA ? 2 - pad : pad;
+}
+static int64_t tiles_of(const struct ls_conv *w)
 {
     return w->n * ((w->out_h + 3) / 4) * ((w->out_w + 3) / 4);
 }
@@ -114,7 +118,7 @@ INLINE void backward_weights(const vf *u, int s, vf *g, int to)
 struct tile {
     int64_t n, y, x; /* position of the tile's first result */
 };
-INLINE struct tile tile_at(const struct ls_winograd *w, int64_t t)
+INLINE struct tile tile_at(const struct ls_conv *w, int64_t t)
 {
     int64_t across = (w->out_w + 3) / 4, down = (w->out_h + 3) / 4;
     return (struct tile){t / (across * down), t / across % down * 4, t % across * 4};
@@ -136,15 +140,15 @@ static size_t v_place(int64_t tiles, int64_t blocks)
 }
 
 /* Transforms tiles [first, first + count) of input block k into block `at_block` of V, which has `blocks` blocks. */
-static void transform_input(const struct ls_winograd *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
+static void transform_input(const struct ls_conv *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
                             int64_t at_block, float *v)
 {
     size_t place = v_place(count, blocks);
     for (int64_t t = 0; t < count; t++) {
         struct tile at = tile_at(w, first + t);
         vf d[36], e[36], r[36];
-        read_tile(w->in + (at.n * w->in_blocks + k) * w->in_h * w->in_w * B, w->in_h, w->in_w, at.y - w->pad_t,
-                  at.x - w->pad_l, 6, d);
+        read_tile((const float *)w->in + (at.n * w->in_blocks + k) * w->in_h * w->in_w * B, w->in_h, w->in_w,
+                  at.y - lead(w, w->pad_t), at.x - lead(w, w->pad_l), 6, d);
         for (int j = 0; j < 6; j++)
             forward_in(d + j, 6, e + j, 6);
         for (int i = 0; i < 6; i++)
@@ -156,14 +160,15 @@ static void transform_input(const struct ls_winograd *w, int64_t first, int64_t 
 }
 
 /* The same for gradients of results: 4x4 pixels become 6x6. */
-static void transform_gradient(const struct ls_winograd *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
+static void transform_gradient(const struct ls_conv *w, int64_t first, int64_t count, int64_t blocks, int64_t k,
                                int64_t at_block, float *z)
 {
     size_t place = v_place(count, blocks);
     for (int64_t t = 0; t < count; t++) {
         struct tile at = tile_at(w, first + t);
         vf d[16], e[24], r[36];
-        read_tile(w->out + (at.n * w->out_blocks + k) * w->out_h * w->out_w * B, w->out_h, w->out_w, at.y, at.x, 4, d);
+        read_tile((const float *)w->out + (at.n * w->out_blocks + k) * w->out_h * w->out_w * B, w->out_h, w->out_w,
+                  at.y, at.x, 4, d);
         for (int j = 0; j < 4; j++)
             backward_out(d + j, 4, e + j, 4);
         for (int i = 0; i < 6; i++)
@@ -180,7 +185,7 @@ static size_t m_place(int64_t tiles)
 }
 
 /* Transforms the products of one group of result blocks and writes them to the map. */
-static void transform_output(const struct ls_winograd *w, int64_t first, int64_t count, int64_t group, const float *m)
+static void transform_output(const struct ls_conv *w, int64_t first, int64_t count, int64_t group, const float *m)
 {
     size_t place = m_place(count);
     for (int64_t k = group * GROUP; k < at_most((group + 1) * GROUP, w->out_blocks); k++) {
@@ -194,7 +199,7 @@ static void transform_output(const struct ls_winograd *w, int64_t first, int64_t
                 forward_out(r + j, 6, e + j, 6);
             for (int i = 0; i < 4; i++)
                 forward_out(e + 6 * i, 1, y + 4 * i, 1);
-            float *map = w->out + (at.n * w->out_blocks + k) * w->out_h * w->out_w * B;
+            float *map = (float *)w->out + (at.n * w->out_blocks + k) * w->out_h * w->out_w * B;
             for (int64_t i = 0; i < at_most(w->out_h - at.y, 4); i++)
                 for (int64_t j = 0; j < at_most(w->out_w - at.x, 4); j++)
                     vstoref(map + ((at.y + i) * w->out_w + at.x + j) * B, activate(w->act, y[4 * i + j] + bias));
@@ -238,7 +243,7 @@ static size_t u_place(int64_t blocks)
 
 /* Transforms input blocks [from, from + count) of a group into U. The data pass uses rotated weights: results and
  * inputs are exchanged, and the order of the taps is reversed. */
-static void transform_weights(const struct ls_winograd *w, int64_t group, int64_t from, int64_t count, float *u)
+static void transform_weights(const struct ls_conv *w, int64_t group, int64_t from, int64_t count, float *u)
 {
     enum { BLOCK = 9 * B * B };
     size_t place = u_place(count);
@@ -254,7 +259,7 @@ static void transform_weights(const struct ls_winograd *w, int64_t group, int64_
             }
             vf taps[9][B];
             for (int tap = 0; tap < 9; tap++)
-                if (w->pass == LS_WINOGRAD_DATA)
+                if (w->pass == LS_CONV_DATA)
                     transpose(w->weights + ((from + k) * w->out_blocks + m) * BLOCK + (8 - tap) * B * B, taps[tap]);
                 else
                     for (int i = 0; i < B; i++)
@@ -275,7 +280,7 @@ static void transform_weights(const struct ls_winograd *w, int64_t group, int64_
 
 /* Computes the gradient of one pair of blocks from the gradient of its transform:
  * [place][B inputs][GROUP * B results]. */
-static void finish_gradient(const struct ls_winograd *w, int64_t k, int64_t group, const float *du)
+static void finish_gradient(const struct ls_conv *w, int64_t k, int64_t group, const float *du)
 {
     for (int64_t m = group * GROUP; m < at_most((group + 1) * GROUP, w->out_blocks); m++)
         for (int i = 0; i < B; i++) {
@@ -325,14 +330,14 @@ static void multiply(const float *v, int64_t tiles, const float *u, int64_t bloc
         multiply_rows(1, v + t * B, tiles, u, blocks, m + t * GROUP * B, fresh);
 }
 
-static int64_t groups_of(const struct ls_winograd *w)
+static int64_t groups_of(const struct ls_conv *w)
 {
     return (w->out_blocks + GROUP - 1) / GROUP;
 }
 
 /* Computes tiles [first, first + count) of one group of result blocks. `stored` is U of the group over all input
  * blocks, or NULL: U is then computed here. */
-static void one_group(const struct ls_winograd *w, int64_t first, int64_t count, const float *v, int64_t group,
+static void one_group(const struct ls_conv *w, int64_t first, int64_t count, const float *v, int64_t group,
                       const float *stored, float *u, float *m)
 {
     for (int64_t from = 0; from < w->in_blocks; from += SLICE) {
@@ -355,7 +360,7 @@ struct cut {
     bool stored;
     size_t v, u, m; /* floats per thread */
 };
-static struct cut cut_data(const struct ls_winograd *w)
+static struct cut cut_data(const struct ls_conv *w)
 {
     int64_t tiles = tiles_of(w), fit = FLOATS / (PLACES * w->in_blocks * B), threads = w->threads;
     fit = fit > 64 ? 64 : fit < 16 ? 16 : fit / ROWS * ROWS;
@@ -374,15 +379,15 @@ static struct cut cut_data(const struct ls_winograd *w)
                         .m = PLACES * m_place(chunk)};
 }
 
-static void data_pass(const struct ls_winograd *w)
+static void data_pass(const struct ls_conv *w)
 {
     struct cut c = cut_data(w);
     int64_t tiles = tiles_of(w), groups = groups_of(w);
     size_t own = c.v + c.u + c.m, group_u = PLACES * u_place(w->in_blocks);
-    float *all_u = w->scratch + (size_t)w->threads * own;
+    float *all_u = (float *)w->scratch + (size_t)w->threads * own;
 #pragma omp parallel num_threads(w->threads)
     {
-        float *v = w->scratch + (size_t)omp_get_thread_num() * own, *u = v + c.v, *m = u + c.u;
+        float *v = (float *)w->scratch + (size_t)omp_get_thread_num() * own, *u = v + c.v, *m = u + c.u;
         if (c.stored) {
 #pragma omp for schedule(static)
             for (int64_t g = 0; g < groups; g++)
@@ -423,14 +428,14 @@ INLINE void gradient_rows(const float *v, const float *z, size_t z_block, int64_
             vstoref(du + (r * GROUP + c) * B, acc[r][c]);
 }
 
-static void bias_gradient(const struct ls_winograd *w)
+static void bias_gradient(const struct ls_conv *w)
 {
     int64_t area = w->out_h * w->out_w;
 #pragma omp parallel for schedule(static) num_threads(w->threads)
     for (int64_t m = 0; m < w->out_blocks; m++) {
         vf sum = vset(0.0f);
         for (int64_t n = 0; n < w->n; n++) {
-            const float *dy = w->out + (n * w->out_blocks + m) * area * B;
+            const float *dy = (const float *)w->out + (n * w->out_blocks + m) * area * B;
             vf part = vset(0.0f);
             for (int64_t i = 0; i < area; i++)
                 part += vloadf(dy + i * B);
@@ -447,7 +452,7 @@ struct grid {
     bool once; /* all tiles in one call: the sums need not be kept */
     size_t v, z;
 };
-static struct grid cut_gradient(const struct ls_winograd *w)
+static struct grid cut_gradient(const struct ls_conv *w)
 {
     int64_t groups = groups_of(w), group_parts = at_most(w->threads, groups);
     int64_t block_parts = at_most(w->threads / group_parts, w->in_blocks), tiles = at_most(tiles_of(w), TILES);
@@ -461,7 +466,7 @@ static struct grid cut_gradient(const struct ls_winograd *w)
 }
 
 /* Adds tiles [first, first + count) to one pair of parts. du keeps the sums of each (group, block) between calls. */
-static void gradient_part(const struct ls_winograd *w, const struct grid *c, int64_t gp, int64_t bp, int64_t first,
+static void gradient_part(const struct ls_conv *w, const struct grid *c, int64_t gp, int64_t bp, int64_t first,
                           float *v, float *z, float *du)
 {
     const size_t pair = PLACES * B * GROUP * B;
@@ -489,7 +494,7 @@ static void gradient_part(const struct ls_winograd *w, const struct grid *c, int
     }
 }
 
-static void gradient_pass(const struct ls_winograd *w)
+static void gradient_pass(const struct ls_conv *w)
 {
     const size_t pair = PLACES * B * GROUP * B;
     struct grid c = cut_gradient(w);
@@ -497,8 +502,8 @@ static void gradient_pass(const struct ls_winograd *w)
 #pragma omp parallel for collapse(2) schedule(static, 1) num_threads(w->threads)
     for (int64_t gp = 0; gp < c.group_parts; gp++)
         for (int64_t bp = 0; bp < c.block_parts; bp++) {
-            float *v = w->scratch + (size_t)omp_get_thread_num() * own, *z = v + c.v;
-            float *du = c.once ? z + c.z : w->scratch + (size_t)w->threads * own;
+            float *v = (float *)w->scratch + (size_t)omp_get_thread_num() * own, *z = v + c.v;
+            float *du = c.once ? z + c.z : (float *)w->scratch + (size_t)w->threads * own;
             for (int64_t first = 0; first < tiles_of(w); first += c.tiles)
                 gradient_part(w, &c, gp, bp, first, v, z, du);
         }
@@ -506,10 +511,10 @@ static void gradient_pass(const struct ls_winograd *w)
         bias_gradient(w);
 }
 
-static size_t winograd_scratch(const struct ls_winograd *w)
+static size_t winograd_scratch(const struct ls_conv *w)
 {
     size_t threads = (size_t)w->threads, floats;
-    if (w->pass == LS_WINOGRAD_WEIGHTS) {
+    if (w->pass == LS_CONV_WEIGHTS) {
         struct grid c = cut_gradient(w);
         size_t pairs = c.once ? threads : (size_t)(groups_of(w) * w->in_blocks);
         floats = threads * (c.v + c.z) + pairs * PLACES * B * GROUP * B;
@@ -520,9 +525,9 @@ static size_t winograd_scratch(const struct ls_winograd *w)
     return floats * sizeof(float);
 }
 
-static void winograd(const struct ls_winograd *w)
+static void winograd(const struct ls_conv *w)
 {
-    if (w->pass == LS_WINOGRAD_WEIGHTS)
+    if (w->pass == LS_CONV_WEIGHTS)
         gradient_pass(w);
     else
         data_pass(w);
@@ -530,7 +535,6 @@ static void winograd(const struct ls_winograd *w)
 
 void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k)
 {
-    k->winograd_scratch = winograd_scratch;
-    k->winograd = winograd;
+    k->conv[LS_CONV_WINOGRAD] = (struct ls_conv_kernel){winograd_scratch, winograd};
 }
 #endif

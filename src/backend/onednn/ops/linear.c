@@ -1,4 +1,4 @@
-/* Convolutions and dense layers: oneDNN primitives, or the native Winograd, as tune.c chooses.
+/* Convolutions and dense layers: oneDNN primitives, or our own methods, as tune.c chooses.
  *
  * The forward node of the training program decides the layout of the weights, once, and the store keeps it. It is the layout
  * that the chosen forward implementation prefers; the other passes use it or reorder the weights. */
@@ -87,6 +87,12 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
     struct dnn_md src = {0}, dst = {0};
     struct choice c = {0};
     enum ls_status st = LS_OK;
+    if (own_conv_fits(p, spec, LS_CONV_AMX)) {
+        LS_TRY(own_conv_layout(p, spec, &c.wei));
+        st = place_as(p, wei, &c.wei);
+        choice_release(&c);
+        return st;
+    }
     if (s.dtype == LS_BF16) {
         enum dnn_tag tag = p->k.block == 16 ? DNN_BLOCKED_16 : DNN_BLOCKED_8;
         s.dtype = LS_F32;
@@ -137,9 +143,9 @@ static enum ls_status make_primitive(struct ls_program *p, int node, const struc
     struct dnn_md scratch;
     enum dnn_pass pass = spec->pass;
     snprintf(exec->note, sizeof exec->note, "%s", c->pd.name);
-    if (!c->pd.pd) {
-        winograd_shape(p, spec, &exec->winograd);
-        p->core.nodes[node].scratch_bytes = p->k.winograd_scratch(&exec->winograd);
+    if (c->own) {
+        own_conv_shape(p, spec, c->own, &exec->own);
+        p->core.nodes[node].scratch_bytes = p->k.conv[c->own].scratch(&exec->own);
         return LS_OK;
     }
     LS_TRY(dnn_prim_init(&p->dnn, &c->pd, args[pass], 5, &exec->prim));
@@ -220,9 +226,9 @@ static enum ls_status run_linear(struct ls_program *p, int node, const struct ls
 {
     const struct node_exec *s = &p->execs[node];
     (void)run;
-    if (!s->winograd.threads)
+    if (!s->own.method)
         return dnn_prim_run(&p->dnn, &s->prim);
-    p->k.winograd(&s->winograd);
+    p->k.conv[s->own.method].run(&s->own);
     return LS_OK;
 }
 
@@ -230,7 +236,7 @@ static enum ls_status run_bwd_weights(struct ls_program *p, int node, const stru
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct ls_attr *a = &n->attr;
-    if (p->execs[node].prim.p || p->execs[node].winograd.threads)
+    if (p->execs[node].prim.p || p->execs[node].own.method)
         return run_linear(p, node, run);
     struct operands o = operands_of(n, DNN_BWD_WEIGHTS);
     const struct ls_shape *wei = tensor_shape(p, o.wei);
@@ -284,8 +290,8 @@ static void bind_linear(struct ls_program *p, int node)
     struct node_exec *s = &p->execs[node];
     enum dnn_pass pass = pass_of(n->op);
     struct operands o = operands_of(n, pass);
-    if (s->winograd.threads) {
-        winograd_point(&s->winograd, tensor_data(p, o.src), tensor_data(p, o.wei), tensor_data(p, o.bias),
+    if (s->own.method) {
+        own_conv_point(&s->own, tensor_data(p, o.src), tensor_data(p, o.wei), tensor_data(p, o.bias),
                        tensor_data(p, o.dst), p->core.nodes[node].scratch);
         return;
     }
