@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "launch/stderr_dedup.h"
 #include "base/memory.h"
+#include "launch/failed_rank.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -44,8 +45,8 @@ static void print_once(struct ls_stderr_dedup *c, int rank, const char *line, in
 {
     static const char error[] = "lockstep: error: ";
     const char *end = line + length, *message = after(line, end, "error: ");
-    const char *cause = after(message, end, ") has failed: ");
-    bool forwarded = cause != message; /* "rank 1 (host) has failed: " and the message of that rank */
+    const char *cause = after(message, end, LS_HAS_FAILED);
+    bool forwarded = cause != message; /* the error of another rank */
     uint64_t hash = hash_of(cause, (int)(end - cause));
     if (length >= (int)sizeof error && strncmp(line, error, sizeof error - 1) == 0)
         c->streams[rank].complained = true;

@@ -3,6 +3,7 @@
 #include "base/system/clock.h"
 #include "base/log.h"
 #include "comm/group.h"
+#include "launch/failed_rank.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -73,7 +74,7 @@ static enum ls_status adopt(struct ls_comm *c)
     if (h->rank < 0)
         ls_fail(st, "%s", why);
     else
-        ls_fail(st, "rank %d (host %s) has failed: %s", h->rank, c->peers[h->rank].host, why);
+        ls_fail(st, LS_FAILED_RANK, h->rank, c->peers[h->rank].host, why);
     set_broken(c, st);
     return st;
 }

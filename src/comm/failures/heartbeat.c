@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/group.h"
+#include "launch/failed_rank.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -139,8 +140,7 @@ static enum ls_status take(struct ls_comm *c, struct ls_heartbeat *h, const stru
         return ls_mark_compare(c, h->rank, &h->mark);
     h->why[sizeof h->why - 1] = 0;
     if (h->about >= 0)
-        return ls_group_lose(c, LS_PEER_LOST, "rank %d (host %s) has failed: %.300s", h->about, c->peers[h->about].host,
-                             h->why);
+        return ls_group_lose(c, LS_PEER_LOST, LS_FAILED_RANK, h->about, c->peers[h->about].host, h->why);
     return ls_group_lose(c, h->status == LS_USAGE ? LS_USAGE : LS_PEER_LOST, "%s", h->why);
 }
 

@@ -1,5 +1,6 @@
 /* A group never hangs (comm.h, COMM-3): who is gone, stopped, lost or different is named, and the others end in time. */
 #include "comm_ranks.h"
+#include "launch/failed_rank.h"
 
 #include <sys/mman.h>
 
@@ -156,7 +157,7 @@ static void fail_on_one(struct ls_comm *c, const struct ranks *r)
     NEED(ls_comm_barrier(c) == LS_PEER_LOST);
     NEED(ls_now() - start < PROMPT);
     NEED(strstr(ls_log_last(), "rank 1 (host "));
-    NEED(strstr(ls_log_last(), "has failed: x.png: is no image"));
+    NEED(strstr(ls_log_last(), LS_HAS_FAILED "x.png: is no image"));
     ls_comm_close(c, LS_PEER_LOST);
 }
 
