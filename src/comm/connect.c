@@ -13,7 +13,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { MESSAGES_LEAST = 2304, HELLO_VERSION = 2, NAME_ROOM = 64 };
+enum { MESSAGES_LEAST = 2304, HELLO_VERSION = 3, NAME_ROOM = 64 };
 
 #define ENVELOPE (sizeof(struct ls_mark) + LS_PACKED) /* bytes */
 

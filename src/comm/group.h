@@ -49,6 +49,7 @@ struct ls_peer {
     enum ls_stage stage;
     int waits;           /* 1 + the rank it waits for; 0: none */
     double heard, since; /* the last heartbeat; when it came to this position */
+    double unheard;      /* seconds for which it had not heard from this rank at that heartbeat */
 };
 
 /* One region of ls_comm_region: that of every process of the node, as mapped here. */

@@ -13,6 +13,10 @@
 #define SILENT_LOCAL 1.2
 /* A heartbeat this old is late. */
 #define HEARTBEAT_LATE 1.5
+/* What a heartbeat reports of the other direction may be a second older than the heartbeat. Where each rank has last heard
+ * from this one that long ago, the next heartbeats are awaited. */
+#define UNHEARD_DOUBT 2.0
+#define UNHEARD_SLACK 1.0
 /* A rank that starts, saves or evaluates may take this many deadlines. */
 #define LONG_WORK 20
 
@@ -108,12 +112,18 @@ static double quiet(const struct ls_comm *c, int rank)
     return c->segment ? 1e-9 * (double)(ls_clock_ns() - atomic_load(&ls_shm_slot(c->segment, p->local)->alive)) : 0;
 }
 
+/* Seconds after which a quiet rank is silent. */
+static double silence(const struct ls_comm *c, int rank)
+{
+    double least = same_node(c, rank) ? SILENT_LOCAL : SILENT_REMOTE;
+    return c->o.deadline / 2 > least ? c->o.deadline / 2 : least;
+}
+
 /* A silent rank does not run or cannot be reached. A rank that kept others waiting for the deadline has been quiet for
  * about as long; a shorter silence is that of a busy machine. */
 static bool silent(const struct ls_comm *c, int rank)
 {
-    double least = same_node(c, rank) ? SILENT_LOCAL : SILENT_REMOTE;
-    return quiet(c, rank) > (c->o.deadline / 2 > least ? c->o.deadline / 2 : least);
+    return quiet(c, rank) > silence(c, rank);
 }
 
 /* Starting (which may measure kernels), saving and evaluating take long. A rank that does one of them and gives signs of
@@ -198,6 +208,15 @@ static double cut_off(const struct ls_comm *c)
     return least;
 }
 
+/* There are at least two other nodes, and nothing shows that a rank on them has heard this one within `seconds`. */
+static bool unheard_by_all(const struct ls_comm *c, double seconds)
+{
+    for (int r = 0; r < c->size; r++)
+        if (!same_node(c, r) && c->peers[r].unheard + quiet(c, r) < seconds)
+            return false;
+    return c->nodes > 2;
+}
+
 /* A heartbeat is late, and its rank may turn out to be silent as well. */
 static bool more_may_be_silent(const struct ls_comm *c)
 {
@@ -218,14 +237,14 @@ static bool find_cause(struct ls_comm *c, double waited)
         if (c->missing[r])
             c->ends[chain_end(c, r, absent, &cycle)] = true;
     if (select_missing(c, c->ends, silent) || select_missing(c, NULL, silent))
-        return !more_may_be_silent(c);
+        return !more_may_be_silent(c) && !unheard_by_all(c, UNHEARD_DOUBT);
     memcpy(c->missing, c->ends, (size_t)c->size * sizeof *c->missing);
     for (int r = 0; r < c->size; r++)
         if (c->ends[r]) {
             clear &= waited > SILENT_REMOTE || same_node(c, r);
             clear &= absent || ls_comm_where(c, r).age > c->o.deadline / 2;
         }
-    return clear && !cycle;
+    return clear && !cycle && !unheard_by_all(c, UNHEARD_DOUBT);
 }
 
 enum ls_status ls_blame_network(struct ls_comm *c, double seconds)
@@ -250,6 +269,10 @@ static enum ls_status name_missing(struct ls_comm *c, const char *what)
         return ls_group_lose(c, LS_PEER_LOST, "the group did not %s within %.3g s", what, c->o.deadline);
     if (cut_off(c) > 0)
         return ls_blame_network(c, cut_off(c));
+    if (unheard_by_all(c, silence(c, first) + UNHEARD_SLACK))
+        return ls_group_lose(c, LS_PEER_LOST,
+                             "no other host hears rank %d (host %s): packets that it sends do not arrive", c->rank,
+                             c->peers[c->rank].host);
     describe_ranks(c, who, sizeof who);
     ls_blame_describe(c, first, where, sizeof where);
     if (count > 1)

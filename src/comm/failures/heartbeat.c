@@ -38,7 +38,7 @@ bool ls_heartbeat_valid(const struct ls_heartbeat *h, size_t bytes, int sender, 
     return bytes == sizeof *h && h->rank == sender && sender >= 0 && sender < size && h->status >= LS_OK &&
            h->status <= LS_INTERRUPTED && h->about >= -1 && h->about < size && h->stage >= LS_STAGE_START &&
            h->stage <= LS_STAGE_END && h->waits >= 0 && h->waits <= size && is_duration(h->age) &&
-           is_duration(h->allowed);
+           is_duration(h->allowed) && is_duration(h->unheard);
 }
 
 static struct ls_heartbeat compose(const struct ls_comm *c)
@@ -78,6 +78,7 @@ static void send(struct ls_comm *c, struct outgoing *o, int rank, const struct l
     if (o->under_way)
         return;
     o->heartbeat = *h;
+    o->heartbeat.unheard = ls_now() - c->peers[rank].heard;
     o->under_way = c->channel->send(c->channel_state, rank, LS_TAG_HEARTBEAT, &o->heartbeat, sizeof o->heartbeat,
                                     &o->request) == LS_OK;
 }
@@ -129,6 +130,7 @@ static enum ls_status take(struct ls_comm *c, struct ls_heartbeat *h, const stru
     pthread_mutex_lock(&c->queue_lock);
     p->heard = ls_now();
     p->since = p->heard - h->age;
+    p->unheard = h->unheard;
     p->collective = h->collective;
     p->step = h->step;
     p->bucket = h->bucket;

@@ -18,6 +18,7 @@ struct ls_heartbeat {
     struct ls_mark mark; /* of the sender's last collective */
     double age;          /* seconds in this position */
     double allowed;      /* seconds from now on without a deadline */
+    double unheard;      /* seconds since the sender last heard from the receiver */
     char why[LS_REASON_ROOM];
 };
 

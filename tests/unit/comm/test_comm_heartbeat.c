@@ -62,10 +62,11 @@ static void refuses_numbers_out_of_range(void **state)
         assert_false(valid(status));
     }
     for (size_t i = 0; i < sizeof seconds / sizeof *seconds; i++) {
-        struct ls_heartbeat age = good(), allowed = good();
-        age.age = allowed.allowed = seconds[i];
+        struct ls_heartbeat age = good(), allowed = good(), unheard = good();
+        age.age = allowed.allowed = unheard.unheard = seconds[i];
         assert_false(valid(age));
         assert_false(valid(allowed));
+        assert_false(valid(unheard));
     }
 }
 
