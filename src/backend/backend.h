@@ -3,6 +3,7 @@
 #define LS_BACKEND_BACKEND_H
 
 #include "base/crop.h"
+#include "base/trace.h"
 #include "graph/graph.h"
 
 /* What changes from one pass to the next; everything else is frozen in the program. */
@@ -110,6 +111,11 @@ struct ls_backend_queue {
     /* What the next step begins with; between steps only. Without fp16, get gives zeros and set does nothing. */
     enum ls_status (*get_scale)(struct ls_program *p, struct ls_loss_scale *scale);
     enum ls_status (*set_scale)(struct ls_program *p, const struct ls_loss_scale *scale);
+    /* Record, on tracks of its own, what the device does while the trace is on: about a_step slices a step. trace_end waits
+     * for it, adds the slices, and stops; it takes any program of this process and may be called again. Steps that are not
+     * recorded run as they do without a trace. NULL: run returns when its work is over. */
+    enum ls_status (*trace)(struct ls_program *p, struct ls_trace *trace, size_t a_step);
+    void (*trace_end)(struct ls_program *p);
 };
 #define LS_QUEUE_MARKS 256
 

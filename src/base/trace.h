@@ -25,7 +25,7 @@ enum ls_slice_kind {
     LS_SLICE_STEP,     /* number: the step, from 1 */
     LS_SLICE_PASS,     /* number: the pass of this process's replicas, from 0 */
     LS_SLICE_PHASE,    /* forward or backward */
-    LS_SLICE_NODE,     /* name: the layer; detail: the op */
+    LS_SLICE_NODE,     /* name: the layer; detail: the op; number: nodes that one kernel computes, or -1 */
     LS_SLICE_ENQUEUE,  /* nodes that a device computes later */
     LS_SLICE_UPDATE,   /* number: the bucket */
     LS_SLICE_WAIT,     /* the thread waits; number: the bucket it waits for, or -1 */
@@ -36,12 +36,14 @@ enum ls_slice_kind {
     LS_SLICE_DECODE,   /* number: the sample */
     LS_SLICE_EVALUATE, /* number: the step after which it is done */
     LS_SLICE_SAVE,     /* likewise */
-    LS_SLICE_CHECK     /* ranks compare their values; likewise */
+    LS_SLICE_CHECK,    /* ranks compare their values; likewise */
+    LS_SLICE_COPY      /* a device copies; number: -1 */
 };
 
 struct ls_slice {
     enum ls_slice_kind kind;
     const char *name, *detail; /* borrowed until the trace is freed; detail may be NULL */
+    const char *kernel;        /* borrowed likewise; the kernel that computes a node, NULL: none is named */
     double begin, end;         /* ls_now() */
     int64_t number;
     uint64_t bytes; /* 0: none */
@@ -67,7 +69,11 @@ enum ls_track_id {
     LS_TRACK_MAIN = 1,
     LS_TRACK_COLLECTIVES = 2,
     LS_TRACK_MESSAGES = 3,
-    LS_TRACK_LOADER = 4,
+    LS_TRACK_CARD = 4, /* of a device: the stream that computes, */
+    LS_TRACK_CARD_ASIDE = 5,
+    LS_TRACK_CARD_COPIES = 6,
+    LS_TRACK_CARD_SUMS = 7, /* that which sums over processes */
+    LS_TRACK_LOADER = 8,
     LS_TRACK_EVALUATION_LOADER = LS_TRACK_LOADER + LS_TRACK_LOADERS,
     LS_TRACKS = LS_TRACK_EVALUATION_LOADER + LS_TRACK_LOADERS
 };

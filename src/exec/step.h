@@ -74,8 +74,10 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
                                const struct ls_options *o);
 void ls_stepper_release(struct ls_stepper *s);
 /* Records the steps that the trace wants, from now until the stepper is released, which must be before the trace is freed.
- * Nodes are recorded one by one where run returns when its work is over; where it only enqueues, what the host enqueues. */
+ * Nodes are recorded one by one where run returns when its work is over; where it only enqueues, what the host enqueues and
+ * what the device does. The slices of a device are in the trace after trace_end, which waits for them. */
 enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace);
+void ls_stepper_trace_end(struct ls_stepper *s);
 
 /* Step number `step` (from 0) over the next `samples` samples of all processes: one slot of the feed for each pass of each
  * replica of this process, in the order replicas.order. s->outcome says where to go on.

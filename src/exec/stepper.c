@@ -154,6 +154,9 @@ enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace)
                           &s->track));
     s->trace = trace;
     s->sync.track = s->track;
+    if (trace && e->backend->queue->trace && e->train.program)
+        LS_TRY(e->backend->queue->trace(e->train.program, trace,
+                                        (size_t)s->replicas.n_slices * (nodes + 8) + 4 * buckets + 64));
     if (!e->comm)
         return LS_OK;
     LS_TRY(ls_trace_track(trace, LS_TRACK_COLLECTIVES, "communication", 4 * buckets + 16, &collectives));
@@ -162,9 +165,16 @@ enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace)
     return LS_OK;
 }
 
+void ls_stepper_trace_end(struct ls_stepper *s)
+{
+    if (s->trace && s->engine->backend->queue->trace_end && s->engine->train.program)
+        s->engine->backend->queue->trace_end(s->engine->train.program);
+}
+
 void ls_stepper_release(struct ls_stepper *s)
 {
     ls_step_drop(s);
+    ls_stepper_trace_end(s);
     if (s->trace && s->engine->comm)
         ls_comm_trace(s->engine->comm, NULL, NULL);
     ls_device_dataset_close(&s->train);

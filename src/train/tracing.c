@@ -243,6 +243,7 @@ static enum ls_status finish(struct ls_trainer *t)
     char *text = NULL;
     size_t size = 0;
     ls_trace_stop(t->tracing.trace);
+    ls_stepper_trace_end(&t->stepper);
     enum ls_status st = all ? make_text(t, &text, &size) : LS_FAILED;
     if (st != LS_OK)
         goto out;
@@ -267,6 +268,7 @@ static void rescue(struct ls_trainer *t)
     size_t size = 0;
     bool seen = config && ls_file_exists(config);
     ls_trace_stop(t->tracing.trace);
+    ls_stepper_trace_end(&t->stepper);
     t->tracing.state = LS_TRACING_OVER;
     if (seen && make_text(t, &text, &size) == LS_OK &&
         ls_trace_file_rescue(t->tracing.folder, t->comm ? ls_comm_rank(t->comm) : 0, text, size, &head) == LS_OK)

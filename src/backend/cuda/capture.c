@@ -1,12 +1,24 @@
 /* Running a range of nodes: captured as CUDA graphs (CUDA-4), or timed node by node. */
 #include "backend/cuda/conv/tune.h"
+#include "backend/cuda/timeline.h"
 #include "base/log.h"
 
 static enum ls_status run_node(struct ls_program *p, int node)
 {
+    struct mark *mark = timeline_begin(p, p->device->compute);
     if (p->fronts)
         LS_TRY(fronts_add(p->fronts, p->device->compute));
-    return p->execs[node].kernel->run(p, node);
+    LS_TRY(p->execs[node].kernel->run(p, node));
+    timeline_end_nodes(p, mark, node, node + 1);
+    return LS_OK;
+}
+
+static enum ls_status run_updates(struct ls_program *p, int first, int last)
+{
+    struct mark *mark = timeline_begin(p, p->device->compute);
+    LS_TRY(updates_run(p, first, last));
+    timeline_end_nodes(p, mark, first, last);
+    return LS_OK;
 }
 
 /* CUDA-5. */
@@ -33,7 +45,7 @@ enum ls_status program_enqueue(struct ls_program *p, int first, int last)
             aside = LS_NONE;
         }
         if (end > n) {
-            LS_TRY(updates_run(p, n, end));
+            LS_TRY(run_updates(p, n, end));
         } else if (p->execs[n].join != LS_NONE) {
             LS_TRY(run_aside(p, n));
             aside = n;
@@ -54,7 +66,7 @@ static enum ls_status enqueue(struct ls_program *p, int first, int last)
     return shared ? program_enqueue_shared(p) : program_enqueue(p, first, last);
 }
 
-static enum ls_status capture(struct ls_program *p, struct captured *c)
+enum ls_status program_capture(struct ls_program *p, int first, int last, cudaGraphExec_t *exec)
 {
     cudaGraph_t graph = NULL;
     CUDA_TRY(cudaStreamBeginCapture(p->device->compute, cudaStreamCaptureModeThreadLocal));
@@ -64,7 +76,7 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
     if (p->small)
         st = cuda_check(cudaMemsetAsync(p->small, 0, p->small_bytes, p->device->compute), "cudaMemsetAsync");
     if (st == LS_OK)
-        st = enqueue(p, c->first, c->last);
+        st = enqueue(p, first, last);
     p->fronts = NULL;
     cudaError_t ended = cudaStreamEndCapture(p->device->compute, &graph);
     if (st == LS_OK)
@@ -73,7 +85,7 @@ static enum ls_status capture(struct ls_program *p, struct captured *c)
         st = drop_clears(graph, p->small, p->small_bytes, &fronts);
     ls_free(fronts.nodes);
     if (st == LS_OK)
-        st = cuda_check(cudaGraphInstantiate(&c->graph, graph, 0), "cudaGraphInstantiate");
+        st = cuda_check(cudaGraphInstantiate(exec, graph, 0), "cudaGraphInstantiate");
     if (graph)
         cudaGraphDestroy(graph);
     return st;
@@ -103,9 +115,11 @@ enum ls_status program_run(struct ls_program *p, int first, int last, const stru
         LS_TRY(enqueue(p, first, last));
     } else if (last - first < WORTH_A_GRAPH) {
         LS_TRY(enqueue(p, first, last));
+    } else if (timeline_is_on(p)) {
+        LS_TRY(timeline_launch(p, first, last));
     } else {
         if (!c->graph)
-            LS_TRY(capture(p, c));
+            LS_TRY(program_capture(p, first, last, &c->graph));
         CUDA_TRY(cudaGraphLaunch(c->graph, p->device->compute));
     }
     program_fed(p);

@@ -17,6 +17,7 @@ struct device {
     cudaStream_t compute, copies, aside;
     cudnnHandle_t cudnn;
     cublasLtHandle_t blas;
+    struct timeline *timeline; /* owned; NULL: nothing is recorded (timeline.h) */
     /* Enqueued work may wait for a lost process for ever: do not wait for the GPU any more, and free nothing on it. */
     atomic_bool lost;
 };

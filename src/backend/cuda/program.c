@@ -1,5 +1,6 @@
 #include "backend/cuda/program.h"
 #include "backend/cuda/conv/tune.h"
+#include "backend/cuda/timeline.h"
 #include "base/log.h"
 #include "graph/ops.h"
 
@@ -159,6 +160,7 @@ void program_forget(struct ls_program *p)
 {
     if (!p->device->lost)
         cudaStreamSynchronize(p->device->compute);
+    timeline_forget(p);
     for (int i = 0; i < p->n_captured && !p->device->lost; i++)
         if (p->captured[i].graph)
             cudaGraphExecDestroy(p->captured[i].graph);

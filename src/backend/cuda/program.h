@@ -230,8 +230,9 @@ enum ls_status fronts_add(struct fronts *f, cudaStream_t stream);
  * and before everything else of its node (fronts NULL: anywhere). */
 enum ls_status drop_clears(cudaGraph_t graph, const char *from, size_t bytes, const struct fronts *fronts);
 
-/* capture.c: enqueue nodes; run and profile of struct ls_backend. */
+/* capture.c: enqueue nodes; make a graph of them, or of a whole step (CUDA-4); run and profile of struct ls_backend. */
 enum ls_status program_enqueue(struct ls_program *p, int first, int last);
+enum ls_status program_capture(struct ls_program *p, int first, int last, cudaGraphExec_t *exec);
 enum ls_status program_run(struct ls_program *p, int first, int last, const struct ls_run *run);
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
 

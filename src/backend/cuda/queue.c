@@ -1,5 +1,6 @@
 /* Work that is enqueued beside the nodes: input, results, and copies of gradients. */
 #include "backend/cuda/program.h"
+#include "backend/cuda/timeline.h"
 #include "base/log.h"
 
 #include <string.h>
@@ -27,21 +28,32 @@ static void unpin(void *host)
         cudaGetLastError();
 }
 
+static void end_copy(struct ls_program *p, struct mark *mark, const char *name, size_t bytes)
+{
+    timeline_end(p, mark, &(struct ls_slice){.kind = LS_SLICE_COPY, .name = name, .number = -1, .bytes = bytes});
+}
+
 static enum ls_status copy(struct ls_program *p, float *to, const float *from, size_t count)
 {
+    struct mark *mark = timeline_begin(p, p->device->compute);
     CUDA_TRY(cudaMemcpyAsync(to, from, count * sizeof *to, cudaMemcpyDeviceToDevice, p->device->compute));
+    end_copy(p, mark, "copy gradients", count * sizeof *to);
     return LS_OK;
 }
 
 static enum ls_status add(struct ls_program *p, float *to, const float *other, size_t count)
 {
+    struct mark *mark = timeline_begin(p, p->device->compute);
     ls_cuda_sum(p->device->compute, other, to, (int64_t)count);
+    end_copy(p, mark, "add gradients", count * sizeof *to);
     return cuda_check(cudaGetLastError(), "adding gradients");
 }
 
 static enum ls_status clear(struct ls_program *p, float *to, size_t count)
 {
+    struct mark *mark = timeline_begin(p, p->device->compute);
     CUDA_TRY(cudaMemsetAsync(to, 0, count * sizeof *to, p->device->compute));
+    end_copy(p, mark, "clear gradients", count * sizeof *to);
     return LS_OK;
 }
 
@@ -49,7 +61,9 @@ static enum ls_status fetch(struct ls_program *p, int mark, float *host, const f
 {
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     CUDA_TRY(cudaStreamWaitEvent(p->device->copies, p->here, 0));
+    struct mark *copied = timeline_begin(p, p->device->copies);
     CUDA_TRY(cudaMemcpyAsync(host, from, count * sizeof *host, cudaMemcpyDeviceToHost, p->device->copies));
+    end_copy(p, copied, "gradients to the host", count * sizeof *host);
     if (!p->marks[mark])
         CUDA_TRY(cudaEventCreateWithFlags(&p->marks[mark], cudaEventDisableTiming));
     CUDA_TRY(cudaEventRecord(p->marks[mark], p->device->copies));
@@ -65,7 +79,9 @@ static enum ls_status arrived(struct ls_program *p, int mark)
 
 static enum ls_status send(struct ls_program *p, float *to, const float *host, size_t count)
 {
+    struct mark *mark = timeline_begin(p, p->device->compute);
     CUDA_TRY(cudaMemcpyAsync(to, host, count * sizeof *to, cudaMemcpyHostToDevice, p->device->compute));
+    end_copy(p, mark, "values from the host", count * sizeof *to);
     return LS_OK;
 }
 
@@ -73,10 +89,12 @@ static enum ls_status ask(struct ls_program *p, int slot)
 {
     const struct ls_graph *g = p->core.g;
     size_t n = (size_t)g->tensors[g->loss].shape.dim[0];
+    struct mark *mark = timeline_begin(p, p->device->compute);
     CUDA_TRY(cudaMemcpyAsync(p->loss[slot], p->core.places[g->loss].data, n * sizeof(float), cudaMemcpyDeviceToHost,
                              p->device->compute));
     CUDA_TRY(cudaMemcpyAsync(p->rank[slot], p->core.places[g->label_rank].data, n * sizeof(int32_t),
                              cudaMemcpyDeviceToHost, p->device->compute));
+    end_copy(p, mark, "results", n * (sizeof(float) + sizeof(int32_t)));
     CUDA_TRY(cudaEventRecord(p->asked[slot], p->device->compute));
     return LS_OK;
 }
@@ -235,6 +253,8 @@ const struct ls_backend_queue ls_cuda_queue = {
     .checksum = checksum,
     .get_scale = get_scale,
     .set_scale = set_scale,
+    .trace = timeline_open,
+    .trace_end = timeline_close,
 };
 
 /* --- the pass in flight ----------------------------------------------------------------------------------------- */
@@ -304,14 +324,17 @@ static enum ls_status feed_batch(struct ls_program *p)
         LS_TRY(take_room(p, plane_bytes(p->core.g)));
     p->slot = (p->slot + 1) % SLOTS;
     CUDA_TRY(cudaStreamWaitEvent(copies, p->used[p->slot], 0));
+    size_t bytes = !p->images ? 0 : p->pixels ? p->pixel_bytes : plane_bytes(p->core.g);
+    struct mark *mark = timeline_begin(p, copies);
     if (p->images)
-        CUDA_TRY(cudaMemcpyAsync(p->input[p->slot], p->images, p->pixels ? p->pixel_bytes : plane_bytes(p->core.g),
-                                 cudaMemcpyHostToDevice, copies));
+        CUDA_TRY(cudaMemcpyAsync(p->input[p->slot], p->images, bytes, cudaMemcpyHostToDevice, copies));
     if (p->labels)
         CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot], p->labels, label_bytes(p->core.g), cudaMemcpyHostToDevice, copies));
     if (p->crops)
         CUDA_TRY(cudaMemcpyAsync(p->notes[p->slot] + p->crop_offset, p->crops, crop_bytes(p->core.g),
                                  cudaMemcpyHostToDevice, copies));
+    bytes += (p->labels ? label_bytes(p->core.g) : 0) + (p->crops ? crop_bytes(p->core.g) : 0);
+    end_copy(p, mark, "input", bytes);
     CUDA_TRY(cudaEventRecord(p->fed[p->slot], copies));
     CUDA_TRY(cudaStreamWaitEvent(p->device->compute, p->fed[p->slot], 0));
     return LS_OK;

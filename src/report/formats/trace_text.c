@@ -16,13 +16,13 @@ static const struct {
     const char *category, *number;
 } kinds[] = {
     [LS_SLICE_STEP] = {"step", "step"},           [LS_SLICE_PASS] = {"pass", "pass"},
-    [LS_SLICE_PHASE] = {"phase", NULL},           [LS_SLICE_NODE] = {"node", NULL},
+    [LS_SLICE_PHASE] = {"phase", NULL},           [LS_SLICE_NODE] = {"node", "nodes"},
     [LS_SLICE_ENQUEUE] = {"enqueue", "nodes"},    [LS_SLICE_UPDATE] = {"update", "bucket"},
     [LS_SLICE_WAIT] = {"wait", "bucket"},         [LS_SLICE_SUM] = {"communication", "bucket"},
     [LS_SLICE_MESSAGE] = {"message", "rank"},     [LS_SLICE_INPUT] = {"input", NULL},
     [LS_SLICE_FILL] = {"fill", "samples"},        [LS_SLICE_DECODE] = {"decode", "sample"},
     [LS_SLICE_EVALUATE] = {"evaluation", "step"}, [LS_SLICE_SAVE] = {"checkpoint", "step"},
-    [LS_SLICE_CHECK] = {"check", "step"},
+    [LS_SLICE_CHECK] = {"check", "step"},         [LS_SLICE_COPY] = {"copy", NULL},
 };
 
 struct text {
@@ -109,9 +109,13 @@ static void put_arguments(struct text *t, const struct ls_slice *s)
         print(t, "\"%s\":%" PRId64, kinds[s->kind].number, s->number);
         comma = ",";
     }
-    if (s->kind == LS_SLICE_SUM || s->kind == LS_SLICE_MESSAGE) {
+    if (s->kind == LS_SLICE_SUM || s->kind == LS_SLICE_MESSAGE || s->kind == LS_SLICE_COPY) {
         print(t, "%s\"bytes\":%" PRIu64, comma, s->bytes);
         comma = ",";
+    }
+    if (s->kernel) {
+        print(t, "%s\"kernel\":", comma);
+        put_string(t, s->kernel);
     }
     if (s->kind == LS_SLICE_SUM && s->late_rank >= 0)
         print(t, "%s\"last_rank\":%d,\"waited_for_it_ms\":%.6f", comma, s->late_rank, 1e3 * (double)s->late_seconds);

@@ -117,6 +117,32 @@ static void test_the_outer_slice_comes_first(void **state)
     ls_trace_free(t);
 }
 
+/* A node of a card has its kernel, and the number of nodes that this computes; a copy has its bytes. */
+static void test_nodes_of_a_card(void **state)
+{
+    struct ls_track *track;
+    struct ls_trace *t = make(&track, LS_TRACK_CARD);
+    (void)state;
+    struct ls_slice node = slice(LS_SLICE_NODE, "conv1", 1, 2), copy = slice(LS_SLICE_COPY, "input", 2, 3);
+    node.detail = "conv";
+    node.kernel = "engine \"5\"";
+    node.number = 3;
+    copy.number = -1;
+    copy.bytes = 77;
+    ls_trace_add(track, &node);
+    ls_trace_add(track, &copy);
+    json_t *list = events_of(t, 0, "h");
+    json_t *args = json_object_get(event(list, 0), "args");
+    assert_string_equal(text_of(event(list, 0), "name"), "conv1 conv");
+    assert_string_equal(text_of(args, "kernel"), "engine \"5\"");
+    assert_int_equal(json_integer_value(json_object_get(args, "nodes")), 3);
+    args = json_object_get(event(list, 1), "args");
+    assert_int_equal(json_integer_value(json_object_get(args, "bytes")), 77);
+    assert_int_equal(json_object_size(args), 1);
+    json_decref(list);
+    ls_trace_free(t);
+}
+
 static void test_messages_are_pairs(void **state)
 {
     struct ls_track *track;
@@ -252,10 +278,15 @@ static int end(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_are_escaped),         cmocka_unit_test(test_the_outer_slice_comes_first),
-        cmocka_unit_test(test_messages_are_pairs),        cmocka_unit_test(test_times_before_zero),
-        cmocka_unit_test(test_each_rank_adds_its_part),   cmocka_unit_test(test_ranks_may_merge_at_once),
-        cmocka_unit_test(test_a_broken_part_is_left_out), cmocka_unit_test(test_labels),
+        cmocka_unit_test(test_names_are_escaped),
+        cmocka_unit_test(test_the_outer_slice_comes_first),
+        cmocka_unit_test(test_nodes_of_a_card),
+        cmocka_unit_test(test_messages_are_pairs),
+        cmocka_unit_test(test_times_before_zero),
+        cmocka_unit_test(test_each_rank_adds_its_part),
+        cmocka_unit_test(test_ranks_may_merge_at_once),
+        cmocka_unit_test(test_a_broken_part_is_left_out),
+        cmocka_unit_test(test_labels),
     };
     return cmocka_run_group_tests_name("trace file", tests, begin, end);
 }

@@ -1,4 +1,5 @@
 #include "backend/cuda/collective/collective.h"
+#include "backend/cuda/timeline.h"
 #include "base/system/clock.h"
 #include "base/log.h"
 
@@ -89,10 +90,26 @@ static enum ls_status follow(cudaStream_t from, cudaEvent_t event, cudaStream_t 
     return LS_OK;
 }
 
+void collective_end_mark(struct ls_program *p, struct mark *mark, int cut, size_t count)
+{
+    timeline_end(
+        p, mark,
+        &(struct ls_slice){.kind = LS_SLICE_SUM, .name = "sum", .number = cut, .bytes = count * sizeof(float)});
+}
+
 enum ls_status collective_skip_pass(struct ls_program *p)
 {
     const struct ls_peers_group *g = &p->collective->g;
     CUDA_TRY(cudaMemsetAsync(g->grads, 0, g->count * sizeof *g->grads, p->device->compute));
+    return LS_OK;
+}
+
+static enum ls_status sum_cut(struct ls_program *p, int cut)
+{
+    struct collective *s = p->collective;
+    struct mark *mark = timeline_begin(p, s->sums);
+    LS_TRY(nccl_sum(s, cut));
+    collective_end_mark(p, mark, cut, s->cuts[cut].count);
     return LS_OK;
 }
 
@@ -105,7 +122,7 @@ static enum ls_status enqueue_step(struct ls_program *p, int at)
         LS_TRY(program_enqueue(p, at, end));
         LS_TRY(s->g.settle(s->g.context, cut));
         LS_TRY(follow(p->device->compute, s->fork, s->sums));
-        LS_TRY(nccl_sum(s, cut));
+        LS_TRY(sum_cut(p, cut));
         at = end;
     }
     LS_TRY(program_enqueue(p, at, s->end));

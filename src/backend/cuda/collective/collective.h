@@ -25,6 +25,10 @@ enum ls_status collective_agree(struct collective *s, const char *mine, char *wh
 /* Instead of a pass, for a rank without samples: gradients are 0. */
 enum ls_status collective_skip_pass(struct ls_program *p);
 
+/* The sum of so many floats of a cut is enqueued (timeline.h). */
+struct mark;
+void collective_end_mark(struct ls_program *p, struct mark *mark, int cut, size_t count);
+
 /* nccl.c. open: as in struct ls_backend_peers. share: make every connection that the sums need. sum: of one cut, on s->sums.
  * trouble: an error that NCCL reported, or NULL. close: on every rank, when all are idle. */
 bool nccl_there(char *text, size_t room);

@@ -10,6 +10,7 @@
  * all ranks before it sums, and for done of all ranks before it updates. Steps cannot mix: a part is written again, and ready
  * recorded again, only behind done of all ranks. */
 #include "backend/cuda/collective/collective.h"
+#include "backend/cuda/timeline.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -233,14 +234,17 @@ static enum ls_status run_pass(struct ls_program *p, const struct ls_run *run)
 }
 
 /* My range of a cut. */
-static enum ls_status sum(struct collective *s, int cut)
+static enum ls_status sum(struct ls_program *p, int cut)
 {
+    struct collective *s = p->collective;
     const struct ls_peers_cut *c = &s->cuts[cut];
     size_t pieces = c->count / LEAST, size = (size_t)s->g.size, rank = (size_t)s->g.rank;
     size_t first = pieces * rank / size * LEAST, last = rank + 1 < size ? pieces * (rank + 1) / size * LEAST : c->count;
     for (int r = 0; r < s->g.size; r++)
         CUDA_TRY(cudaStreamWaitEvent(s->sums, s->ipc->ready[r * s->n_cuts + cut], 0));
+    struct mark *mark = timeline_begin(p, s->sums);
     ls_cuda_sum_parts(s->sums, &s->ipc->parts, (int64_t)(c->first + first), (int64_t)(last - first));
+    collective_end_mark(p, mark, cut, last - first);
     return cuda_check(cudaGetLastError(), "summing gradients");
 }
 
@@ -250,7 +254,7 @@ enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
     LS_TRY(run_pass(p, run));
     LS_TRY(all_are_here(s));
     for (int cut = 0; cut < s->n_cuts; cut++)
-        LS_TRY(sum(s, cut));
+        LS_TRY(sum(p, cut));
     CUDA_TRY(cudaEventRecord(s->ipc->done[s->g.rank], s->sums));
     LS_TRY(all_are_here(s));
     for (int rank = 0; rank < s->g.size; rank++)
