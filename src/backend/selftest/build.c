@@ -85,7 +85,8 @@ int ls_case_state(struct ls_case_maker *m, const char *part, struct ls_shape sha
 
 int ls_case_second(struct ls_case_maker *m, const struct ls_case *c, int first)
 {
-    return pointwise(m, "second", first, c->other ? c->other : c->c);
+    int64_t channels = c->other ? c->other : ls_case_shape(m, first).dim[1];
+    return c->flat ? dense(m, "second", first, channels) : pointwise(m, "second", first, channels);
 }
 
 int ls_case_label(const struct ls_case_maker *m)

@@ -18,6 +18,8 @@ static const struct ls_case cases[] = {
     {.name = "add of 10 channels", .op = &ls_op_add, IMAGE(3, 10, 3, 3), .attr = {.act = LS_ACT_RELU}},
     {.name = "concat of 20 and 6", .op = &ls_op_concat, IMAGE(2, 20, 3, 5), .other = 6},
     {.name = "concat of 3 and 16", .op = &ls_op_concat, IMAGE(3, 3, 4, 4), .other = 16},
+    {.name = "concat of rows", .op = &ls_op_concat, IMAGE(3, 6, 1, 1), .other = 33, .flat = true},
+    {.name = "concat of even rows", .op = &ls_op_concat, IMAGE(2, 16, 1, 1), .other = 32, .flat = true},
 
     /* Many blocks of a GPU, and sums over many of them. Products are kept small, because ref is slow. */
     {.name = "add large", .op = &ls_op_add, .large = true, IMAGE(16, 64, 56, 56), .attr = {.act = LS_ACT_RELU}},
