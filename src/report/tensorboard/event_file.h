@@ -4,7 +4,7 @@
 #define LS_REPORT_TENSORBOARD_EVENT_FILE_H
 
 #include "base/status.h"
-#include "report/tensorboard/protobuf.h"
+#include "base/protobuf.h"
 #include <stdio.h>
 
 struct ls_event_file {

@@ -4,7 +4,7 @@
 
 #include "config/options.h"
 #include "report/observer.h"
-#include "report/tensorboard/protobuf.h"
+#include "base/protobuf.h"
 
 /* Begins an event of that step; returns the mark that ls_summary_end takes. */
 size_t ls_summary_begin(struct ls_pb *pb, int64_t step);

@@ -1,8 +1,8 @@
 /* An encoder of protobuf messages. Fields are appended in any order to one growing buffer. A message within a message stands
  * between ls_pb_open and ls_pb_close. After a failed allocation, which is reported once, `failed` is set and the contents are
  * undefined. */
-#ifndef LS_REPORT_TENSORBOARD_PROTOBUF_H
-#define LS_REPORT_TENSORBOARD_PROTOBUF_H
+#ifndef LS_BASE_PROTOBUF_H
+#define LS_BASE_PROTOBUF_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +22,8 @@ void ls_pb_clear(struct ls_pb *pb);
 void ls_pb_whole(struct ls_pb *pb, int field, int64_t value);
 void ls_pb_double(struct ls_pb *pb, int field, double value);
 void ls_pb_float(struct ls_pb *pb, int field, float value);
+/* The key and the length of a field whose `size` bytes the caller writes elsewhere. */
+void ls_pb_head(struct ls_pb *pb, int field, uint64_t size);
 void ls_pb_bytes(struct ls_pb *pb, int field, const void *data, size_t size);
 /* A string must be UTF-8: any other byte is written as \xHH. */
 void ls_pb_text(struct ls_pb *pb, int field, const char *text);

@@ -1,4 +1,4 @@
-#include "report/tensorboard/protobuf.h"
+#include "base/protobuf.h"
 #include "base/memory.h"
 #include "base/text/utf8.h"
 
@@ -98,10 +98,15 @@ void ls_pb_float(struct ls_pb *pb, int field, float value)
     put_fixed(pb, bits, sizeof bits);
 }
 
-void ls_pb_bytes(struct ls_pb *pb, int field, const void *data, size_t size)
+void ls_pb_head(struct ls_pb *pb, int field, uint64_t size)
 {
     put_key(pb, field, WIRE_LENGTH);
     put_varint(pb, size);
+}
+
+void ls_pb_bytes(struct ls_pb *pb, int field, const void *data, size_t size)
+{
+    ls_pb_head(pb, field, size);
     put(pb, data, size);
 }
 
