@@ -199,6 +199,11 @@ static enum ls_status check_file(const char *path, const struct ls_safetensors *
     return LS_OK;
 }
 
+enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safetensors *file, const char *path)
+{
+    return check_file(path, file, g, LS_WEIGHTS_MODEL);
+}
+
 static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
                                   const char *path)
 {

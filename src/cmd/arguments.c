@@ -12,6 +12,8 @@
 #include <limits.h>
 #include <string.h>
 
+#define LARGEST_LIST ((size_t)1 << 30)
+
 /* True for a run, a checkpoint and a .safetensors file: each holds weights. */
 static bool is_trained(const char *word)
 {
@@ -184,6 +186,61 @@ static enum ls_status add_folder(struct ls_pictures *p, const char *folder)
     return st;
 }
 
+static bool is_list(const char *word)
+{
+    return (ls_ends_in(word, ".txt") || ls_ends_in(word, ".tsv") || ls_ends_in(word, ".lst")) && !ls_file_is_dir(word);
+}
+
+/* A line is the path of an image, relative to the folder of the list. A label may follow behind a tab or a space, as in a
+ * list that is data. */
+static enum ls_status add_line(struct ls_pictures *p, const char *list, char *line)
+{
+    const char *slash = strrchr(list, '/');
+    int folder = *line == '/' || !slash ? 0 : (int)(slash - list) + 1;
+    char path[PATH_MAX];
+    line[strcspn(line, "\t")] = 0;
+    for (;;) {
+        char *space = strrchr(line, ' ');
+        bool fits = snprintf(path, sizeof path, "%.*s%s", folder, list, line) < (int)sizeof path;
+        if (!space || (fits && ls_file_exists(path)))
+            return add(p, path);
+        if (ls_image_by_name(line) != LS_NO_IMAGE)
+            return add(p, path); /* the path of an image that is missing */
+        *space = 0;
+    }
+}
+
+static enum ls_status add_list(struct ls_pictures *p, const char *list)
+{
+    char *text;
+    size_t size;
+    int before = p->n;
+    LS_TRY(ls_file_read(list, LARGEST_LIST, &text, &size));
+    enum ls_status st = memchr(text, 0, size)
+                            ? ls_fail(LS_BAD_INPUT, "%s: not a text file: a zero byte at %zu", list, strlen(text))
+                            : LS_OK;
+    for (char *line = text, *end = text + size; st == LS_OK && line < end;) {
+        char *stop = line + strcspn(line, "\n"), *next = stop + 1;
+        while (stop > line && strchr(" \t\r", stop[-1]))
+            stop--;
+        *stop = 0;
+        if (stop > line)
+            st = add_line(p, list, line);
+        line = next;
+    }
+    if (st == LS_OK && p->n == before)
+        st = ls_fail(LS_BAD_INPUT, "%s: no line in it; expected the path of an image in each", list);
+    ls_free(text);
+    return st;
+}
+
+static enum ls_status add_word(struct ls_pictures *p, const char *word)
+{
+    if (ls_file_is_dir(word))
+        return add_folder(p, word);
+    return is_list(word) ? add_list(p, word) : add(p, word);
+}
+
 /* The error when no model is named. */
 static enum ls_status which_model(const char *word)
 {
@@ -233,7 +290,7 @@ enum ls_status ls_pictures_find(struct ls_pictures *p, const struct ls_options *
         if (is_trained(o->args[i]))
             continue;
         named++;
-        LS_TRY(ls_file_is_dir(o->args[i]) ? add_folder(p, o->args[i]) : add(p, o->args[i]));
+        LS_TRY(add_word(p, o->args[i]));
     }
     if (named == 0)
         return ls_fail(LS_USAGE, "predict: which images? Name files or folders: lockstep predict %s IMAGE...",

@@ -8,7 +8,8 @@
 /* Rejects arguments that the command does not take. The error shows the command line that the user probably wants. */
 enum ls_status ls_arguments_check(const struct ls_command_info *command, const struct ls_options *o);
 
-/* The arguments of predict: a model and images. A folder stands for all images in it. */
+/* The arguments of predict: a model and images. A folder stands for all images in it, a text file for the images that its
+ * lines name. */
 struct ls_pictures {
     const char *model; /* run, checkpoint or file; borrowed from the options */
     const char **files;

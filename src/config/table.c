@@ -10,6 +10,7 @@ enum {
     S = LS_CMD_SWEEP,
     E = LS_CMD_EVAL,
     P = LS_CMD_PREDICT,
+    X = LS_CMD_EXPORT,
     B = LS_CMD_BENCH,
     M = LS_CMD_MODELS,
     L = LS_CMD_PLAN,

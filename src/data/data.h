@@ -93,6 +93,9 @@ extern const struct ls_dataset_ops *const ls_dataset_formats[]; /* ends with NUL
 /* spec: "mnist" (embedded), "synthetic:CxHxW:classes[:count]", a path whose format is recognised, or the name of a data set
  * that was fetched (config/downloads.h). */
 enum ls_status ls_dataset_open(const char *spec, const char *part, struct ls_dataset **set);
+/* Makes a data set of n image files, in this order. They need not exist: one that cannot be read is a bad sample. All are of
+ * class 0. The paths are copied. */
+enum ls_status ls_dataset_of_files(const char *const *paths, int64_t n, struct ls_dataset **set);
 /* A path whose only entry is a folder means that folder. Warns if the data set was opened that way. */
 void ls_dataset_warn_inner(const struct ls_dataset *set, const char *spec);
 /* Notes in log.txt how many JPEGs the decoder of ls_dataset_decode_by left to the CPU. */
