@@ -12,8 +12,9 @@
 #include <string.h>
 
 static const char *const ways[] = {
-    [LS_COLLECTIVE_AUTO] = "auto", [LS_COLLECTIVE_TREE] = "tree", [LS_COLLECTIVE_HIER] = "hier",
-    [LS_COLLECTIVE_RING] = "ring", [LS_COLLECTIVE_MPI] = "mpi",
+#define X(name, NAME) [LS_COLLECTIVE_##NAME] = #name,
+#define DEVICE(name)
+#include "config/lists/collectives.def"
 };
 
 const char *ls_collective_name(enum ls_collective way)
@@ -21,7 +22,7 @@ const char *ls_collective_name(enum ls_collective way)
     return ways[way];
 }
 
-/* With nccl the devices sum gradients. Everything else is summed as with --collective auto. */
+/* AUTO also for algorithms of devices. */
 static enum ls_collective collective_of(const char *name)
 {
     for (int i = 0; i < (int)(sizeof ways / sizeof *ways); i++)

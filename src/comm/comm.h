@@ -27,13 +27,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* clang-format off */
 enum ls_collective {
-    LS_COLLECTIVE_AUTO,
-    LS_COLLECTIVE_TREE,
-    LS_COLLECTIVE_HIER,
-    LS_COLLECTIVE_RING,
-    LS_COLLECTIVE_MPI
+#define X(name, NAME) LS_COLLECTIVE_##NAME,
+#define DEVICE(name)
+#include "config/lists/collectives.def"
 };
+/* clang-format on */
 
 struct ls_comm_options {
     enum ls_collective collective;

@@ -1,6 +1,7 @@
 #include "comm/transports.h"
 #include "base/system/module.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static enum ls_status find_module(const char *file, const struct ls_transport **transport)
@@ -16,6 +17,7 @@ static enum ls_status find_module(const char *file, const struct ls_transport **
 
 enum ls_status ls_transport_find(const struct ls_launch *launch, const struct ls_transport **transport)
 {
+    char file[64];
     switch (launch->kind) {
     case LS_LAUNCH_MPI:
         return find_module(launch->mpi && strcmp(launch->mpi, "mpich") == 0 ? "lockstep-mpi-mpich.so"
@@ -23,7 +25,8 @@ enum ls_status ls_transport_find(const struct ls_launch *launch, const struct ls
                            transport);
     case LS_LAUNCH_TCP:
     case LS_LAUNCH_FILE:
-        return find_module(launch->ucx ? "lockstep-ucx.so" : "lockstep-tcp.so", transport);
+        snprintf(file, sizeof file, "lockstep-%s.so", launch->transport);
+        return find_module(file, transport);
     case LS_LAUNCH_ALONE:
     case LS_LAUNCH_WORKERS:
         break;

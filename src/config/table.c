@@ -67,6 +67,27 @@ static const char strategies[] =
 #define X(name) " " #name
 #include "config/lists/strategies.def"
     ;
+static const char collectives[] =
+#define X(name, NAME) " " #name
+#define DEVICE(name) " " #name
+#include "config/lists/collectives.def"
+    ;
+static const char transports[] =
+#define X(name) " " #name
+#include "config/lists/transports.def"
+    ;
+static const char dtypes[] =
+#define X(name, type, tf32) " " #name
+#include "config/lists/dtypes.def"
+    ;
+static const char decoders[] =
+#define X(name, symbol) " " #name
+#include "config/lists/decoders.def"
+    ;
+static const char line_formats[] =
+#define X(name, NAME) " " #name
+#include "config/lists/line_formats.def"
+    ;
 static const char table_formats[] =
 #define X(name, ending) " " #name
 #include "config/lists/table_formats.def"

@@ -56,14 +56,31 @@ static void say_lost_cache(const struct ls_engine *e, const struct ls_options *o
     ls_free(cache);
 }
 
+static const struct dtype_choice {
+    const char *name;
+    enum ls_dtype activations;
+    bool tf32;
+} dtype_choices[] = {
+#define X(name, type, tf32) {#name, LS_##type, tf32},
+#include "config/lists/dtypes.def"
+};
+
+static const struct dtype_choice *dtype_of(const struct ls_options *o)
+{
+    size_t i = sizeof dtype_choices / sizeof *dtype_choices - 1;
+    while (i > 0 && strcmp(o->dtype, dtype_choices[i].name) != 0)
+        i--;
+    return &dtype_choices[i];
+}
+
 static bool wants_tf32(const struct ls_options *o)
 {
-    return strcmp(o->dtype, "tf32") == 0;
+    return dtype_of(o)->tf32;
 }
 
 static enum ls_dtype act_dtype(const struct ls_options *o)
 {
-    return strcmp(o->dtype, "bf16") == 0 ? LS_BF16 : strcmp(o->dtype, "fp16") == 0 ? LS_F16 : LS_F32;
+    return dtype_of(o)->activations;
 }
 
 /* tf32 is no type of values but a way to multiply. */

@@ -294,10 +294,22 @@ static enum ls_status take_token(const struct ls_options *o, struct ls_launch *l
     return copy(&l->token, o->token);
 }
 
+static const char *transport_of(const struct ls_options *o)
+{
+    static const char *const names[] = {
+#define X(name) #name,
+#include "config/lists/transports.def"
+    };
+    size_t i = sizeof names / sizeof *names - 1;
+    while (i > 0 && !(o->transport && strcmp(o->transport, names[i]) == 0))
+        i--;
+    return names[i];
+}
+
 static enum ls_status resolve(const struct ls_options *o, struct ls_launch *l)
 {
     LS_TRY(innermost(l));
-    l->ucx = o->transport && strcmp(o->transport, "ucx") == 0;
+    l->transport = transport_of(o);
     l->ucx_tcp = o->allow_unprotected_ucx;
     if (l->kind == LS_LAUNCH_WORKERS)
         return LS_OK;

@@ -15,11 +15,11 @@ enum ls_launch_kind {
 
 struct ls_launch {
     enum ls_launch_kind kind;
-    const char *how; /* for messages: "mpirun (Open MPI)", "srun with PMIx", ... */
-    const char *mpi; /* the module to load, "openmpi" or "mpich"; NULL unless kind is MPI */
-    bool ucx;        /* TCP and FILE: use UCX for messages (--transport) */
-    bool ucx_tcp;    /* UCX may listen on TCP ports (--allow-unprotected-ucx) */
-    int rank, size;  /* -1: unknown until connected */
+    const char *how;       /* for messages: "mpirun (Open MPI)", "srun with PMIx", ... */
+    const char *mpi;       /* the module to load, "openmpi" or "mpich"; NULL unless kind is MPI */
+    const char *transport; /* TCP and FILE: what carries messages, a name of lists/transports.def */
+    bool ucx_tcp;          /* UCX may listen on TCP ports (--allow-unprotected-ucx) */
+    int rank, size;        /* -1: unknown until connected */
     int local_rank, local_size;
     char *address; /* owned; TCP: host of rank 0 */
     int port;

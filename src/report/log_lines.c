@@ -6,7 +6,14 @@
 
 enum ls_line_format ls_line_format_of(const char *name)
 {
-    return strcmp(name, "cntk") == 0 ? LS_LINE_CNTK : strcmp(name, "thesis") == 0 ? LS_LINE_THESIS : LS_LINE_PLAIN;
+    static const char *const names[] = {
+#define X(name, NAME) [LS_LINE_##NAME] = #name,
+#include "config/lists/line_formats.def"
+    };
+    int i = (int)(sizeof names / sizeof *names) - 1;
+    while (i > 0 && strcmp(name, names[i]) != 0)
+        i--;
+    return (enum ls_line_format)i;
 }
 
 /* "1/5", or "1" if the number of epochs is unknown. */

@@ -19,7 +19,12 @@
 
 #define LS_LINE_ROOM 512
 
-enum ls_line_format { LS_LINE_PLAIN, LS_LINE_CNTK, LS_LINE_THESIS };
+/* clang-format off */
+enum ls_line_format {
+#define X(name, NAME) LS_LINE_##NAME,
+#include "config/lists/line_formats.def"
+};
+/* clang-format on */
 
 /* Returns the format for a value of --log-format; plain if it is unknown. */
 enum ls_line_format ls_line_format_of(const char *name);

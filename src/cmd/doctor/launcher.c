@@ -64,8 +64,8 @@ static const struct transport_module {
 } modules[] = {
     {"mpi-openmpi", "lockstep-mpi-openmpi.so", {.kind = LS_LAUNCH_MPI, .mpi = "openmpi"}},
     {"mpi-mpich", "lockstep-mpi-mpich.so", {.kind = LS_LAUNCH_MPI, .mpi = "mpich"}},
-    {"tcp", "lockstep-tcp.so", {.kind = LS_LAUNCH_TCP}},
-    {"ucx", "lockstep-ucx.so", {.kind = LS_LAUNCH_TCP, .ucx = true}},
+#define X(name) {#name, "lockstep-" #name ".so", {.kind = LS_LAUNCH_TCP, .transport = #name}},
+#include "config/lists/transports.def"
 };
 
 static bool is_needed(const struct transport_module *m, const struct ls_launch *launch)
@@ -74,7 +74,8 @@ static bool is_needed(const struct transport_module *m, const struct ls_launch *
         return false;
     if (m->launch.kind == LS_LAUNCH_MPI)
         return launch->kind == LS_LAUNCH_MPI && strcmp(launch->mpi, m->launch.mpi) == 0;
-    return (launch->kind == LS_LAUNCH_TCP || launch->kind == LS_LAUNCH_FILE) && m->launch.ucx == launch->ucx;
+    return (launch->kind == LS_LAUNCH_TCP || launch->kind == LS_LAUNCH_FILE) &&
+           strcmp(m->launch.transport, launch->transport) == 0;
 }
 
 static void check_transport(struct ls_findings *f, const struct transport_module *m, bool needed)

@@ -8,12 +8,18 @@
 
 enum ls_status ls_dataset_decode_by(struct ls_dataset *set, const char *name)
 {
+    static const char *const decoders[][2] = {
+#define X(word, symbol) {#word, symbol},
+#include "config/lists/decoders.def"
+    };
     const void *found;
-    if (strcmp(name, "cpu") == 0)
+    const char *symbol = NULL;
+    for (size_t i = 0; i < sizeof decoders / sizeof *decoders; i++)
+        if (strcmp(name, decoders[i][0]) == 0)
+            symbol = decoders[i][1];
+    if (!symbol)
         return LS_OK;
-    bool engines = strcmp(name, "hardware") == 0;
-    LS_TRY(ls_module_load("lockstep-cuda.so", engines ? "ls_cuda_jpeg_engines" : "ls_cuda_jpeg",
-                          "leave --decode out: the CPU then decodes", &found));
+    LS_TRY(ls_module_load("lockstep-cuda.so", symbol, "leave --decode out: the CPU then decodes", &found));
     const struct ls_decoder_ops *ops = found;
     LS_TRY(ops->check());
     set->decoding.ops = ops;
