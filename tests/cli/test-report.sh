@@ -348,7 +348,14 @@ lockstep report profile.json "m<1> & \"é\"" -o profile.html
 expect_code 0
 says profile.html 'Time of each layer'
 says profile.html 'Roofline'
+says profile.html 'dashed: the measured peaks of the machine, '
+says profile.html 'of roofline %'
 page profile.html
+grep -v '"kind": "peaks"' profile.json >older.json
+lockstep report older.json -o older.html
+expect_code 0
+says older.html 'that any node of the step reaches'
+page older.html
 
 # --- a browser -----------------------------------------------------------------------------------------------------
 

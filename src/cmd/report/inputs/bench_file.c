@@ -108,6 +108,16 @@ static enum ls_status add_node(struct ls_bench_file *v, const json_t *node)
     return LS_OK;
 }
 
+static void add_peaks(struct ls_bench_file *v, const json_t *peaks)
+{
+    double bytes = json_number_value(json_object_get(peaks, "bytes_per_second"));
+    double operations = json_number_value(json_object_get(peaks, "operations_per_second"));
+    if (!(bytes > 0 && operations > 0))
+        return;
+    v->peak_bytes = bytes;
+    v->peak_operations = operations;
+}
+
 static enum ls_status take(struct ls_bench_file *v, const json_t *value)
 {
     const char *kind = text_of(value, "kind", "");
@@ -122,6 +132,8 @@ static enum ls_status take(struct ls_bench_file *v, const json_t *value)
         return add_rows(v, json_object_get(value, "entries"), value);
     if (strcmp(kind, "bench") == 0)
         return add_row(v, value, NULL);
+    if (strcmp(kind, "peaks") == 0)
+        add_peaks(v, value);
     return strcmp(kind, "node") == 0 ? add_node(v, value) : LS_OK;
 }
 

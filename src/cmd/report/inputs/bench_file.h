@@ -33,7 +33,8 @@ struct ls_bench_file {
     int n_rows, room_rows;
     struct ls_bench_node *nodes; /* owned */
     int n_nodes, room_nodes;
-    const char *machine; /* NULL: the file does not say */
+    double peak_bytes, peak_operations; /* a second, of the machine; 0: the file does not say */
+    const char *machine;                /* NULL: the file does not say */
 };
 
 /* LS_BAD_INPUT if the file holds no results of bench. *v needs a release then, too. */

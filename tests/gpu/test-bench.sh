@@ -1,0 +1,35 @@
+#!/bin/sh
+# bench on a card: the roofline of a profile, and the largest batch.
+. tests/cli/harness.sh
+. "$source_root/tests/gpu/gpu.sh"
+types="f32 tf32 bf16 fp16"
+[ "$backend" = cuda ] || types="f32 bf16"
+
+for dtype in $types; do
+    it "compares a step in $dtype with the peaks of the card"
+    lockstep bench --backend "$backend" --model resnet18 --input 3x32x32 --batch 64 --steps 3 --repeat 1 --dtype "$dtype" --profile
+    expect_code 0
+    expect_out "^This machine reaches [0-9.]+ GB/s and [0-9.]+ TFLOP/s in $dtype.*measured"
+    expect_out '^conv .*%$'
+    lockstep bench --backend "$backend" --model resnet18 --input 3x32x32 --batch 64 --steps 3 --repeat 1 --dtype "$dtype" --profile --json
+    expect_code 0
+    expect "$(grep -c measuring err)" = 0
+    tail -n 1 out >last
+    expect "$(json kind <last)" = peaks
+    # No card moves less than a gigabyte a second, nor computes more than an exaflop.
+    awk -v b="$(json bytes_per_second <last)" -v o="$(json operations_per_second <last)" \
+        'BEGIN { exit !(b > 1e9 && b < 1e15 && o > 1e9 && o < 1e18) }' || miss "peaks: $(cat last)"
+done
+
+it "finds the largest batch by plans alone, and measures it"
+if [ "$backend" != cuda ]; then
+    skip "needs a card"
+else
+    lockstep bench --backend cuda --model resnet18 --data synthetic:3x32x32:10:4096 --batch max --steps 2 --repeat 1 --dtype bf16 --json
+    expect_code 0
+    expect_out '"batch": 4096'
+    expect_out '"largest": true'
+    expect "$(grep -c 'lockstep: lockstep:' err)" = 0
+fi
+
+finish
