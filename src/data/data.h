@@ -174,6 +174,8 @@ void ls_augment_describe(const struct ls_augment *a, char text[256]);
 /* Augments an image to planes. Random choices depend only on (seed, epoch, sample). scratch is reused between calls. */
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes);
+/* Maps normalised planes back to bytes, H x W x channels, for the eye. Of the planes the first `channels` are used. */
+void ls_augment_invert(const struct ls_augment *a, const float *planes, int channels, uint8_t *pixels);
 /* Augments an image to bytes of the final size, H x W x C, neither mirrored nor normalised. *crop gets the remaining flip;
  * crop->image is not changed. */
 enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,

@@ -8,22 +8,6 @@
 
 enum { IMAGES = 8 };
 
-/* Maps a normalised value back to a byte. */
-static uint8_t byte_of(float value, float mean, float deviation)
-{
-    float v = 255 * (value * deviation + mean);
-    return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5f);
-}
-
-/* Planes of one or three channels become interleaved bytes. Of other numbers of channels the first one is shown. */
-static void to_pixels(const struct ls_augment *a, const float *planes, int channels, uint8_t *pixels)
-{
-    int64_t area = a->height * a->width;
-    for (int64_t i = 0; i < area; i++)
-        for (int c = 0; c < channels; c++)
-            pixels[i * channels + c] = byte_of(planes[c * area + i], a->mean[c], a->deviation[c]);
-}
-
 static void label_text(const struct ls_dataset_info *info, int32_t label, char *text, size_t room)
 {
     if (info->class_names && label >= 0 && label < info->classes)
@@ -47,7 +31,7 @@ static enum ls_status show_sample(struct ls_trainer *t, int number, struct ls_im
     if (ls_dataset_try(t->task.train, (int64_t)sample, &view, &image[0], &class) != LS_OK ||
         ls_augment_apply(a, &image[0], t->o->seed, 0, sample, &image[1], planes) != LS_OK)
         return LS_OK;
-    to_pixels(a, planes, channels, pixels);
+    ls_augment_invert(a, planes, channels, pixels);
     label_text(info, class, label, sizeof label);
     struct ls_observed_image shown = {.pixels = pixels,
                                       .height = (int)a->height,

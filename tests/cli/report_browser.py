@@ -84,4 +84,5 @@ def main():
         driver.quit()
 
 
-main()
+if __name__ == "__main__":
+    main()

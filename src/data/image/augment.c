@@ -301,3 +301,19 @@ struct ls_pixels ls_augment_source(const struct ls_augment *a, const struct ls_d
     memcpy(p.table, a->table, sizeof p.table);
     return p;
 }
+
+/* --- back to bytes ------------------------------------------------------------------------------------ */
+
+static uint8_t byte_of(float value, float mean, float deviation)
+{
+    float v = 255 * (value * deviation + mean);
+    return (uint8_t)(v <= 0 ? 0 : v >= 255 ? 255 : v + 0.5f);
+}
+
+void ls_augment_invert(const struct ls_augment *a, const float *planes, int channels, uint8_t *pixels)
+{
+    int64_t area = a->height * a->width;
+    for (int64_t i = 0; i < area; i++)
+        for (int c = 0; c < channels; c++)
+            pixels[i * channels + c] = byte_of(planes[c * area + i], a->mean[c], a->deviation[c]);
+}
