@@ -35,8 +35,9 @@ void ls_dataset_photographs(struct ls_dataset_info *info);
 struct ls_image {
     int channels, height, width;
     bool cropped;           /* pixels is the region of the view, not the whole image */
-    uint8_t *pixels, *side; /* owned; side: the bytes of a file, or the intermediate image of a resize */
-    size_t room, side_room;
+    uint8_t *pixels;        /* in `buffer`, or borrowed from the data set and read-only (ls_image_borrow) */
+    uint8_t *buffer, *side; /* owned; side: the bytes of a file, or the intermediate image of a resize */
+    size_t room, side_room; /* of buffer and side */
     int orientation;              /* Exif's, 1 .. 8, of the file that was decoded last; its pixels are turned upright */
     struct ls_decoding *decoding; /* borrowed during ls_dataset_try: the alternative JPEG decoder; NULL: none */
     struct ls_decoder *decoder;   /* owned; opened on first use */
@@ -45,6 +46,8 @@ struct ls_image {
 };
 /* Sets the size of the image and allocates its pixels, which are not cleared. */
 enum ls_status ls_image_reserve(struct ls_image *image, int channels, int height, int width);
+/* Lets the image show pixels that stay valid until the data set is closed. They are not written. */
+void ls_image_borrow(struct ls_image *image, const uint8_t *pixels, int channels, int height, int width);
 void ls_image_release(struct ls_image *image);
 
 /* A rectangle in an image. */
@@ -85,6 +88,10 @@ struct ls_dataset_ops {
     int32_t (*label)(const struct ls_dataset *set, int64_t i);
     /* Writes the path or a description of sample i, for messages. */
     void (*where)(const struct ls_dataset *set, int64_t i, char *text, size_t room);
+    /* Returns the stored file of sample i, such as a JPEG, in image->side or in memory of the data set. *bytes is NULL if
+     * the sample is stored as pixels. Thread-safe and reports no error, like read. NULL: all samples are pixels. */
+    enum ls_status (*encoded)(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                              size_t *size);
     /* NULL: format, count, size and classes identify the data. */
     void (*identify)(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
 };
@@ -108,6 +115,9 @@ enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, 
 /* Like ls_dataset_read, with a view. Reports no error: the cause is in image->why. */
 enum ls_status ls_dataset_try(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
                               int32_t *label);
+/* Returns the stored file of a sample; *bytes is NULL if it is stored as pixels. Reports no error: see image->why. */
+enum ls_status ls_dataset_encoded(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                                  size_t *size);
 int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i);
 void ls_dataset_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 /* Returns false if samples of this format have no identity. The path of a file comes from ls_dataset_where. */

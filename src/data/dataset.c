@@ -141,6 +141,16 @@ enum ls_status ls_dataset_read(struct ls_dataset *set, int64_t i, int min_side, 
     return LS_OK;
 }
 
+enum ls_status ls_dataset_encoded(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                                  size_t *size)
+{
+    *bytes = NULL;
+    *size = 0;
+    if (i < 0 || i >= set->info.count)
+        return ls_image_refuse(image, "there are only %lld samples", (long long)set->info.count);
+    return set->ops->encoded ? set->ops->encoded(set, i, image, bytes, size) : LS_OK;
+}
+
 int32_t ls_dataset_label(const struct ls_dataset *set, int64_t i)
 {
     int32_t label = set->ops->label(set, i);

@@ -49,6 +49,8 @@ enum ls_status ls_image_to_channels(struct ls_image *image, int channels);
 
 /* Reads a part of an open file into image->side. */
 enum ls_status ls_image_fetch(int fd, uint64_t offset, size_t bytes, struct ls_image *image);
+/* Reads a file into image->side. */
+enum ls_status ls_image_fetch_file(const char *path, struct ls_image *image, size_t *size);
 /* Reads a file into image->side and decodes it. */
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image);
 

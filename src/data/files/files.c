@@ -275,6 +275,18 @@ enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_
     return LS_OK;
 }
 
+enum ls_status ls_files_encoded(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                                size_t *size)
+{
+    const struct ls_file_entry *e = &((struct ls_files *)set)->entry[i];
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s/%s", e->folder, e->name) >= (int)sizeof path)
+        return ls_image_refuse(image, "the path is too long");
+    LS_TRY(ls_image_fetch_file(path, image, size));
+    *bytes = image->side;
+    return LS_OK;
+}
+
 int32_t ls_files_label(const struct ls_dataset *set, int64_t i)
 {
     return ((const struct ls_files *)set)->entry[i].label;

@@ -43,6 +43,8 @@ void ls_files_describe(struct ls_files *files, const char *path, int64_t classes
 
 enum ls_status ls_files_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
                              int32_t *label);
+enum ls_status ls_files_encoded(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                                size_t *size);
 int32_t ls_files_label(const struct ls_dataset *set, int64_t i);
 void ls_files_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 void ls_files_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id);

@@ -168,6 +168,7 @@ const struct ls_dataset_ops ls_format_folder = {
     .open = open_folder,
     .close = ls_files_close,
     .read = ls_files_read,
+    .encoded = ls_files_encoded,
     .label = ls_files_label,
     .where = ls_files_where,
     .identify = ls_files_identify,

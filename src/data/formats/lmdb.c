@@ -149,6 +149,7 @@ const struct ls_dataset_ops ls_format_lmdb = {
     .open = open_lmdb,
     .close = ls_records_close,
     .read = ls_records_read,
+    .encoded = ls_records_encoded,
     .label = ls_records_label,
     .where = ls_records_where,
     .identify = ls_records_identify,

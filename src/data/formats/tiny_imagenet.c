@@ -156,6 +156,7 @@ const struct ls_dataset_ops ls_format_tiny_imagenet = {
     .open = open_set,
     .close = ls_files_close,
     .read = ls_files_read,
+    .encoded = ls_files_encoded,
     .label = ls_files_label,
     .where = ls_files_where,
     .identify = ls_files_identify,

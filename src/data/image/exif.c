@@ -185,9 +185,9 @@ enum ls_status ls_image_orient(int orientation, struct ls_image *image)
             copy_row(first + down * y, across, width, 1, image->side + row * (size_t)y);
     uint8_t *turned = image->side;
     size_t room = image->side_room;
-    image->side = image->pixels;
+    image->side = image->buffer;
     image->side_room = image->room;
-    image->pixels = turned;
+    image->pixels = image->buffer = turned;
     image->room = room;
     image->height = height;
     image->width = width;

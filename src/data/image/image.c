@@ -47,11 +47,20 @@ static enum ls_status grow(struct ls_image *image, uint8_t **buffer, size_t *roo
 
 enum ls_status ls_image_reserve(struct ls_image *image, int channels, int height, int width)
 {
-    LS_TRY(grow(image, &image->pixels, &image->room, (size_t)channels * (size_t)height * (size_t)width));
+    LS_TRY(grow(image, &image->buffer, &image->room, (size_t)channels * (size_t)height * (size_t)width));
+    image->pixels = image->buffer;
     image->channels = channels;
     image->height = height;
     image->width = width;
     return LS_OK;
+}
+
+void ls_image_borrow(struct ls_image *image, const uint8_t *pixels, int channels, int height, int width)
+{
+    image->pixels = (uint8_t *)(uintptr_t)pixels;
+    image->channels = channels;
+    image->height = height;
+    image->width = width;
 }
 
 enum ls_status ls_image_check_size(struct ls_image *image, int64_t height, int64_t width)
@@ -71,11 +80,28 @@ enum ls_status ls_image_reserve_side(struct ls_image *image, size_t bytes)
 
 void ls_image_release(struct ls_image *image)
 {
-    ls_free(image->pixels);
+    ls_free(image->buffer);
     ls_free(image->side);
     if (image->decoder)
         image->decoder->ops->close(image->decoder);
     *image = (struct ls_image){0};
+}
+
+/* Makes room for `bytes` bytes of pixels and keeps what the image shows: moves it there if it is borrowed or does not fit. */
+static enum ls_status own_pixels(struct ls_image *image, size_t bytes)
+{
+    size_t shown = (size_t)image->channels * (size_t)image->height * (size_t)image->width;
+    if (image->pixels == image->buffer && bytes <= image->room)
+        return LS_OK;
+    size_t room = bytes > shown ? bytes : shown;
+    uint8_t *larger = ls_alloc(room, 1);
+    if (!larger)
+        return LS_FAILED;
+    memcpy(larger, image->pixels, shown);
+    ls_free(image->buffer);
+    image->pixels = image->buffer = larger;
+    image->room = room;
+    return LS_OK;
 }
 
 enum ls_status ls_image_to_channels(struct ls_image *image, int channels)
@@ -84,20 +110,12 @@ enum ls_status ls_image_to_channels(struct ls_image *image, int channels)
     size_t pixels = (size_t)image->height * (size_t)image->width;
     if (had == channels)
         return LS_OK;
+    LS_TRY(own_pixels(image, (size_t)channels * pixels));
     if (had == 3) {
         for (size_t p = 0; p < pixels; p++)
             image->pixels[p] = ls_luma(image->pixels + 3 * p);
         image->channels = 1;
         return LS_OK;
-    }
-    if (3 * pixels > image->room) {
-        uint8_t *larger = ls_alloc(3 * pixels, 1);
-        if (!larger)
-            return LS_FAILED;
-        memcpy(larger, image->pixels, pixels);
-        ls_free(image->pixels);
-        image->pixels = larger;
-        image->room = 3 * pixels;
     }
     for (size_t p = pixels; p-- > 0;) {
         uint8_t grey = image->pixels[p];
@@ -253,15 +271,20 @@ static enum ls_status slurp(const char *path, struct ls_image *image, size_t *si
     return st;
 }
 
+enum ls_status ls_image_fetch_file(const char *path, struct ls_image *image, size_t *size)
+{
+    int64_t slept = times_slept();
+    double start = ls_now();
+    enum ls_status st = slurp(path, image, size);
+    if (times_slept() > slept)
+        image->read_seconds += ls_now() - start;
+    return st;
+}
+
 enum ls_status ls_image_load(const char *path, const struct ls_view *view, int channels, struct ls_image *image)
 {
     size_t size = 0;
-    int64_t slept = times_slept();
-    double start = ls_now();
-    enum ls_status st = slurp(path, image, &size);
-    if (times_slept() > slept)
-        image->read_seconds += ls_now() - start;
-    LS_TRY(st);
+    LS_TRY(ls_image_fetch_file(path, image, &size));
     return ls_image_decode(image->side, size, view, channels, image);
 }
 

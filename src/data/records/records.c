@@ -332,14 +332,34 @@ static enum ls_status take_planes(const struct ls_record_entry *e, struct ls_ima
     return ls_image_to_channels(image, 3);
 }
 
+/* Reads a record into image->side. */
+static enum ls_status fetch(const struct ls_records *r, const struct ls_record_entry *e, struct ls_image *image)
+{
+    LS_TRY(ls_image_fetch(r->shards[e->shard].fd, e->offset, e->bytes + r->behind, image));
+    if (r->verify && !r->verify(image->side, e->bytes))
+        return ls_image_refuse(image, "its checksum is wrong: the file is damaged");
+    return LS_OK;
+}
+
+enum ls_status ls_records_encoded(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                                  size_t *size)
+{
+    const struct ls_records *r = (const struct ls_records *)set;
+    const struct ls_record_entry *e = &r->entry[i];
+    if (e->channels > 0)
+        return LS_OK;
+    LS_TRY(fetch(r, e, image));
+    *bytes = image->side + e->image;
+    *size = e->image_bytes;
+    return LS_OK;
+}
+
 enum ls_status ls_records_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
                                int32_t *label)
 {
     const struct ls_records *r = (const struct ls_records *)set;
     const struct ls_record_entry *e = &r->entry[i];
-    LS_TRY(ls_image_fetch(r->shards[e->shard].fd, e->offset, e->bytes + r->behind, image));
-    if (r->verify && !r->verify(image->side, e->bytes))
-        return ls_image_refuse(image, "its checksum is wrong: the file is damaged");
+    LS_TRY(fetch(r, e, image));
     *label = e->label;
     if (e->channels > 0)
         return take_planes(e, image);

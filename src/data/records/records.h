@@ -85,6 +85,8 @@ enum ls_status ls_records_open(const char *spec, const char *part, const struct 
 void ls_records_close(struct ls_dataset *set);
 enum ls_status ls_records_read(struct ls_dataset *set, int64_t i, const struct ls_view *view, struct ls_image *image,
                                int32_t *label);
+enum ls_status ls_records_encoded(struct ls_dataset *set, int64_t i, struct ls_image *image, const uint8_t **bytes,
+                                  size_t *size);
 int32_t ls_records_label(const struct ls_dataset *set, int64_t i);
 void ls_records_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 void ls_records_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
