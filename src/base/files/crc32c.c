@@ -2,6 +2,9 @@
 
 #include <pthread.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <nmmintrin.h>
+#endif
 
 /* table[k][b]: the effect of byte b, k bytes before the end of a group of eight. */
 static uint32_t table[8][256];
@@ -20,10 +23,29 @@ static void make_table(void)
             table[k][b] = table[k - 1][b] >> 8 ^ table[0][table[k - 1][b] & 255];
 }
 
+#ifdef __x86_64__
+__attribute__((target("sse4.2"))) static uint32_t by_instruction(const uint8_t *at, size_t size)
+{
+    uint64_t crc = ~0u;
+    for (; size >= 8; at += 8, size -= 8) {
+        uint64_t eight;
+        memcpy(&eight, at, 8);
+        crc = _mm_crc32_u64(crc, eight);
+    }
+    for (; size > 0; at++, size--)
+        crc = _mm_crc32_u8((uint32_t)crc, *at);
+    return ~(uint32_t)crc;
+}
+#endif
+
 uint32_t ls_crc32c(const void *data, size_t size)
 {
     const uint8_t *at = data;
     uint32_t crc = ~0u;
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("sse4.2"))
+        return by_instruction(at, size);
+#endif
     pthread_once(&made, make_table);
     for (; size >= 8; at += 8, size -= 8) {
         uint32_t low = crc ^ ((uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24);
