@@ -34,10 +34,10 @@ void ls_dataset_photographs(struct ls_dataset_info *info);
  * grow to the largest image and are reused. Starts as {0}; free it with ls_image_release. */
 struct ls_image {
     int channels, height, width;
-    bool cropped;           /* pixels is the region of the view, not the whole image */
-    uint8_t *pixels;        /* in `buffer`, or borrowed from the data set and read-only (ls_image_borrow) */
-    uint8_t *buffer, *side; /* owned; side: the bytes of a file, or the intermediate image of a resize */
-    size_t room, side_room; /* of buffer and side */
+    bool cropped;                 /* pixels is the region of the view, not the whole image */
+    uint8_t *pixels;              /* in `buffer`, or borrowed from the data set and read-only (ls_image_borrow) */
+    uint8_t *buffer, *side;       /* owned; side: the bytes of a file, or the intermediate image of a resize */
+    size_t room, side_room;       /* of buffer and side */
     int orientation;              /* Exif's, 1 .. 8, of the file that was decoded last; its pixels are turned upright */
     struct ls_decoding *decoding; /* borrowed during ls_dataset_try: the alternative JPEG decoder; NULL: none */
     struct ls_decoder *decoder;   /* owned; opened on first use */

@@ -86,7 +86,7 @@ static bool same_images(const struct ls_data_part *p, const struct ls_data_part 
 {
     const char *folder = ls_dataset_info(p->set)->folder;
     const char *other = before && before->set ? ls_dataset_info(before->set)->folder : NULL;
-    return folder && other && strcmp(folder, other) == 0 &&
+    return ls_dataset_info(p->set)->whole && folder && other && strcmp(folder, other) == 0 &&
            ls_dataset_info(p->set)->count == ls_dataset_info(before->set)->count;
 }
 

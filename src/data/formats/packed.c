@@ -16,11 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#define MAX_CLASSES 10000000 /* as --classes */
+
 struct packed {
     struct ls_dataset base;
     struct ls_mapped file;
     struct ls_packed_view view;
-    char *path, *folder;                   /* owned */
+    char *path;                            /* owned */
     const char **class_names, **class_ids; /* owned arrays, or NULL; the texts are in the file */
     atomic_uchar *checked;                 /* owned; 1: the checksum of that sample was right */
 };
@@ -41,8 +43,8 @@ void ls_packed_seal(struct ls_packed_head *head, const void *index, size_t index
 
 static bool has_numbers(const struct ls_packed_head *h)
 {
-    bool size = (h->height == 0 && h->width == 0) || (h->height > 0 && h->width > 0 && h->height <= LS_IMAGE_MAX_SIDE &&
-                                                      h->width <= LS_IMAGE_MAX_SIDE);
+    bool size = (h->height == 0 && h->width == 0) ||
+                (h->height > 0 && h->width > 0 && h->height <= LS_IMAGE_MAX_SIDE && h->width <= LS_IMAGE_MAX_SIDE);
     if ((h->channels != 1 && h->channels != 3) || !size || h->has_names > 1 || h->has_ids > h->has_names)
         return false;
     for (int c = 0; c < h->channels; c++)
@@ -65,7 +67,7 @@ static enum ls_status check_head(const uint8_t *bytes, size_t size, const char *
         return ls_fail(LS_BAD_INPUT, "%s: the checksum of its head (bytes 0 to 255) is wrong: the file is damaged",
                        path);
     h->head_crc = crc;
-    if (h->samples == 0 || h->samples > size || h->classes == 0 || h->classes > INT32_MAX || h->index < sizeof *h ||
+    if (h->samples == 0 || h->samples > size || h->classes == 0 || h->classes > MAX_CLASSES || h->index < sizeof *h ||
         h->index > INT64_MAX || h->index % 8 || h->name_bytes < 2 || h->name_bytes > INT64_MAX / 4 ||
         h->class_bytes > INT64_MAX / 4 || !has_numbers(h))
         return ls_fail(LS_BAD_INPUT, "%s: its head makes no sense: the file is damaged", path);
@@ -96,9 +98,8 @@ enum ls_status ls_packed_parse(const uint8_t *bytes, size_t size, const char *pa
     LS_TRY(check_head(bytes, size, path, &v->head));
     const struct ls_packed_head *h = &v->head;
     if (ls_crc32c(bytes + h->index, size - h->index) != h->index_crc)
-        return ls_fail(LS_BAD_INPUT,
-                       "%s: at byte %" PRIu64 ": the checksum of the index is wrong: the file is damaged", path,
-                       h->index);
+        return ls_fail(LS_BAD_INPUT, "%s: at byte %" PRIu64 ": the checksum of the index is wrong: the file is damaged",
+                       path, h->index);
     v->entry = (const struct ls_packed_entry *)(const void *)(bytes + h->index);
     v->names = (const char *)(v->entry + h->samples);
     v->class_names = v->names + h->name_bytes;
@@ -108,7 +109,7 @@ enum ls_status ls_packed_parse(const uint8_t *bytes, size_t size, const char *pa
     for (uint64_t b = 0; b < h->class_bytes; b++)
         texts += v->class_names[b] == 0;
     if (v->names[h->name_bytes - 1] != 0 || v->names[h->name_bytes - 2] != 0 ||
-         (h->class_bytes > 0 && v->class_names[h->class_bytes - 1] != 0) ||
+        (h->class_bytes > 0 && v->class_names[h->class_bytes - 1] != 0) ||
         texts != h->classes * (h->has_names + h->has_ids))
         return ls_fail(LS_BAD_INPUT, "%s: its names make no sense: the file is damaged", path);
     return LS_OK;
@@ -167,7 +168,6 @@ static enum ls_status fill(struct packed *p, const char *spec, const char *part)
     if (h->has_ids)
         LS_TRY(list_texts(&at, h->classes, &p->class_ids));
     p->checked = ls_alloc(h->samples, sizeof *p->checked);
-    p->folder = ls_strdup(spec);
     info->count = (int64_t)h->samples;
     info->classes = (int64_t)h->classes;
     info->channels = h->channels;
@@ -175,10 +175,10 @@ static enum ls_status fill(struct packed *p, const char *spec, const char *part)
     info->width = h->width;
     info->class_names = p->class_names;
     info->class_ids = p->class_ids;
-    info->folder = p->folder;
+    info->folder = p->path;
     memcpy(info->mean, h->mean, sizeof info->mean);
     memcpy(info->deviation, h->deviation, sizeof info->deviation);
-    return p->checked && p->folder ? LS_OK : LS_FAILED;
+    return p->checked ? LS_OK : LS_FAILED;
 }
 
 static void close_packed(struct ls_dataset *set)
@@ -186,7 +186,6 @@ static void close_packed(struct ls_dataset *set)
     struct packed *p = (struct packed *)set;
     ls_mapped_release(&p->file);
     ls_free(p->path);
-    ls_free(p->folder);
     ls_free(p->class_names);
     ls_free(p->class_ids);
     ls_free(p->checked);
@@ -212,8 +211,8 @@ static enum ls_status wait_for(struct packed *p, int64_t i, size_t first, size_t
     const struct ls_packed_entry *e = &p->view.entry[i];
     bool checked = atomic_load_explicit(&p->checked[i], memory_order_relaxed);
     double start = ls_now();
-    bool there = checked ? ls_mapped_wait(&p->file, e->offset + first, bytes)
-                         : ls_mapped_wait(&p->file, e->offset, e->bytes);
+    bool there =
+        checked ? ls_mapped_wait(&p->file, e->offset + first, bytes) : ls_mapped_wait(&p->file, e->offset, e->bytes);
     double seconds = ls_now() - start;
     if (seconds > 1e-3)
         image->read_seconds += seconds;

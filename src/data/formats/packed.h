@@ -21,12 +21,12 @@ struct ls_packed_head {
     uint32_t version;
     uint32_t head_crc; /* CRC-32C of the head with this field 0 */
     uint64_t samples, classes;
-    uint64_t index;       /* offset */
-    uint64_t name_bytes;  /* of the names of samples */
-    uint64_t class_bytes; /* of the names of classes, and of their ids */
-    uint32_t index_crc;   /* CRC-32C of the index */
-    uint32_t has_ids;     /* 1: the ids of the classes follow their names */
-    uint32_t has_names;   /* 0: classes have no names */
+    uint64_t index;                  /* offset */
+    uint64_t name_bytes;             /* of the names of samples */
+    uint64_t class_bytes;            /* of the names of classes, and of their ids */
+    uint32_t index_crc;              /* CRC-32C of the index */
+    uint32_t has_ids;                /* 1: the ids of the classes follow their names */
+    uint32_t has_names;              /* 0: classes have no names */
     int32_t channels, height, width; /* of all images; height = width = 0: various */
     float mean[4], deviation[4];
     uint8_t unused[144];
