@@ -36,7 +36,7 @@ static enum ls_status load(const struct ls_launch *l, const struct ls_transport 
     if (l->kind == LS_LAUNCH_MPI)
         snprintf(path, sizeof path, "%s/lockstep-mpi-%s.so", folder ? folder : ".", l->mpi);
     else
-        snprintf(path, sizeof path, "%s/lockstep-%s.so", folder ? folder : ".", l->ucx ? "ucx" : "tcp");
+        snprintf(path, sizeof path, "%s/lockstep-%s.so", folder ? folder : ".", l->transport);
     void *module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     *t = module ? dlsym(module, "ls_transport_module") : NULL;
     return *t ? LS_OK : ls_fail(LS_FAILED, "%s", dlerror());
