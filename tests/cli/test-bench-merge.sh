@@ -198,9 +198,19 @@ for line in lines[1:-1]:
     rows.append([re.sub(r"\\([{}$&#_%])", r"\1", re.sub(r"(?<!\\)\{\}", "", c)).strip() for c in plain])
 assert rows[1][0].split() == sys.argv[1].split(), rows
 END
+
+it "writes LaTeX that LaTeX typesets"
 if command -v pdflatex >/dev/null; then
-    { printf '%s\n' '\documentclass{article}\begin{document}'; cat t.tex; printf '%s\n' '\end{document}'; } >whole.tex
-    pdflatex -interaction=batchmode -halt-on-error whole.tex >/dev/null || miss "pdflatex refuses the table"
+    lockstep bench --merge n1.json n2.json n4.json -o scaling.tex
+    lockstep bench --merge n1.json -o single.tex
+    result umlaut.json "Köln, 50 % & more #1" "Größe_ß{}é.yaml" 64 1 1 weak 1 2
+    lockstep bench --merge umlaut.json -o umlaut.tex
+    { printf '%s\n' '\documentclass{article}\begin{document}' && cat t.tex scaling.tex single.tex umlaut.tex &&
+        printf '%s\n' '\end{document}'; } >whole.tex
+    pdflatex -interaction=batchmode -halt-on-error -draftmode whole.tex >/dev/null || miss "$(grep -A3 '^!' whole.log)"
+    expect "$(grep -c 'Missing character' whole.log)" = 0
+else
+    skip "pdflatex is not installed (Debian: texlive-latex-base, 39 MB)"
 fi
 
 it "takes the format from --format, else from the file's name"
