@@ -19,8 +19,11 @@ static void swap(cudaEvent_t *a, cudaEvent_t *b)
 
 cudaError_t card_clock_open(struct card_clock *c)
 {
+    int least, greatest;
     *c = (struct card_clock){0};
-    TRY(cudaStreamCreateWithFlags(&c->stream, cudaStreamNonBlocking));
+    /* Streams of another priority are queued apart, so that an event does not stand behind a step. */
+    TRY(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    TRY(cudaStreamCreateWithPriority(&c->stream, cudaStreamNonBlocking, greatest));
     TRY(cudaEventCreate(&c->anchor));
     return cudaEventCreate(&c->spare);
 }

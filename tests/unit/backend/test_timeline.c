@@ -36,6 +36,9 @@ static double host = 1000; /* every look at the clock takes a microsecond */
 static struct CUgraphExec_st *captured;
 static int events, streams, graphs;
 static cudaError_t trouble; /* of cudaEventElapsedTime */
+static void *left[20000];   /* what is made while `leaving`: nobody destroys it */
+static int n_left;
+static bool leaving;
 
 /* --- what CUDA does --------------------------------------------------------------------------------------------- */
 
@@ -47,6 +50,15 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *t)
     t->tv_sec = (time_t)host;
     t->tv_nsec = (long)((host - floor(host)) * 1e9);
     return 0;
+}
+
+static void *make(size_t size)
+{
+    void *memory = calloc(1, size);
+    assert_true(n_left < (int)(sizeof left / sizeof *left));
+    if (leaving)
+        left[n_left++] = memory;
+    return memory;
 }
 
 static double card_of(double host_time)
@@ -62,7 +74,7 @@ static double host_of(double card_time)
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     (void)flags;
-    *event = calloc(1, sizeof **event);
+    *event = make(sizeof **event);
     events++;
     return cudaSuccess;
 }
@@ -123,10 +135,18 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
     return trouble;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = -5;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int priority)
 {
     (void)flags;
-    *stream = calloc(1, sizeof **stream);
+    assert_int_equal(priority, -5);
+    *stream = make(sizeof **stream);
     streams++;
     return cudaSuccess;
 }
@@ -213,7 +233,7 @@ enum ls_status program_capture(struct ls_program *p, int first, int last, cudaGr
     assert_ptr_equal(p, &program);
     assert_int_equal(first, 0);
     assert_int_equal(last, NODES);
-    captured = calloc(1, sizeof *captured);
+    captured = make(sizeof *captured);
     graphs++;
     enqueue();
     *exec = captured;
@@ -380,7 +400,7 @@ static void test_forget(void **state)
     end(trace);
 }
 
-/* An error of CUDA ends the recording, not the run; a card that is lost is not touched. */
+/* An error of CUDA ends the recording, not the run. */
 static void test_trouble(void **state)
 {
     (void)state;
@@ -392,14 +412,26 @@ static void test_trouble(void **state)
     trouble = cudaSuccess;
     timeline_close(&program);
     end(trace);
-    trace = begin(1, 9);
-    run_steps(trace, 1, 3, 1);
+}
+
+/* What a card does that is lost is waited for by nobody, and nothing on it is freed. */
+static void test_lost(void **state)
+{
+    (void)state;
+    struct ls_trace *trace = begin(11, 19);
+    timeline_close(&program);
+    leaving = true;
+    assert_int_equal(timeline_open(&program, trace, 64), LS_OK);
+    run_steps(trace, 11, 13, 11);
     device.lost = true;
     timeline_close(&program);
-    device.lost = false;
+    device.lost = leaving = false;
     assert_null(device.timeline);
     ls_trace_free(trace);
-    events = streams = graphs = 0; /* left to the end of the process */
+    assert_int_equal(events + streams + graphs, n_left);
+    while (n_left > 0)
+        free(left[--n_left]);
+    events = streams = graphs = 0;
 }
 
 int main(void)
@@ -407,6 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_node), cmocka_unit_test(test_drift),  cmocka_unit_test(test_pool),
         cmocka_unit_test(test_off),        cmocka_unit_test(test_forget), cmocka_unit_test(test_trouble),
+        cmocka_unit_test(test_lost),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
