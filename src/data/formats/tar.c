@@ -231,7 +231,8 @@ static bool is_shard(const char *name)
     return n > 4 && strcasecmp(name + n - 4, ".tar") == 0;
 }
 
-static const struct ls_record_format tar = {.what = "tar", .is_shard = is_shard, .scan = ls_tar_scan};
+static const struct ls_record_format tar = {
+    .what = "tar", .is_shard = is_shard, .scan = ls_tar_scan, .counts_classes = true};
 
 static bool recognise(const char *spec)
 {

@@ -279,11 +279,13 @@ static enum ls_status fill(struct ls_records *r, const char *spec, const char *p
         LS_TRY(scan(r, format));
         ls_record_index_save(r, spec, whole ? "all" : part);
     }
+    LS_TRY(ls_records_name_classes(r, format->counts_classes));
     r->verify = format->verify;
     r->behind = format->behind;
     struct ls_dataset_info *info = &r->base.info;
     ls_dataset_photographs(info);
     info->class_names = r->class_names;
+    info->class_ids = r->class_ids;
     info->whole = whole;
     info->folder = ls_arena_strdup(&r->arena, spec);
     return info->folder ? LS_OK : LS_FAILED;
@@ -313,6 +315,7 @@ void ls_records_close(struct ls_dataset *set)
     ls_free(r->entry);
     ls_free(r->names);
     ls_free(r->class_names);
+    ls_free(r->class_ids);
     ls_arena_release(&r->arena);
     ls_free(r);
 }

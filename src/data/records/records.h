@@ -36,6 +36,7 @@ struct ls_records {
     char *names;                   /* owned; the names of the samples, each ended by a 0 */
     size_t names_size;
     const char **class_names; /* owned array */
+    const char **class_ids;   /* owned array, or NULL */
     /* Tests a record that was read, `bytes` bytes and `behind` more. NULL: nothing to test. */
     bool (*verify)(const uint8_t *record, size_t bytes);
     uint32_t behind;
@@ -76,6 +77,7 @@ struct ls_record_format {
     enum ls_status (*scan)(struct ls_shard_scan *s);
     bool (*verify)(const uint8_t *record, size_t bytes);
     uint32_t behind;
+    bool counts_classes; /* a label that is a number is a position in LS_CLASS_FILE, not the name of a class */
 };
 
 /* Tests whether spec is a shard, or a folder with shards for training in one of the known places (shards.c). */
@@ -95,6 +97,10 @@ void ls_records_identify(const struct ls_dataset *set, int64_t i, struct ls_iden
 enum ls_status ls_shards_find(const char *spec, bool test, bool (*is_shard)(const char *name), char ***paths,
                               int *count, bool *whole);
 void ls_shards_free(char **paths, int count);
+
+/* class_file.c: gives the classes the names and the order of LS_CLASS_FILE, if there is one beside the shards. */
+#define LS_CLASS_FILE "lockstep-classes.txt"
+enum ls_status ls_records_name_classes(struct ls_records *r, bool positions);
 
 /* record_index.c. load returns false if there is no index for these shards. Neither reports an error: an index can be made
  * again. `where` describes the data: a folder or a file. */
