@@ -82,6 +82,9 @@ convert synthetic:1x6x5:3:40 s.packed
 train synthetic --data synthetic:1x6x5:3:40 --input 1x6x5
 train synthetic-packed --data s.packed --input 1x6x5
 expect_same synthetic.losses synthetic-packed.losses
+convert synthetic:1x6x5:3:40 png.packed --store file
+train png-packed --data png.packed --input 1x6x5
+expect_same synthetic.losses png-packed.losses
 
 it "is read by Python's tarfile, webdataset and a reader of TFRecords"
 if ! "$python" -c 'import PIL' 2>pil.log; then

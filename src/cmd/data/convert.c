@@ -86,6 +86,7 @@ static enum ls_status take_options(const struct ls_options *o, const char *to, s
         return ls_fail(LS_USAGE, "--quality: pixels are stored without loss; give --store file for JPEGs");
     c->quality = (int)o->quality;
     c->pixels = strcmp(o->store, "pixels") == 0;
+    c->files = strcmp(o->store, "file") == 0;
     if (strcmp(o->store, "auto") == 0 && c->writer->takes_pixels && o->resize && !c->quality)
         c->pixels = true;
     if (o->resize && !c->pixels && !c->quality)

@@ -11,6 +11,7 @@ struct ls_conversion {
     int shorter;       /* size of the shorter side; 0: images keep their size */
     int quality;       /* of JPEG; 0: files are copied unchanged where that is possible */
     bool pixels;       /* store pixels, not files */
+    bool files;        /* store files, not pixels; neither: as the source has them, if the format can */
     bool skips_bad;
     int64_t shards;
     uint64_t shard_bytes;

@@ -79,7 +79,7 @@ static enum ls_status make_image(const struct ls_conversion *c, struct ls_datase
     s->channels = made->channels;
     s->height = made->height;
     s->width = made->width;
-    if (c->pixels) {
+    if (c->pixels || (c->writer->takes_pixels && c->quality == 0 && !c->files)) {
         s->bytes = made->pixels;
         s->size = (size_t)made->channels * (size_t)made->height * (size_t)made->width;
         return LS_OK;
