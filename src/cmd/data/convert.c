@@ -260,7 +260,7 @@ static enum ls_status convert(const struct ls_options *o, const char *spec, cons
         st = write_all(c, &p, &n, &console, spec);
         ls_console_end(&console);
     }
-    if (st == LS_OK)
+    if (st == LS_OK && !o->quiet)
         tell(c, &p, path);
     if (st == LS_INTERRUPTED)
         ls_print("interrupted; nothing was written to %s", path);
