@@ -186,21 +186,15 @@ static enum ls_status write_classes(const char *folder, const struct ls_dataset_
 
 /* --- DST -------------------------------------------------------------------------------------------------------------- */
 
-static bool lies_in(const char *path, const char *folder)
-{
-    size_t n = strlen(folder);
-    return strncmp(path, folder, n) == 0 && (path[n] == 0 || path[n] == '/');
-}
-
 /* Neither the source nor something that is not ours may be lost. */
 static enum ls_status check_target(const struct ls_options *o, const char *spec, const struct ls_new_folder *n)
 {
     char mark[PATH_MAX], source[PATH_MAX];
     if (realpath(spec, source)) {
-        if (lies_in(source, n->path))
+        if (ls_path_is_in(source, n->path))
             return ls_fail(LS_USAGE, "data convert: %s lies in %s and would be replaced; give another folder", spec,
                            n->path);
-        if (lies_in(n->path, source))
+        if (ls_path_is_in(n->path, source))
             return ls_fail(LS_USAGE, "data convert: %s lies in %s and would become a part of it; give another folder",
                            n->path, spec);
     }
@@ -232,7 +226,7 @@ static void tell(const struct ls_conversion *c, const struct parts *p, const cha
 {
     uint64_t bytes = 0;
     int64_t left_out = 0;
-    char text[128] = "";
+    char text[128] = "", size[32];
     for (int i = 0; i < p->n; i++) {
         size_t used = strlen(text);
         snprintf(text + used, sizeof text - used, "%s%" PRId64 " sample%s%s%s", i ? ", " : "", p->part[i].written,
@@ -240,7 +234,7 @@ static void tell(const struct ls_conversion *c, const struct parts *p, const cha
         bytes += p->part[i].bytes;
         left_out += p->part[i].left_out;
     }
-    ls_print("%s: %s, %s, %.1f MiB", path, c->writer->name, text, (double)bytes / (double)MIB);
+    ls_print("%s: %s, %s, %s", path, c->writer->name, text, ls_bytes_text(bytes, size));
     if (left_out > 0)
         ls_warn("%" PRId64 " samples cannot be read and are left out", left_out);
 }

@@ -33,6 +33,23 @@ bool ls_folder_is_empty(const char *path)
     return empty;
 }
 
+const char *ls_bytes_text(uint64_t bytes, char text[32])
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    int unit = 0;
+    for (; value >= 1024 && unit < 4; unit++)
+        value /= 1024;
+    snprintf(text, 32, "%.*f %s", unit ? 1 : 0, value, units[unit]);
+    return text;
+}
+
+bool ls_path_is_in(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == 0 || path[n] == '/');
+}
+
 /* The lock is that of the file which has the name now. Its last owner may have removed the one that was opened. */
 static bool is_current(int fd, const char *path)
 {

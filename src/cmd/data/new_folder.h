@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include <stdbool.h>
+#include <stdint.h>
 
 struct ls_new_folder {
     char *path, *temporary, *lock_path; /* owned; absolute */
@@ -24,5 +25,10 @@ void ls_new_folder_release(struct ls_new_folder *n);
 
 /* Tests whether a folder has no entries; a missing one has none. */
 bool ls_folder_is_empty(const char *path);
+
+/* Formats a number of bytes: "1.5 GiB". */
+const char *ls_bytes_text(uint64_t bytes, char text[32]);
+/* Tests whether a path is a folder or lies in it; both are absolute. */
+bool ls_path_is_in(const char *path, const char *folder);
 
 #endif
