@@ -4,6 +4,7 @@
 #include "base/files/crc32c.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/protobuf.h"
 #include "data/write/shards.h"
 #include "data/write/writers.h"
 
@@ -12,13 +13,12 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { HEAD = 12, TAIL = 4, LONGEST = 10 /* bytes of a varint */, FEATURES = 16 };
+enum { HEAD = 12, TAIL = 4 };
 
 struct tfrecord {
     struct ls_writer base;
     struct ls_shard_out shards;
-    uint8_t *message; /* owned; one record */
-    size_t used, room;
+    struct ls_pb message; /* of the current record */
 };
 
 static enum ls_status open_tfrecord(const struct ls_write_plan *plan, struct ls_writer **w)
@@ -34,127 +34,68 @@ static enum ls_status open_tfrecord(const struct ls_write_plan *plan, struct ls_
 
 /* --- the message ------------------------------------------------------------------------------------------------------ */
 
-static size_t varint(uint64_t value, uint8_t to[LONGEST])
-{
-    size_t n = 0;
-    for (; value > 127; value >>= 7)
-        to[n++] = (uint8_t)(value | 128);
-    to[n++] = (uint8_t)value;
-    return n;
-}
-
-static size_t varint_bytes(uint64_t value)
-{
-    uint8_t none[LONGEST];
-    return varint(value, none);
-}
-
-/* Bytes of a field of that size with its tag and length; the numbers of all fields here are below 16. */
-static size_t field_bytes(size_t size)
-{
-    return 1 + varint_bytes(size) + size;
-}
-
-static void put_bytes(struct tfrecord *t, const void *data, size_t size)
-{
-    memcpy(t->message + t->used, data, size);
-    t->used += size;
-}
-
-static void put_tag(struct tfrecord *t, int field, size_t size)
-{
-    uint8_t head[1 + LONGEST];
-    head[0] = (uint8_t)(field << 3 | 2);
-    put_bytes(t, head, 1 + varint(size, head + 1));
-}
-
+/* Opens a feature up to its list of values (field `kind` of Feature: 1 bytes, 3 whole numbers). */
 struct feature {
-    const char *key;
-    const void *bytes; /* NULL: a number */
-    size_t size;       /* or the number */
+    size_t entry, feature, list;
 };
 
-/* The sizes of the messages within one another: value, list, Feature, entry of the map. */
-struct sizes {
-    size_t value, list, feature, entry;
-};
-
-static struct sizes measure(const struct feature *f)
+static struct feature begin_feature(struct ls_pb *pb, const char *key, int kind)
 {
-    struct sizes s;
-    s.value = f->bytes ? f->size : varint_bytes(f->size);
-    s.list = f->bytes ? field_bytes(s.value) : 1 + s.value;
-    s.feature = field_bytes(s.list);
-    s.entry = field_bytes(strlen(f->key)) + field_bytes(s.feature);
-    return s;
+    struct feature f;
+    f.entry = ls_pb_open(pb, 1);
+    ls_pb_bytes(pb, 1, key, strlen(key));
+    f.feature = ls_pb_open(pb, 2);
+    f.list = ls_pb_open(pb, kind);
+    return f;
 }
 
-/* Writes a feature up to its value; a number with its value. */
-static void put_feature(struct tfrecord *t, const struct feature *f)
+static void end_feature(struct ls_pb *pb, const struct feature *f)
 {
-    struct sizes s = measure(f);
-    uint8_t number[1 + LONGEST];
-    put_tag(t, 1, s.entry);
-    put_tag(t, 1, strlen(f->key));
-    put_bytes(t, f->key, strlen(f->key));
-    put_tag(t, 2, s.feature);
-    put_tag(t, f->bytes ? 1 : 3, s.list);
-    if (f->bytes) {
-        put_tag(t, 1, s.value);
-    } else {
-        number[0] = 1 << 3;
-        put_bytes(t, number, 1 + varint(f->size, number + 1));
-    }
+    ls_pb_close(pb, f->list);
+    ls_pb_close(pb, f->feature);
+    ls_pb_close(pb, f->entry);
 }
 
-static int list_features(const struct tfrecord *t, const struct ls_write_sample *s, struct feature f[FEATURES])
+static void put_number(struct ls_pb *pb, const char *key, int64_t value)
 {
-    const struct ls_dataset_info *info = t->shards.plan.info;
+    struct feature f = begin_feature(pb, key, 3);
+    ls_pb_whole(pb, 1, value);
+    end_feature(pb, &f);
+}
+
+static void put_bytes(struct ls_pb *pb, const char *key, const void *bytes, size_t size)
+{
+    struct feature f = begin_feature(pb, key, 1);
+    ls_pb_bytes(pb, 1, bytes, size);
+    end_feature(pb, &f);
+}
+
+/* NULL: the sample has no such feature. */
+static void put_text(struct ls_pb *pb, const char *key, const char *text)
+{
+    if (text)
+        put_bytes(pb, key, text, strlen(text));
+}
+
+static void compose(struct ls_pb *pb, const struct ls_dataset_info *info, const struct ls_write_sample *s)
+{
     const char *format = strcmp(s->extension, "jpg") == 0   ? "JPEG"
                          : strcmp(s->extension, "png") == 0 ? "PNG"
                                                             : s->extension;
     const char *text = info->class_names ? info->class_names[s->label] : NULL;
-    const char *synset = info->class_ids ? info->class_ids[s->label] : text;
-    int n = 0;
-    f[n++] = (struct feature){"image/height", NULL, (size_t)s->height};
-    f[n++] = (struct feature){"image/width", NULL, (size_t)s->width};
-    f[n++] = (struct feature){"image/colorspace", "RGB", 3};
-    f[n++] = (struct feature){"image/channels", NULL, 3};
-    f[n++] = (struct feature){"image/class/label", NULL, (size_t)s->label + 1};
-    if (synset)
-        f[n++] = (struct feature){"image/class/synset", synset, strlen(synset)};
-    if (text)
-        f[n++] = (struct feature){"image/class/text", text, strlen(text)};
-    f[n++] = (struct feature){"image/format", format, strlen(format)};
-    if (s->name)
-        f[n++] = (struct feature){"image/filename", s->name, strlen(s->name)};
-    f[n++] = (struct feature){"image/encoded", s->bytes, s->size};
-    return n;
-}
-
-static enum ls_status compose(struct tfrecord *t, const struct ls_write_sample *s, size_t *whole)
-{
-    struct feature f[FEATURES];
-    int n = list_features(t, s, f);
-    size_t features = 0;
-    for (int i = 0; i < n; i++)
-        features += field_bytes(measure(&f[i]).entry);
-    *whole = field_bytes(features);
-    if (*whole + HEAD + TAIL > t->room) {
-        ls_free(t->message);
-        t->room = 2 * *whole + HEAD + TAIL;
-        t->message = ls_alloc(t->room, 1);
-        if (!t->message)
-            return LS_FAILED;
-    }
-    t->used = HEAD;
-    put_tag(t, 1, features);
-    for (int i = 0; i < n; i++) {
-        put_feature(t, &f[i]);
-        if (f[i].bytes)
-            put_bytes(t, f[i].bytes, f[i].size);
-    }
-    return LS_OK;
+    ls_pb_clear(pb);
+    size_t features = ls_pb_open(pb, 1);
+    put_number(pb, "image/height", s->height);
+    put_number(pb, "image/width", s->width);
+    put_text(pb, "image/colorspace", "RGB");
+    put_number(pb, "image/channels", 3);
+    put_number(pb, "image/class/label", (int64_t)s->label + 1);
+    put_text(pb, "image/class/synset", info->class_ids ? info->class_ids[s->label] : text);
+    put_text(pb, "image/class/text", text);
+    put_text(pb, "image/format", format);
+    put_text(pb, "image/filename", s->name);
+    put_bytes(pb, "image/encoded", s->bytes, s->size);
+    ls_pb_close(pb, features);
 }
 
 static void put_little(uint8_t *to, uint64_t value, int bytes)
@@ -166,13 +107,17 @@ static void put_little(uint8_t *to, uint64_t value, int bytes)
 static enum ls_status put(struct ls_writer *w, const struct ls_write_sample *s)
 {
     struct tfrecord *t = (struct tfrecord *)w;
-    size_t whole;
+    uint8_t head[HEAD], tail[TAIL];
     LS_TRY(ls_shard_out_turn(&t->shards, s));
-    LS_TRY(compose(t, s, &whole));
-    put_little(t->message, whole, 8);
-    put_little(t->message + 8, ls_crc32c_masked(t->message, 8), 4);
-    put_little(t->message + HEAD + whole, ls_crc32c_masked(t->message + HEAD, whole), 4);
-    return ls_out_put(&t->shards.out, t->message, HEAD + whole + TAIL);
+    compose(&t->message, t->shards.plan.info, s);
+    if (t->message.failed)
+        return LS_FAILED;
+    put_little(head, t->message.size, 8);
+    put_little(head + 8, ls_crc32c_masked(head, 8), 4);
+    put_little(tail, ls_crc32c_masked(t->message.bytes, t->message.size), 4);
+    LS_TRY(ls_out_put(&t->shards.out, head, HEAD));
+    LS_TRY(ls_out_put(&t->shards.out, t->message.bytes, t->message.size));
+    return ls_out_put(&t->shards.out, tail, TAIL);
 }
 
 /* The number of shards is part of their names, and known at the end. */
@@ -198,7 +143,7 @@ static void close_tfrecord(struct ls_writer *w)
 {
     struct tfrecord *t = (struct tfrecord *)w;
     ls_out_release(&t->shards.out);
-    ls_free(t->message);
+    ls_pb_release(&t->message);
     ls_free(t);
 }
 
