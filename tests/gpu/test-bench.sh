@@ -21,6 +21,16 @@ for dtype in $types; do
         'BEGIN { exit !(b > 1e9 && b < 1e15 && o > 1e9 && o < 1e18) }' || miss "peaks: $(cat last)"
 done
 
+it "shows how much of a step each card computes and sums"
+lockstep bench --backend "$backend" --model resnet18 --input 3x32x32 --batch 64 --steps 3 --repeat 1 --workers 2 --profile
+expect_code 0
+expect_out '^rank +host +step ms +compute +communication +overlapped +exposed +late +other$'
+# compute, communication, overlapped, exposed, late and other: none is more than the step, and there is computing.
+sed -n '/^[01] .*%$/s/%//gp' out | awk '
+    { rows++; for (i = 4; i <= 9; i++) if ($i < -1 || $i > 101) bad = 1; if ($4 <= 0) bad = 1
+      if ($4 + $7 + $8 + $9 < 99 || $4 + $7 + $8 + $9 > 101) bad = 1 }
+    END { exit !(rows == 2 && !bad) }' || miss "shares: $(grep '^[01] .*%$' out)"
+
 it "finds the largest batch by plans alone, and measures it"
 if [ "$backend" != cuda ]; then
     skip "needs a card"

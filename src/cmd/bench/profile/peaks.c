@@ -232,7 +232,7 @@ static void make_key(const struct ls_options *o, const struct ls_engine *e, char
              card ? 0 : e->threads, o->dtype);
 }
 
-/* A product of the step may be faster than what was measured while the machine was busy. Then the machine can do that. */
+/* A dense layer of the step may be faster than what was measured while the machine was busy. Then the machine can do that. */
 void ls_bench_peaks_raise(const struct ls_options *o, const struct ls_engine *e, double operations,
                           struct ls_bench_peaks *p)
 {

@@ -1,5 +1,5 @@
 /* lockstep bench --profile on several workers: how much of a step each rank computes, how much it communicates, and how much
- * of that is hidden behind computing. The figures come from a trace of the measured steps.
+ * of that is hidden behind computing. The figures come from a trace of the measured steps; on a card, of further steps.
  *
  *   compute        some node or update runs
  *   communication  a message is under way, or a collective to which all ranks have come
@@ -110,19 +110,46 @@ static double intersect(const struct span *a, size_t n, const struct span *b, si
 
 #define BIT(kind) (1u << LS_SLICE_##kind)
 
+/* Where nodes run and where ranks communicate. */
+struct places {
+    const struct ls_track *work[2], *talk[2];
+    bool card;
+};
+
+static struct places places_of(const struct ls_trace *trace)
+{
+    struct ls_track *const *t = trace->tracks;
+    bool card = t[LS_TRACK_CARD] != NULL, sums = card && ls_trace_count(t[LS_TRACK_CARD_SUMS]) > 0;
+    return (struct places){
+        .work = {card ? t[LS_TRACK_CARD] : t[LS_TRACK_MAIN], card ? t[LS_TRACK_CARD_ASIDE] : NULL},
+        .talk = {sums ? t[LS_TRACK_CARD_SUMS] : t[LS_TRACK_COLLECTIVES], sums ? NULL : t[LS_TRACK_MESSAGES]},
+        .card = card};
+}
+
+/* A card is behind the host: its steps are the time from the begin of the first to the end of its last node. */
+static size_t join_steps(struct span *steps, size_t n, const struct span *work, size_t n_work)
+{
+    if (n == 0)
+        return 0;
+    double last = n_work > 0 ? work[n_work - 1].end : 0;
+    steps[0].end = steps[n - 1].end > last ? steps[n - 1].end : last;
+    return 1;
+}
+
 /* Only whole steps count: slices that did not fit belong to none. */
 static enum ls_status measure(const struct ls_trace *trace, struct shares *s)
 {
-    const struct ls_track *main = trace->tracks[LS_TRACK_MAIN], *sums = trace->tracks[LS_TRACK_COLLECTIVES];
-    const struct ls_track *messages = trace->tracks[LS_TRACK_MESSAGES];
+    const struct ls_track *main = trace->tracks[LS_TRACK_MAIN];
+    const struct places at = places_of(trace);
     struct span *steps = NULL, *work = NULL, *talk = NULL, *late = NULL, *room = NULL, *more = NULL;
     size_t n_steps = 0, n_work = 0, n_talk = 0, n_late = 0, n, k;
     enum ls_status st = LS_FAILED;
     *s = (struct shares){0};
     LS_TRY_GOTO(out, collect(main, NULL, BIT(STEP), WHOLE, &steps, &n_steps));
-    LS_TRY_GOTO(out, collect(main, NULL, BIT(NODE) | BIT(UPDATE), WHOLE, &work, &n_work));
-    LS_TRY_GOTO(out, collect(sums, messages, BIT(SUM) | BIT(MESSAGE), TOGETHER, &talk, &n_talk));
-    LS_TRY_GOTO(out, collect(sums, NULL, BIT(SUM), LATE, &late, &n_late));
+    LS_TRY_GOTO(out, collect(at.work[0], at.work[1], BIT(NODE) | BIT(UPDATE), WHOLE, &work, &n_work));
+    LS_TRY_GOTO(out, collect(at.talk[0], at.talk[1], BIT(SUM) | BIT(MESSAGE), TOGETHER, &talk, &n_talk));
+    LS_TRY_GOTO(out, collect(at.talk[0], NULL, BIT(SUM), LATE, &late, &n_late));
+    n_steps = at.card ? join_steps(steps, n_steps, work, n_work) : n_steps;
     size_t all = n_steps + n_work + n_talk + n_late + 1;
     room = ls_alloc(all, sizeof *room);
     more = ls_alloc(2 * all, sizeof *more);
@@ -246,10 +273,9 @@ enum ls_status ls_bench_shares_begin(const struct ls_options *o, struct ls_stepp
 {
     if (!o->profile || !s->engine->comm)
         return LS_OK;
-    if (s->engine->backend->queue->delay > 0) {
+    if (s->engine->backend->queue->delay > 0 && !s->engine->backend->queue->trace) {
         if (ls_comm_rank(s->engine->comm) == 0 && !o->json)
-            ls_warn("--profile: a card computes after the host has enqueued its work, so the shares of computing and "
-                    "communication are not measured");
+            ls_warn("--profile: the shares of computing and communication are not measured on this backend");
         return LS_OK;
     }
     LS_TRY(ls_trace_new(first, first + steps - 1, trace));
@@ -264,6 +290,7 @@ enum ls_status ls_bench_shares(const struct ls_options *o, struct ls_stepper *s,
         return LS_OK;
     int n = ls_comm_size(comm);
     ls_trace_stop(trace);
+    ls_stepper_trace_end(s);
     LS_TRY(measure(trace, &mine));
     struct shares *all = ls_alloc((size_t)n, sizeof *all);
     enum ls_status st = all ? ls_comm_allgather(comm, &mine, sizeof mine, all) : LS_FAILED;
