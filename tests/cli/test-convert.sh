@@ -109,6 +109,10 @@ else
     "$python" "$check" encoded small.packed || miss "no JPEGs"
     lockstep data exact.packed
     expect_out '^train +4 .* 30x25 '
+    convert photos even --to tar
+    lockstep data even
+    expect_out '^train +4 '
+    expect_out '^test +4 '
 fi
 
 it "does the same with one thread and with four"
@@ -168,6 +172,31 @@ lockstep data convert broken broken.packed --on-bad-sample skip
 expect_code 0
 expect_out '14 samples in train'
 expect_err 'broken/train/birch/3.ppm: .*; left out'
+printf '\377\330\377\300\000\021\010\303\120\303\120\003\001\042\000\002\021\001\003\021\001' >broken/train/birch/3.jpg
+rm broken/train/birch/3.ppm
+lockstep data convert broken huge --to tar
+expect_code 3
+expect_error 'broken/train/birch/3.jpg: 50000 x 50000 pixels are more than'
+
+it "takes the other part from --eval-data, writes one part, and reads what it cannot write"
+(cd trees/train && find . -name '*.ppm' | sort | awk -F/ '{ print $0 "\t" $2 }') >trees/train/list.txt
+(cd trees/val && find . -name '*.ppm' | sort | awk -F/ '{ print $0 "\t" $2 }') >trees/val/list.txt
+convert trees/train/list.txt lists.packed --eval-data trees/val/list.txt
+train lists --data lists.packed
+expect_same folders.losses lists.losses
+convert trees part --to packed --part val
+expect "$(ls part)" = val.packed
+lockstep data convert lists.packed/train.packed part --to packed --part val
+expect_code 2
+expect_error '--part val: .* has no parts'
+mkdir -m 555 closed
+if [ "$(id -u)" = 0 ]; then
+    command -v setpriv >setpriv.log && chmod 755 . &&
+        setpriv --reuid=65534 --clear-groups --bounding-set=-all "$program" data convert trees closed/x.packed >out 2>err
+else
+    "$program" data convert trees closed/x.packed >out 2>err
+fi
+[ ! -s setpriv.log ] && [ "$(id -u)" = 0 ] || expect_err 'closed/x.packed: cannot be created: .*closed: Permission denied'
 
 it "names damage of a packed file"
 cp -r trees.packed damaged
