@@ -189,14 +189,22 @@ expect "$(ls part)" = val.packed
 lockstep data convert lists.packed/train.packed part --to packed --part val
 expect_code 2
 expect_error '--part val: .* has no parts'
+
+it "names a folder that cannot be written"
 mkdir -m 555 closed
-if [ "$(id -u)" = 0 ]; then
-    command -v setpriv >setpriv.log && chmod 755 . &&
-        setpriv --reuid=65534 --clear-groups --bounding-set=-all "$program" data convert trees closed/x.packed >out 2>err
+if [ "$(id -u)" = 0 ] && ! command -v setpriv >setpriv.log; then
+    skip "root may write everywhere, and there is no setpriv"
 else
-    "$program" data convert trees closed/x.packed >out 2>err
+    chmod 755 .
+    drop=
+    [ "$(id -u)" != 0 ] || drop="setpriv --reuid=65534 --clear-groups --bounding-set=-all"
+    # $drop is a list of words.
+    # shellcheck disable=SC2086
+    $drop "$program" data convert trees closed/x.packed >out 2>err
+    code=$?
+    expect_code 1
+    expect_error 'closed/x.packed: cannot be created: .*closed: Permission denied'
 fi
-[ ! -s setpriv.log ] && [ "$(id -u)" = 0 ] || expect_err 'closed/x.packed: cannot be created: .*closed: Permission denied'
 
 it "names damage of a packed file"
 cp -r trees.packed damaged

@@ -94,7 +94,7 @@ mkdir local/big.lockstep-new && echo half >local/big.lockstep-new/all.packed
 : >big/all.packed
 lockstep data stage big local/big
 expect_code 0
-expect "$(ls -A local | grep big)" = big
+expect "$(ls -d local/big*)" = local/big
 expect "$(wc -c <local/big/all.packed)" -eq 0
 
 it "copies a single file, and a list with its images"
@@ -145,6 +145,7 @@ mkdir disk
 if ! mount -t tmpfs -o size=64k tmpfs disk 2>mount.log; then
     skip "this user may not mount a small disk"
 else
+    # shellcheck disable=SC2317 # called at exit
     release_scratch() {
         umount "$scratch/disk" 2>/dev/null
     }
