@@ -112,6 +112,19 @@ lockstep data stage trees-tar/list.txt local/outside
 expect_code 3
 expect_error 'lies outside of the folder of the list'
 
+it "copies a data set that was fetched, by its name"
+mkdir -p .local/share/lockstep
+cp -r trees .local/share/lockstep/tiny-imagenet-200
+XDG_DATA_HOME='' lockstep data stage tiny-imagenet local/tiny
+expect_code 0
+expect_file local/tiny/train/ash/1.ppm
+lockstep data stage cifar10 local/cifar
+expect_code 3
+expect_error 'cifar10: the data set was not fetched yet; type: lockstep data fetch cifar10'
+lockstep data stage synthetic:1x2x3:4 local/synthetic
+expect_code 2
+expect_error 'synthetic:1x2x3:4 has no files'
+
 it "refuses a folder with other files, its source, and what does not exist"
 mkdir mine && echo text >mine/notes
 lockstep data stage trees mine

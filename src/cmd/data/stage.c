@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "base/system/interrupt.h"
 #include "base/text/text.h"
+#include "config/downloads.h"
+#include "data/data.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -165,16 +167,36 @@ static enum ls_status stage(const struct ls_staging *g, struct ls_new_folder *n,
     return st;
 }
 
-static void tell(char *const *words, bool was_there)
+/* The source may be the name of a data set that was fetched. */
+static enum ls_status find_source(const char **source, char fetched[PATH_MAX])
 {
-    bool folder = ls_file_is_dir(words[0]);
-    ls_print("%s: %s; use it with --data %s%s%s", words[1], was_there ? "is there already" : "staged", words[1],
-             folder ? "" : "/", folder ? "" : ls_base_name(words[0]));
+    const struct ls_download *known = ls_download_find(*source);
+    if (ls_file_exists(*source))
+        return LS_OK;
+    if (known && ls_download_path(known, fetched) && ls_file_exists(fetched)) {
+        *source = fetched;
+        return LS_OK;
+    }
+    for (const struct ls_dataset_ops *const *f = ls_dataset_formats; *f; f++)
+        if ((*f)->word && strncmp(*source, (*f)->word, strlen((*f)->word)) == 0)
+            return ls_fail(LS_USAGE, "data stage: %s has no files; every process can use it as it is", *source);
+    if (known)
+        return ls_fail(LS_BAD_INPUT, "%s: the data set was not fetched yet; type: lockstep data fetch %s", *source,
+                       known->name);
+    return ls_fail(LS_BAD_INPUT, "%s: no such file or folder; data stage copies the files of a data set", *source);
+}
+
+static void tell(const char *source, const char *to, bool was_there)
+{
+    bool folder = ls_file_is_dir(source);
+    ls_print("%s: %s; use it with --data %s%s%s", to, was_there ? "is there already" : "staged", to, folder ? "" : "/",
+             folder ? "" : ls_base_name(source));
 }
 
 enum ls_status ls_data_stage(struct ls_options *o, int n_words, char **words)
 {
     double began = now();
+    char fetched[PATH_MAX];
     struct ls_new_folder n = {.lock = -1};
     struct ls_console console;
     bool was_there = false;
@@ -182,8 +204,7 @@ enum ls_status ls_data_stage(struct ls_options *o, int n_words, char **words)
         return ls_fail(LS_USAGE, "data stage: expected SRC and DIR; type: lockstep data stage SRC DIR");
     struct ls_staging g = {.source = words[0],
                            .threads = o->loader_threads > 0 ? (int)o->loader_threads : omp_get_max_threads()};
-    if (!ls_file_exists(g.source))
-        return ls_fail(LS_BAD_INPUT, "%s: no such file or folder; data stage copies the files of a data set", g.source);
+    LS_TRY(find_source(&g.source, fetched));
     ls_interrupt_watch();
     ls_console_begin(&console, o, 0);
     enum ls_status st = ls_new_folder_lock(&n, words[1], true, NULL);
@@ -191,7 +212,7 @@ enum ls_status ls_data_stage(struct ls_options *o, int n_words, char **words)
         st = stage(&g, &n, began, &console, &was_there);
     ls_console_end(&console);
     if (st == LS_OK && !o->quiet)
-        tell(words, was_there);
+        tell(g.source, words[1], was_there);
     if (st == LS_INTERRUPTED)
         ls_print("interrupted; %s is not staged", words[1]);
     ls_new_folder_release(&n);
