@@ -36,6 +36,9 @@ bool ls_bench_collective_wanted(const struct ls_options *o);
 /* Runs in each process. LS_FAILED if a sum was wrong. */
 enum ls_status ls_bench_collective(struct ls_options *o);
 
+/* --loader: times the loader of --data alone, in this process. */
+enum ls_status ls_bench_loader(const struct ls_options *o);
+
 /* --profile: prints the time of each node of a step. Call it after some steps have run. */
 enum ls_status ls_bench_profile(const struct ls_options *o, struct ls_engine *e, const struct ls_run *run);
 

@@ -1,6 +1,8 @@
-/* lockstep bench: measures the time of a training step. Batches come from memory, so that only the step is measured. */
+/* lockstep bench: measures the time of a training step. Batches come from memory, so that only the step is measured; with
+ * --with-input they come from a loader. */
 #include "base/system/clock.h"
 #include "base/memory.h"
+#include "cmd/bench/axes.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/session.h"
 #include "cmd/cmd.h"
@@ -81,6 +83,7 @@ static enum ls_status end_repetition(struct ls_bench_session *b, double start, d
     struct ls_report r = {0};
     LS_TRY(ls_step_flush(&b->stepper, &r));
     *samples += r.samples;
+    b->input_seconds += r.input_seconds;
     double mean = 1000 * (ls_now() - start) / (double)b->steps;
     for (int64_t k = 0; k < b->steps && b->engine.backend->queue->delay; k++)
         step_ms[k] = mean;
@@ -100,9 +103,12 @@ static enum ls_status measure(struct ls_bench_session *b)
             for (uint64_t k = at; k < b->step; k++) /* several where this process was cut off */
                 b->step_ms[k - first] = 1000 * r.seconds / (double)(b->step - at);
             samples += r.samples;
+            b->input_seconds += r.input_seconds;
         }
         LS_TRY(end_repetition(b, start, b->step_ms + i * b->steps, &samples));
-        b->speed[i] = (double)samples / (ls_now() - start);
+        double seconds = ls_now() - start;
+        b->speed[i] = (double)samples / seconds;
+        b->measured_seconds += seconds;
     }
     return come_together(b);
 }
@@ -128,6 +134,7 @@ static void release(struct ls_bench_session *b)
 {
     ls_step_drop(&b->stepper); /* after a failure the last step may still be reading its input */
     ls_bench_free_batches(b);
+    ls_bench_close_input(b);
     ls_free(b->step_ms);
     ls_free(b->speed);
     ls_stepper_release(&b->stepper);
@@ -138,7 +145,7 @@ static void release(struct ls_bench_session *b)
 
 static enum ls_status setup(struct ls_bench_session *b)
 {
-    bool from_data = ls_options_given(b->o, "data");
+    bool from_data = ls_options_given(b->o, "data") || b->o->with_input;
     LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
     char *recorded = ls_identity_recorded_plan(b->o->config_run);
@@ -146,7 +153,7 @@ static enum ls_status setup(struct ls_bench_session *b)
     ls_free(recorded);
     LS_TRY(st);
     LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){.next = ls_bench_next_batch, .context = b}, b->o));
-    return ls_bench_make_batches(b, from_data);
+    return b->o->with_input ? ls_bench_open_input(b) : ls_bench_make_batches(b, from_data);
 }
 
 enum ls_status ls_cmd_bench(struct ls_options *o)
@@ -155,6 +162,8 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
     o->json = o->json || strcmp(o->format, "json") == 0;
     if (o->merge)
         return ls_bench_merge(o);
+    if (o->loader && !ls_bench_has_lists(o))
+        return ls_bench_loader(o);
     if (ls_bench_over_axes_wanted(o)) {
         bool done;
         st = ls_bench_over_axes(o, &done);

@@ -27,6 +27,8 @@ static enum ls_status check(const struct ls_options *o)
     if (ls_bench_collective_wanted(o))
         return ls_fail(LS_USAGE, "%s measures steps and --collective sums; leave one out",
                        ls_bench_scale_wanted(o) ? "--scale" : "a list");
+    if (o->loader && ls_bench_scale_wanted(o))
+        return ls_fail(LS_USAGE, "--loader measures the input of one process alone; leave --scale out");
     if (o->profile)
         return ls_fail(LS_USAGE, "--profile shows one configuration; give one value of each option, and no --scale");
     return ls_bench_check_output(o);

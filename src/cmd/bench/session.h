@@ -18,12 +18,15 @@ struct ls_bench_session {
     int n_slots, at;
     void *region; /* owned; images and labels of the slots */
     size_t region_bytes;
+    struct ls_loader *loader; /* owned; NULL: the batches are the slots */
     uint64_t step;
     int64_t steps;          /* of one repetition */
     double *step_ms;        /* owned; steps * repeat */
     double *speed;          /* owned; samples/s of each repetition */
     struct ls_trace *trace; /* owned; of the measured steps; NULL: they are not recorded */
     double start_seconds;   /* from the start of the process to the first step */
+    double input_seconds;   /* that the measured steps waited for input */
+    double measured_seconds;
 };
 
 /* Makes the batches that all steps take turns with, in memory: those of --data, or random ones. The task, the engine and the
@@ -32,6 +35,10 @@ enum ls_status ls_bench_make_batches(struct ls_bench_session *b, bool from_data)
 void ls_bench_free_batches(struct ls_bench_session *b);
 /* The stepper's feed: the next of them. context: the session. */
 enum ls_status ls_bench_next_batch(void *context, const struct ls_slot **slot);
+
+/* --with-input: lets the stepper take its batches from a loader of --data instead. close is safe on a zeroed struct. */
+enum ls_status ls_bench_open_input(struct ls_bench_session *b);
+void ls_bench_close_input(struct ls_bench_session *b);
 
 /* Rank 0 prints the times, or writes them as a table. */
 enum ls_status ls_bench_report(const struct ls_bench_session *b);

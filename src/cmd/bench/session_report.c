@@ -28,6 +28,19 @@ static void add_row(struct ls_table *t, const char *what, int digits, const stru
     ls_table_cell(t, "%.*f", digits, s->max);
 }
 
+/* The share of the time of the measured steps that they waited for input. */
+static double input_share(const struct ls_bench_session *b)
+{
+    return b->measured_seconds > 0 ? b->input_seconds / b->measured_seconds : 0;
+}
+
+static void print_input(const struct ls_bench_session *b)
+{
+    int threads = b->loader ? ls_loader_pace(b->loader).threads : 0;
+    printf("waiting for input: %.1f%% of the time, %d loader thread%s\n", 100 * input_share(b), threads,
+           threads == 1 ? "" : "s");
+}
+
 static enum ls_status print_table(const struct ls_bench_session *b, const struct ls_stats *ms,
                                   const struct ls_stats *speed)
 {
@@ -48,6 +61,8 @@ static enum ls_status print_table(const struct ls_bench_session *b, const struct
     add_row(&t, "samples/s", 1, speed);
     enum ls_status st = ls_table_print(&t, stdout);
     ls_table_release(&t);
+    if (b->o->with_input)
+        print_input(b);
     return st;
 }
 
@@ -71,6 +86,8 @@ static json_t *make_row(const struct ls_bench_session *b, const struct ls_stats 
     json_object_set_new(row, "machine", json_string(machine));
     json_object_set_new(row, "step_ms", json_real(ms->median));
     json_object_set_new(row, "peak_bytes", json_integer((json_int_t)peak_bytes(b)));
+    if (b->o->with_input)
+        json_object_set_new(row, "input_wait", json_real(input_share(b)));
     for (int64_t i = 0; i < b->o->repeat; i++)
         json_array_append_new(speeds, json_real(b->speed[i]));
     return row;

@@ -4,6 +4,8 @@
  *   "nodes", "workers_per_node", "machine", "cores" (of the first node), "scaling" ("strong" or "weak")
  *   "repetitions"             samples/s of each repetition; empty if the configuration failed
  *   "error"                   why it failed; missing if it did not
+ *   "input_wait"              --with-input: the share of the time that steps waited for input
+ *   "per_core", "data", "augment"     --loader: samples per second of CPU time, and what was loaded
  *   "median", "mean", "deviation", "variation", "speedup", "efficiency", "best"     made by ls_bench_rows_compare
  *
  * A missing key means that the value is not known; ls_bench_rows_compare needs "workers" and "repetitions". */

@@ -56,6 +56,15 @@ static bool several_nodes(const struct ls_bench_table *t)
     return false;
 }
 
+/* Whether some row has the key. */
+static bool is_there(const struct ls_bench_table *t, const char *key)
+{
+    for (size_t i = 0; i < row_count(t); i++)
+        if (json_object_get(row_at(t, i), key))
+            return true;
+    return false;
+}
+
 /* --- columns -------------------------------------------------------------------------------------------- */
 
 static void add_heading(struct ls_bench_view *v, char align, const char *heading)
@@ -97,6 +106,14 @@ static int choose_keys(struct ls_bench_view *v, const struct ls_bench_table *t, 
     if (differs(t, "machine")) {
         keys[n++] = "machine";
         add_heading(v, 'l', "machine");
+    }
+    if (is_there(t, "per_core")) {
+        keys[n++] = "per_core";
+        add_heading(v, 'r', "of one core");
+    }
+    if (is_there(t, "input_wait")) {
+        keys[n++] = "input_wait";
+        add_heading(v, 'r', "input wait");
     }
     return n;
 }
@@ -140,6 +157,10 @@ static void put_key(struct filler *f, const json_t *row, const char *key)
     const char *text = ls_bench_text(json_object_get(row, key), room);
     if (strcmp(key, "machine") == 0)
         put(f, "%.*s", (int)strcspn(text, ","), text);
+    else if (strcmp(key, "per_core") == 0 && json_object_get(row, key))
+        put_speed(f, number(row, key), number(row, key));
+    else if (strcmp(key, "input_wait") == 0 && json_object_get(row, key))
+        put(f, "%.1f%%", 100 * number(row, key));
     else
         put(f, "%s", text);
 }
@@ -205,7 +226,7 @@ static bool is_worth_saying(const struct ls_option *option, const struct ls_benc
     if (strcmp(option->name, "sync") == 0 || strcmp(option->name, "compress") == 0)
         return differs(t, "workers") || number(row_at(t, 0), "workers") > 1;
     bool minor = strcmp(option->name, "accumulate") == 0 || strcmp(option->name, "optimizer") == 0 ||
-                 strcmp(option->name, "bucket-mb") == 0;
+                 strcmp(option->name, "bucket-mb") == 0 || strcmp(option->name, "loader-threads") == 0;
     return !minor || !option->missing || strcmp(value, option->missing) != 0;
 }
 
@@ -225,8 +246,15 @@ static void say_machines(const struct ls_bench_table *t, FILE *out)
 
 static void say_common(const struct ls_bench_view *v, const struct ls_bench_table *t, FILE *out)
 {
+    static const char *const input[] = {"data", "augment"}; /* of the loader alone */
     const char *between = "";
     char key[64], room[64], shown[LS_PRINTABLE_SIZE];
+    for (int i = 0; i < 2; i++)
+        if (is_there(t, input[i])) {
+            const char *value = ls_bench_text(json_object_get(row_at(t, 0), input[i]), room);
+            fprintf(out, "%s%s %s", between, input[i], ls_utf8_printable(value, shown, sizeof shown));
+            between = ", ";
+        }
     for (int i = 0; i < ls_option_count; i++) {
         const struct ls_option *option = &ls_option_table[i];
         if (!option->axis || has_column(t, ls_bench_key(option, key)))
