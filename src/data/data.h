@@ -41,6 +41,7 @@ struct ls_image {
     int orientation;              /* Exif's, 1 .. 8, of the file that was decoded last; its pixels are turned upright */
     struct ls_decoding *decoding; /* borrowed during ls_dataset_try: the alternative JPEG decoder; NULL: none */
     struct ls_decoder *decoder;   /* owned; opened on first use */
+    struct ls_jpeg_tables *jpeg;  /* owned; made for the first JPEG */
     double read_seconds;          /* total time spent waiting for storage */
     char why[200];                /* cause of a failed ls_dataset_try or ls_image_decode */
 };

@@ -76,6 +76,24 @@ static void fill_plane_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1,
         out[x] = table[0];
 }
 
+/* Fills one row of three planes, `plane` values apart, from pixels of three channels. */
+static void fill_colour_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float table[][256],
+                            size_t plane, float *out)
+{
+    float *red = out, *green = out + plane, *blue = out + 2 * plane;
+    for (int x = x0; x < x1; x++, pixel += step) {
+        red[x] = table[0][pixel[0]];
+        green[x] = table[1][pixel[1]];
+        blue[x] = table[2][pixel[2]];
+    }
+    for (int c = 0; c < 3; c++, out += plane) {
+        for (int x = 0; x < x0; x++)
+            out[x] = table[c][0];
+        for (int x = x1; x < width; x++)
+            out[x] = table[c][0];
+    }
+}
+
 static void fill_luma_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float *table,
                           float *out)
 {
@@ -109,7 +127,10 @@ static void to_planes(const struct ls_augment *a, const struct ls_image *image, 
         const uint8_t *pixel = image->pixels;
         if (inside)
             pixel += ((ptrdiff_t)(top + y) * image->width + first) * from;
-        for (int c = 0; c < to; c++) {
+        if (from == 3 && to == 3)
+            fill_colour_row(pixel, step, x0, end, width, a->table, (size_t)height * (size_t)width,
+                            planes + (size_t)y * (size_t)width);
+        for (int c = 0; c < to && (from != 3 || to != 3); c++) {
             float *out = planes + ((size_t)c * (size_t)height + (size_t)y) * (size_t)width;
             if (from == 3 && to == 1)
                 fill_luma_row(pixel, step, x0, end, width, a->table[c], out);

@@ -5,6 +5,7 @@
 #include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/image/jpeg_huffman.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -82,6 +83,7 @@ void ls_image_release(struct ls_image *image)
 {
     ls_free(image->buffer);
     ls_free(image->side);
+    ls_jpeg_tables_free(image->jpeg);
     if (image->decoder)
         image->decoder->ops->close(image->decoder);
     *image = (struct ls_image){0};

@@ -1,17 +1,20 @@
 /* JPEG with libjpeg-turbo: decodes at a reduced size and only the region in use. */
 #include "data/dataset.h"
 #include "base/decoder.h"
+#include "base/memory.h"
+#include "data/image/jpeg_huffman.h"
 
-#include <setjmp.h>
-#include <stdio.h>
 #include <string.h>
-#include <jpeglib.h>
 #include <jerror.h>
 
 /* Limits the scans of a progressive file, which could repeat endlessly. */
 #define MAX_SCANS 500
 
+/* Keeps rows off the boundary at which libjpeg-turbo stores them past the cache. */
+#define OFF_BOUNDARY 8
+
 struct reader {
+    struct ls_jpeg_huffman huffman; /* the first member: see jpeg_huffman.h */
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr error;
     struct jpeg_progress_mgr progress;
@@ -79,7 +82,7 @@ static struct ls_box scaled_box(const struct ls_box *box, const struct jpeg_deco
     return (struct ls_box){.top = top, .left = left, .height = bottom - top, .width = right - left};
 }
 
-/* Rows go through a row buffer if they are cropped or their colour model is converted. */
+/* Rows go through a row buffer, which stays in the cache. */
 static void read_rows(struct reader *r, const struct ls_box *part)
 {
     struct jpeg_decompress_struct *jpeg = &r->jpeg;
@@ -92,19 +95,20 @@ static void read_rows(struct reader *r, const struct ls_box *part)
         width = (JDIMENSION)part->width;
         jpeg_crop_scanline(jpeg, &first, &width);
     }
-    JSAMPARRAY buffer =
-        jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE, width * (JDIMENSION)jpeg->output_components, 1);
+    JSAMPROW buffer =
+        OFF_BOUNDARY + jpeg->mem->alloc_sarray((j_common_ptr)jpeg, JPOOL_IMAGE,
+                                               width * (JDIMENSION)jpeg->output_components + OFF_BOUNDARY, 1)[0];
+    ls_jpeg_huffman_begin(&r->huffman, jpeg, first, width);
     if (part->top > 0)
         jpeg_skip_scanlines(jpeg, (JDIMENSION)part->top);
     size_t skip = ((size_t)part->left - first) * (size_t)jpeg->output_components;
-    bool direct = !cmyk && width == (JDIMENSION)part->width;
     for (int y = 0; y < part->height; y++) {
         uint8_t *row = image->pixels + (size_t)y * row_bytes;
-        jpeg_read_scanlines(jpeg, direct ? &row : buffer, 1);
+        jpeg_read_scanlines(jpeg, &buffer, 1);
         if (cmyk)
-            cmyk_to_rgb(buffer[0] + skip, part->width, jpeg->saw_Adobe_marker, row);
-        else if (!direct)
-            memcpy(row, buffer[0] + skip, row_bytes);
+            cmyk_to_rgb(buffer + skip, part->width, jpeg->saw_Adobe_marker, row);
+        else
+            memcpy(row, buffer + skip, row_bytes);
     }
 }
 
@@ -174,26 +178,42 @@ static enum ls_status decode(struct reader *r, const uint8_t *bytes, size_t size
     struct ls_box part = scaled_box(&box, jpeg);
     LS_TRY(ls_image_reserve(r->image, jpeg->out_color_space == JCS_GRAYSCALE ? 1 : 3, part.height, part.width));
     r->image->cropped = view && view->random_resized;
-    bool done;
-    LS_TRY(decode_elsewhere(r, bytes, size, &part, &done));
+    bool done = false;
+    if (!r->huffman.failed) /* else this is the second time */
+        LS_TRY(decode_elsewhere(r, bytes, size, &part, &done));
     if (done)
         return LS_OK;
     jpeg_start_decompress(jpeg);
     read_rows(r, &part);
-    if (jpeg->output_scanline == jpeg->output_height)
+    if (jpeg->output_scanline == jpeg->output_height) {
+        ls_jpeg_huffman_end(&r->huffman, jpeg);
         jpeg_finish_decompress(jpeg);
+    }
     return LS_OK;
+}
+
+static enum ls_status decode_once(struct reader *r, const uint8_t *bytes, size_t size, const struct ls_view *view)
+{
+    r->jpeg.err = jpeg_std_error(&r->error);
+    r->jpeg.client_data = r;
+    r->error.error_exit = on_error;
+    r->error.emit_message = on_warning;
+    r->progress.progress_monitor = on_progress;
+    enum ls_status st = decode(r, bytes, size, view);
+    jpeg_destroy_decompress(&r->jpeg);
+    return st;
 }
 
 enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, struct ls_image *image)
 {
-    struct reader r = {.image = image};
-    r.jpeg.err = jpeg_std_error(&r.error);
-    r.jpeg.client_data = &r;
-    r.error.error_exit = on_error;
-    r.error.emit_message = on_warning;
-    r.progress.progress_monitor = on_progress;
-    enum ls_status st = decode(&r, bytes, size, view);
-    jpeg_destroy_decompress(&r.jpeg);
-    return st;
+    struct reader r;
+    if (!image->jpeg && !(image->jpeg = ls_alloc(1, sizeof *image->jpeg)))
+        return LS_FAILED;
+    memset(&r, 0, sizeof r);
+    r.image = image;
+    r.huffman.out = &r.jump;
+    r.huffman.tables = image->jpeg;
+    r.huffman.failed = image->jpeg->off;
+    enum ls_status st = decode_once(&r, bytes, size, view);
+    return r.huffman.failed && !image->jpeg->off ? decode_once(&r, bytes, size, view) : st;
 }

@@ -2,6 +2,7 @@
  * of BILINEAR in Pillow, so that models trained elsewhere get the same pixels. (Pillow filters the columns of some tall
  * images first; those differ by at most one level.) */
 #include "data/dataset.h"
+#include "data/image/resize_avx2.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,13 +10,9 @@
 #include <smmintrin.h>
 #endif
 
-#define PRECISION 22
-
-/* The weights of one direction: output i is the sum over `length[i]` inputs from `start[i]`. */
-struct weights {
-    int taps;                     /* maximum number of weights per output */
-    int *start, *length, *weight; /* borrowed from the side buffer */
-};
+#define PRECISION LS_WEIGHT_BITS
+/* Bytes behind the rows that vectors may touch. */
+#define SLACK 64
 
 static int taps_for(int in, int out)
 {
@@ -28,7 +25,7 @@ static size_t weights_bytes(int taps, int count)
     return ((size_t)taps + 2) * (size_t)count * sizeof(int);
 }
 
-static void weights_place(struct weights *w, int taps, int count, uint8_t *place)
+static void weights_place(struct ls_weights *w, int taps, int count, uint8_t *place)
 {
     w->taps = taps;
     w->start = (int *)(void *)place;
@@ -37,7 +34,7 @@ static void weights_place(struct weights *w, int taps, int count, uint8_t *place
 }
 
 /* Computes the weights of outputs first .. first+count-1 of `out`, from `in` inputs. */
-static void weights_fill(struct weights *w, int in, int out, int first, int count)
+static void weights_fill(struct ls_weights *w, int in, int out, int first, int count)
 {
     double scale = (double)in / out, reach = scale > 1 ? scale : 1;
     for (int i = 0; i < count; i++) {
@@ -65,7 +62,7 @@ static inline uint8_t narrow(int sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-static void scale_row3(const uint8_t *row, const struct weights *w, int count, uint8_t *out)
+static void scale_row3(const uint8_t *row, const struct ls_weights *w, int count, uint8_t *out)
 {
     for (int x = 0; x < count; x++, out += 3) {
         const uint8_t *from = row + 3 * (size_t)w->start[x];
@@ -85,7 +82,7 @@ static void scale_row3(const uint8_t *row, const struct weights *w, int count, u
 #ifdef __x86_64__
 /* The same sums, one pixel at a time; `width` is that of the row. Reads one byte behind each pixel except the last of the
  * row. */
-__attribute__((target("sse4.1"))) static void scale_row3_sse4(const uint8_t *row, int width, const struct weights *w,
+__attribute__((target("sse4.1"))) static void scale_row3_sse4(const uint8_t *row, int width, const struct ls_weights *w,
                                                               int count, uint8_t *out)
 {
     for (int x = 0; x < count; x++, out += 3) {
@@ -110,7 +107,7 @@ __attribute__((target("sse4.1"))) static void scale_row3_sse4(const uint8_t *row
 }
 #endif
 
-static void scale_row1(const uint8_t *row, const struct weights *w, int count, uint8_t *out)
+static void scale_row1(const uint8_t *row, const struct ls_weights *w, int count, uint8_t *out)
 {
     for (int x = 0; x < count; x++) {
         const uint8_t *from = row + w->start[x];
@@ -123,8 +120,7 @@ static void scale_row1(const uint8_t *row, const struct weights *w, int count, u
 }
 
 /* Computes one output row from `length` rows, `stride` bytes apart. */
-static inline __attribute__((always_inline)) void blend(const uint8_t *rows, size_t stride, const int *weight,
-                                                        int length, size_t bytes, uint8_t *out)
+static void blend(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
 {
     enum { BLOCK = 256 };
     for (size_t at = 0; at < bytes; at += BLOCK) {
@@ -145,70 +141,62 @@ static inline __attribute__((always_inline)) void blend(const uint8_t *rows, siz
     }
 }
 
-static void blend_plain(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
-{
-    blend(rows, stride, weight, length, bytes, out);
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx2"))) static void blend_avx2(const uint8_t *rows, size_t stride, const int *weight,
-                                                       int length, size_t bytes, uint8_t *out)
-{
-    blend(rows, stride, weight, length, bytes, out);
-}
-#endif
-
 static void blend_rows(const uint8_t *rows, size_t stride, const int *weight, int length, size_t bytes, uint8_t *out)
 {
-#ifdef __x86_64__
-    if (__builtin_cpu_supports("avx2")) {
-        blend_avx2(rows, stride, weight, length, bytes, out);
-        return;
-    }
-#endif
-    blend_plain(rows, stride, weight, length, bytes, out);
+    size_t done = ls_avx2() ? ls_avx2_blend(rows, stride, weight, length, bytes, out) : 0;
+    blend(rows + done, stride, weight, length, bytes - done, out + done);
 }
 
-/* `width`: of the row. */
-static void scale_row(const uint8_t *row, int channels, int width, const struct weights *w, int count, uint8_t *out)
+/* `width`: of the row; `cut`: the weights for AVX2, NULL: there is none. */
+static void scale_row(const uint8_t *row, int channels, int width, const struct ls_weights *w, const void *cut,
+                      int count, uint8_t *out)
 {
     if (channels == 1) {
         scale_row1(row, w, count, out);
         return;
     }
+    int done = cut ? ls_avx2_scale_row3(row, width, w, cut, count, out) : 0;
+    struct ls_weights rest = {w->taps, w->start + done, w->length + done, w->weight + (size_t)done * (size_t)w->taps};
+    out += 3 * (size_t)done;
 #ifdef __x86_64__
     if (__builtin_cpu_supports("sse4.1")) {
-        scale_row3_sse4(row, width, w, count, out);
+        scale_row3_sse4(row, width, &rest, count - done, out);
         return;
     }
 #endif
-    (void)width;
-    scale_row3(row, w, count, out);
+    scale_row3(row, &rest, count - done, out);
 }
 
 enum ls_status ls_image_resize(const struct ls_image *from, const struct ls_box *box, int height, int width,
                                const struct ls_box *window, struct ls_image *to)
 {
-    struct weights across, down;
+    struct ls_weights across, down;
     int taps_x = taps_for(box->width, width), taps_y = taps_for(box->height, height);
     size_t across_bytes = weights_bytes(taps_x, window->width), down_bytes = weights_bytes(taps_y, window->height);
     size_t row_bytes = (size_t)from->channels * (size_t)window->width;
     size_t from_bytes = (size_t)from->channels * (size_t)from->width;
 
     LS_TRY(ls_image_reserve(to, from->channels, window->height, window->width));
-    LS_TRY(ls_image_reserve_side(to, across_bytes + down_bytes + row_bytes * (size_t)box->height));
+    bool vectors = from->channels == 3 && ls_avx2();
+    size_t cut_bytes = vectors ? ls_avx2_cut_bytes(taps_x, window->width) : 0;
+    LS_TRY(ls_image_reserve_side(to, across_bytes + down_bytes + cut_bytes + row_bytes * (size_t)box->height + SLACK));
     weights_place(&across, taps_x, window->width, to->side);
     weights_place(&down, taps_y, window->height, to->side + across_bytes);
     weights_fill(&across, box->width, width, window->left, window->width);
     weights_fill(&down, box->height, height, window->top, window->height);
 
+    void *cut = vectors ? to->side + across_bytes + down_bytes : NULL;
+    if (vectors)
+        ls_avx2_cut(&across, window->width, cut);
+
     /* Scale only the rows that the window needs. */
-    uint8_t *middle = to->side + across_bytes + down_bytes;
+    uint8_t *middle = to->side + across_bytes + down_bytes + cut_bytes;
     int first = down.start[0], last = down.start[window->height - 1] + down.length[window->height - 1];
     for (int y = first; y < last; y++) {
         const uint8_t *row =
             from->pixels + (size_t)(box->top + y) * from_bytes + (size_t)from->channels * (size_t)box->left;
-        scale_row(row, from->channels, box->width, &across, window->width, middle + (size_t)(y - first) * row_bytes);
+        scale_row(row, from->channels, box->width, &across, cut, window->width,
+                  middle + (size_t)(y - first) * row_bytes);
     }
     for (int y = 0; y < window->height; y++)
         blend_rows(middle + (size_t)(down.start[y] - first) * row_bytes, row_bytes,
