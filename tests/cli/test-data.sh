@@ -252,4 +252,42 @@ lockstep help data nothing
 expect_code 2
 expect_error "nothing"
 
+# The same images in class folders and together, in the same order.
+it "evaluates on a flat folder with a label file as on class folders, on any number of workers"
+. "$source_root/tests/cli/photos.sh"
+classes flat/train 6 ash "birch tree" cedar
+cp -r flat folders
+classes folders/val 3 ash "birch tree" cedar
+mkdir flat/val
+for class in ash "birch tree" cedar; do
+    for i in 1 2 3; do
+        cp "folders/val/$class/$i.ppm" "flat/val/$class $i.ppm"
+        printf '%s\t%s\n' "$class $i.ppm" "$class"
+    done
+done | sort -r >flat/val_labels.txt
+for kind in folders flat; do
+    lockstep train --model mlp --data $kind --input 3x8x8 --batch 6 --epochs 2 --run run-$kind
+    expect_code 0
+    grep -E '^(evaluation|Final|Best|epoch)' out | sed 's/, [0-9.]* s at.*//; s/ in [0-9.]* s.*//; s/, in run-.*//' >$kind.said
+done
+expect "$(grep -c . folders.said)" -ge 3
+expect_same flat.said folders.said
+lockstep train --model mlp --data flat --input 3x8x8 --batch 6 --epochs 2 --run run-two --workers 2 --replicas 2
+expect_code 0
+lockstep eval run-flat --eval-data flat --workers 2
+expect_code 0
+lockstep data flat
+expect_code 0
+expect_out '^test: flat/val$'
+expect_out '^ *1 +birch tree +6 +3$'
+awk 'BEGIN { for (i = 0; i < 9; i++) print int(i / 3) + 1 }' >flat/val_labels.txt # in the order of names
+lockstep data flat
+expect_code 0
+expect_err 'val_labels.txt: the labels are numbers from 1: 1 is the class ash'
+expect_out '^ *1 +birch tree +6 +3$'
+echo extra >>flat/val_labels.txt
+lockstep data flat
+expect_code 3
+expect_err 'flat/val_labels.txt: 10 labels, one a line, but flat/val has 9 images'
+
 finish

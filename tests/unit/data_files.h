@@ -178,4 +178,51 @@ __attribute__((unused)) static void put_png_image(const char *path, const struct
             PNG_INTERLACE_NONE, image->pixels, (size_t)image->width * (size_t)image->channels);
 }
 
+/* --- data sets on disk -------------------------------------------------------------------------------- */
+
+__attribute__((unused)) static struct ls_dataset *opened(const char *spec, const char *part)
+{
+    struct ls_dataset *set = NULL;
+    enum ls_status st = ls_dataset_open(spec, part, &set);
+    if (st != LS_OK)
+        print_error("%s\n", ls_log_last());
+    assert_int_equal(st, LS_OK);
+    return set;
+}
+
+__attribute__((unused)) static void refused(const char *spec, const char *part, const char *said)
+{
+    struct ls_dataset *set = NULL;
+    BAD(ls_dataset_open(spec, part, &set));
+    if (!strstr(ls_log_last(), said))
+        print_error("expected '%s' in '%s'\n", said, ls_log_last());
+    SAID(said);
+    assert_null(set);
+}
+
+__attribute__((unused)) static void picture(const char *path, int value)
+{
+    struct ls_image image = {0};
+    GOOD(ls_image_reserve(&image, 3, 10, 12));
+    memset(image.pixels, value, 360);
+    if (strstr(path, ".png") || strstr(path, ".PNG"))
+        put_png_image(path, &image);
+    else
+        put_jpeg(path, &image);
+    ls_image_release(&image);
+}
+
+__attribute__((unused)) static void expect_samples(struct ls_dataset *set, int n, const int *values, const int *labels)
+{
+    struct ls_image image = {0};
+    int32_t label;
+    assert_int_equal(ls_dataset_info(set)->count, n);
+    for (int i = 0; i < n; i++) {
+        GOOD(ls_dataset_read(set, i, 0, &image, &label));
+        assert_int_equal(label, labels[i]);
+        assert_true(abs(image.pixels[0] - values[i]) < 3);
+    }
+    ls_image_release(&image);
+}
+
 #endif

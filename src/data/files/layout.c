@@ -1,4 +1,5 @@
 #include "data/files/layout.h"
+#include "data/files/flat_part.h"
 #include "base/log.h"
 
 #include <stdio.h>
@@ -93,18 +94,40 @@ static enum ls_status without_train(struct ls_files *f, const struct listing *in
     return LS_OK;
 }
 
+/* Finds a flat part with labels, in front of which no part with class folders is preferred. */
+static enum ls_status find_flat(struct ls_files *f, const struct listing *in, struct ls_layout *l, bool *is_flat)
+{
+    for (const char *const *name = test_names; *name; name++)
+        for (int64_t i = 0; i < in->count; i++) {
+            struct ls_folder_content content;
+            char path[PATH_MAX];
+            if (strcasecmp(in->name[i], *name) != 0)
+                continue;
+            LS_TRY(ls_flat_part_find(f, in->spec, in->name[i], l, is_flat));
+            LS_TRY(set_path(path, in->spec, in->name[i]));
+            LS_TRY(ls_files_look(f, path, &content));
+            if (*is_flat || content.folders > 0)
+                return LS_OK;
+        }
+    return LS_OK;
+}
+
 static enum ls_status find_test(struct ls_files *f, const struct listing *in, struct ls_layout *l)
 {
     char flat[PATH_MAX];
+    bool is_flat = false;
+    LS_TRY(find_flat(f, in, l, &is_flat));
+    if (is_flat)
+        return LS_OK;
     LS_TRY(find(f, in, test_names, l->images, flat));
     if (l->images[0])
         return LS_OK;
     if (flat[0])
         return ls_fail(
             LS_BAD_INPUT,
-            "%s: no folders in it: expected one for each class; give other images with --eval-data, or train "
-            "with --no-evaluate",
-            flat);
+            "%s: no folders in it: expected one for each class, or a file with the label of each image beside it "
+            "(%s.txt); give other images with --eval-data, or train with --no-evaluate",
+            flat, flat);
     return ls_fail(
         LS_BAD_INPUT,
         "%s: there is a train folder but no val or test folder: give other images with --eval-data, or train "
@@ -143,7 +166,7 @@ enum ls_status ls_layout_find(struct ls_files *f, const char *spec, const char *
     struct listing in = {.spec = spec};
     char flat[PATH_MAX];
     enum ls_status st;
-    *l = (struct ls_layout){0};
+    *l = (struct ls_layout){.above = strlen(spec)};
     LS_TRY(ls_files_folders(f, spec, &in.name, &in.count));
     LS_TRY_GOTO(free_listing, find(f, &in, train_names, l->classes, flat));
     if (!l->classes[0])

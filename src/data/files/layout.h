@@ -8,6 +8,8 @@
 struct ls_layout {
     char classes[PATH_MAX]; /* the folder whose subfolders are the classes */
     char images[PATH_MAX];  /* the folder whose subfolders of these names contain the images of the part */
+    char labels[PATH_MAX];  /* the label file of a part without class folders (flat_part.h); "": the part has them */
+    size_t above;           /* length of the path of the data set */
     bool plain;             /* there are no parts: both use all images */
 };
 

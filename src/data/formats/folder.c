@@ -1,6 +1,8 @@
-/* Folders of images: DIR/train/CLASS/... with DIR/val/CLASS/... (layout.h has the other names), or DIR/CLASS/... alone.
+/* Folders of images: DIR/train/CLASS/... with DIR/val/CLASS/... (layout.h has the other names), or DIR/CLASS/... alone. A
+ * DIR/val without class folders has a label file (flat_part.h).
  * Classes are the sorted names of the folders; both parts use those of train. A class without images stays a class, so that
  * class numbers do not depend on the contents of the folders. */
+#include "data/files/flat_part.h"
 #include "data/files/layout.h"
 #include "data/formats/formats.h"
 #include "base/files/file.h"
@@ -141,8 +143,8 @@ static enum ls_status fill(struct ls_files *f, const char *spec, const char *par
     bool test = strcmp(part, "test") == 0;
     LS_TRY(ls_layout_find(f, spec, part, &l));
     LS_TRY(ls_files_folders(f, l.classes, &f->class_names, &classes));
-    LS_TRY(add_classes(f, l.classes, classes, l.images, &odd));
-    if (!test || !l.plain)
+    LS_TRY(l.labels[0] ? ls_flat_part_add(f, &l, classes) : add_classes(f, l.classes, classes, l.images, &odd));
+    if (!l.labels[0] && (!test || !l.plain))
         LS_TRY(tell_oddities(f, &l, classes, !test, &odd));
     ls_files_describe(f, l.images, classes);
     f->base.info.whole = l.plain;

@@ -4,26 +4,6 @@
 
 #include <unistd.h>
 
-static struct ls_dataset *opened(const char *spec, const char *part)
-{
-    struct ls_dataset *set = NULL;
-    enum ls_status st = ls_dataset_open(spec, part, &set);
-    if (st != LS_OK)
-        print_error("%s\n", ls_log_last());
-    assert_int_equal(st, LS_OK);
-    return set;
-}
-
-static void refused(const char *spec, const char *part, const char *said)
-{
-    struct ls_dataset *set = NULL;
-    BAD(ls_dataset_open(spec, part, &set));
-    if (!strstr(ls_log_last(), said))
-        print_error("expected '%s' in '%s'\n", said, ls_log_last());
-    SAID(said);
-    assert_null(set);
-}
-
 /* --- IDX ---------------------------------------------------------------------------------------------- */
 
 /* Images of `count` samples, 2 x 3 pixels, sample i filled with i; labels i % classes. */
@@ -282,31 +262,6 @@ static void broken_cifar_is_named(void **state)
 }
 
 /* --- folders ------------------------------------------------------------------------------------------ */
-
-static void picture(const char *path, int value)
-{
-    struct ls_image image = {0};
-    GOOD(ls_image_reserve(&image, 3, 10, 12));
-    memset(image.pixels, value, 360);
-    if (strstr(path, ".png") || strstr(path, ".PNG"))
-        put_png_image(path, &image);
-    else
-        put_jpeg(path, &image);
-    ls_image_release(&image);
-}
-
-static void expect_samples(struct ls_dataset *set, int n, const int *values, const int *labels)
-{
-    struct ls_image image = {0};
-    int32_t label;
-    assert_int_equal(ls_dataset_info(set)->count, n);
-    for (int i = 0; i < n; i++) {
-        GOOD(ls_dataset_read(set, i, 0, &image, &label));
-        assert_int_equal(label, labels[i]);
-        assert_true(abs(image.pixels[0] - values[i]) < 3);
-    }
-    ls_image_release(&image);
-}
 
 static void folders_give_sorted_classes(void **state)
 {
