@@ -13,6 +13,11 @@ static const char data_commands[] =
 #include "config/lists/data_commands.def"
     ;
 
+static const char downloads[] =
+#define SET(name, ...) name " "
+#include "config/lists/downloads.def"
+    ;
+
 /* Offers folders that are runs or checkpoints, here and in runs/, and model files. If there are none, it offers any
  * folder. */
 static const char runs[] = "_lockstep_runs() {\n"
@@ -134,9 +139,14 @@ static void put_arguments(const struct ls_completion *words, FILE *out)
             words->models);
     put_commands(LS_WORDS_DATA, out);
     fprintf(out,
-            ") _lockstep_names \"$word\" '%s' -d\n"
+            ")\n"
+            "        if [ $COMP_CWORD -gt 2 ] && [ \"${COMP_WORDS[2]}\" = fetch ]; then\n"
+            "            COMPREPLY=($(compgen -W '%s' -- \"$word\"))\n"
+            "            return\n"
+            "        fi\n"
+            "        _lockstep_names \"$word\" '%s' -d\n"
             "        [ $COMP_CWORD != 2 ] || COMPREPLY+=($(compgen -W '%s' -- \"$word\")) ;;\n    esac\n",
-            words->data, data_commands);
+            downloads, words->data, data_commands);
 }
 
 void ls_options_completion(const struct ls_completion *words, FILE *out)

@@ -60,6 +60,8 @@ expect_offers show
 it "completes the commands of data"
 offers data che
 expect_offers check
+offers data fetch c
+expect_offers cifar10 cifar100
 offers help data ""
 grep -qx check out || miss "check is not offered"
 

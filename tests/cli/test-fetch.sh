@@ -151,6 +151,8 @@ begin killed
 kill -9 $child
 wait $child 2>/dev/null
 expect "$(ls -A killed)" = cifar-10-binary.tar.gz.part
+mkdir -p killed/.cifar-10-batches-bin.unpacking/cifar-10-batches-bin # as if it had been killed while unpacking
+echo half >killed/.cifar-10-batches-bin.unpacking/cifar-10-batches-bin/test_batch.bin
 fetch good cifar10 --to killed
 expect_code 0
 expect "$(cat log)" = '/good/cifar-10-binary.tar.gz bytes=1000-'
@@ -182,6 +184,7 @@ mkdir parts
 cp www/cifar-10-binary.tar.gz parts/cifar-10-binary.tar.gz.part
 fetch good cifar10 --to parts
 expect_code 0
+expect "$(cat log)" = ""
 rm -r parts
 mkdir parts
 head -c 3000 /dev/zero >parts/cifar-10-binary.tar.gz.part

@@ -32,7 +32,7 @@ static void show(void *context, const char *what, int64_t done, int64_t total)
     int64_t tenth = total > 0 ? 10 * done / total : 0;
     if (tenth < v->told)
         v->told = 0;
-    if (v->lines && tenth > v->told && total > 10000000)
+    if (v->lines && tenth > v->told && total > 10000000 && strcmp(what, "verifying") != 0)
         ls_progress("%s: %" PRId64 " %%", what, 10 * tenth);
     v->told = tenth;
 }

@@ -154,18 +154,35 @@ static enum ls_status checksum_of(struct ls_part *p, const char *kind, char hex[
     return LS_OK;
 }
 
+/* Computes the checksum of the file in its kind, and tests whether it is the expected one. */
+static enum ls_status compare(struct ls_part *p, char kind[16], char hex[65], bool *is_same)
+{
+    const char *colon = strchr(p->checksum, ':');
+    snprintf(kind, 16, "%.*s", (int)(colon - p->checksum), p->checksum);
+    LS_TRY(checksum_of(p, kind, hex));
+    *is_same = strcasecmp(hex, colon + 1) == 0;
+    return LS_OK;
+}
+
 /* A wrong file is removed: the next call downloads it again. */
 static enum ls_status verify(struct ls_part *p, const char *url)
 {
     char kind[16], hex[65];
-    const char *colon = strchr(p->checksum, ':');
-    snprintf(kind, sizeof kind, "%.*s", (int)(colon - p->checksum), p->checksum);
-    LS_TRY(checksum_of(p, kind, hex));
-    if (strcasecmp(hex, colon + 1) == 0)
+    bool is_same;
+    LS_TRY(compare(p, kind, hex, &is_same));
+    if (is_same)
         return LS_OK;
     unlink(p->path);
     return ls_fail(LS_BAD_INPUT, "%s: wrong %s checksum: expected %s, found %s; the download was removed", url, kind,
-                   colon + 1, hex);
+                   strchr(p->checksum, ':') + 1, hex);
+}
+
+/* Where the size is unknown, only the checksum tells whether the part is complete. */
+static enum ls_status is_complete(struct ls_part *p, int64_t done, bool *complete)
+{
+    char kind[16], hex[65];
+    *complete = p->bytes > 0 && done == p->bytes;
+    return p->bytes == 0 && done > 0 ? compare(p, kind, hex, complete) : LS_OK;
 }
 
 enum ls_status ls_part_fetch(struct ls_part *p)
@@ -186,7 +203,9 @@ enum ls_status ls_part_fetch(struct ls_part *p)
         LS_TRY(begin_anew(&t));
     if (t.done > 0 && t.done < p->bytes && !p->fetch->quiet)
         ls_print("%s: going on after %" PRId64 " bytes", p->name, t.done);
-    if (p->bytes == 0 || t.done < p->bytes)
+    bool complete = false;
+    LS_TRY(is_complete(p, t.done, &complete));
+    if (!complete)
         LS_TRY(transfer(&t, url));
     if (p->bytes > 0 && t.done < p->bytes) {
         unlink(p->path);
