@@ -3,6 +3,7 @@
 #include "base/files/file.h"
 #include "base/log.h"
 #include "base/text/nearest.h"
+#include "config/downloads.h"
 #include "config/table.h"
 #include "data/data.h"
 #include "data/files/files.h"
@@ -39,7 +40,7 @@ static bool is_data(const char *word)
     for (const struct ls_dataset_ops *const *f = ls_dataset_formats; *f; f++)
         if ((*f)->word && strncmp(word, (*f)->word, strlen((*f)->word)) == 0)
             return true;
-    return ls_file_is_dir(word);
+    return ls_file_is_dir(word) || ls_download_find(word);
 }
 
 static const char *nearest_model(const char *word)

@@ -27,6 +27,9 @@ for set in cifar-10 cifar10 CIFAR_10 cifar-10-batches-bin; do
     expect_code 3
     expect_error "$set.*lockstep data fetch cifar10"
 done
+lockstep train cifar10
+expect_code 2
+expect_error "'cifar10' is data; type: lockstep train --data cifar10"
 lockstep data tiny-imagenet
 expect_code 3
 expect_error 'lockstep data fetch tiny-imagenet'

@@ -1,6 +1,6 @@
 /* lockstep data show [DATA]: writes a contact sheet of samples as a network sees them. */
 #include "cmd/data/data_commands.h"
-#include "cmd/data/sheet.h"
+#include "cmd/data/sheet/sheet.h"
 
 #include "base/files/file.h"
 #include "base/log.h"

@@ -1,7 +1,7 @@
 /* The samples of a contact sheet are those that the loader of training gives, whatever its slices and threads. */
 #include "data_files.h"
 
-#include "cmd/data/sheet.h"
+#include "cmd/data/sheet/sheet.h"
 #include "base/memory.h"
 
 #include <stdlib.h>

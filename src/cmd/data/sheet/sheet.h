@@ -1,6 +1,6 @@
 /* A contact sheet: samples as a network sees them, with their classes. */
-#ifndef LS_CMD_DATA_SHEET_H
-#define LS_CMD_DATA_SHEET_H
+#ifndef LS_CMD_DATA_SHEET_SHEET_H
+#define LS_CMD_DATA_SHEET_SHEET_H
 
 #include "config/options.h"
 #include "data/data.h"

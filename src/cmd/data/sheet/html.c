@@ -1,5 +1,5 @@
 /* The contact sheet as an HTML page that needs nothing from outside. */
-#include "cmd/data/sheet.h"
+#include "cmd/data/sheet/sheet.h"
 #include "cmd/report/page.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
 /* The contact sheet as one PNG image. */
-#include "cmd/data/sheet.h"
+#include "cmd/data/sheet/sheet.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/text/utf8.h"

@@ -1,4 +1,4 @@
-#include "cmd/data/sheet.h"
+#include "cmd/data/sheet/sheet.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system/interrupt.h"
