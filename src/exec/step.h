@@ -111,6 +111,10 @@ enum ls_status ls_step_settle(void *stepper, int bucket);
 enum ls_status ls_step_by_buckets(struct ls_stepper *s);
 enum ls_status ls_step_on_device(struct ls_stepper *s);
 int ls_step_wants_to_stop(void *stepper);
+/* pass.c. Runs a pass of a replica (ls_replicas_run); waits for the results of a pass and adds them to *totals. */
+enum ls_status ls_step_run_pass(void *stepper, int replica, int pass, bool last);
+enum ls_status ls_step_take_results(struct ls_stepper *s, const struct ls_net *net, int slot, int64_t valid,
+                                    struct ls_totals *totals);
 /* step_trace.c. Records what has happened since `begin`, 0: nothing; runs nodes of the pass under way, and records them. */
 void ls_step_record(struct ls_stepper *s, double begin, enum ls_slice_kind kind, const char *name, int64_t number);
 enum ls_status ls_step_run_nodes(struct ls_stepper *s, int first, int end);
