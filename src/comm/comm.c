@@ -188,7 +188,7 @@ enum ls_status ls_comm_wait(struct ls_comm *c, struct ls_work *w)
 {
     if (c->size > 1 && !ls_comm_done(w)) {
         double start = ls_now();
-        ls_thread_wait(c, w);
+        ls_driver_wait(c, w);
         ls_usage_waited(c, w, start, ls_now());
     }
     if (!ls_comm_done(w))

@@ -235,12 +235,19 @@ enum ls_status ls_blame_network(struct ls_comm *c, double seconds);
 /* "it was last seen computing step 7 3 s ago" */
 void ls_blame_describe(const struct ls_comm *c, int rank, char *text, size_t room);
 
-/* --- driving: thread.c --------------------------------------------------------------------------------------- */
+/* --- the communication thread: thread.c ------------------------------------------------------------------------ */
 
 enum ls_status ls_thread_start(struct ls_comm *c);
 void ls_thread_stop(struct ls_comm *c, bool graceful);
+
+/* --- driving: driver.c ---------------------------------------------------------------------------------------- */
+
+/* Drives unless another thread does. True: something was done. *checked: when the group was checked last. */
+bool ls_driver_try(struct ls_comm *c, double *checked);
+/* Ends all work that is left; the caller holds `drive`. */
+void ls_driver_end(struct ls_comm *c, bool connected);
 /* Waits until the work is done; executes it in this thread where that is allowed. */
-void ls_thread_wait(struct ls_comm *c, struct ls_work *work);
+void ls_driver_wait(struct ls_comm *c, struct ls_work *work);
 void ls_queue_push(struct ls_comm *c, struct ls_work *work);
 void ls_work_finish(struct ls_work *work, enum ls_status status);
 /* The driver's: records work that is done. */
