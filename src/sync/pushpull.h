@@ -16,6 +16,8 @@
 
 #include "sync/sync.h"
 
+/* The tag of a gradient is the number of its bucket. */
+enum { LS_TAG_PUSH = LS_TAG_LIMIT - 1, LS_TAG_PULL = LS_TAG_LIMIT - 2 };
 enum { LS_PUSH_STEP, LS_PUSH_LEAVE };
 
 struct ls_push {
@@ -74,6 +76,13 @@ void ls_pushpull_close(struct ls_sync *s);
 enum ls_status ls_pushpull_ready(struct ls_sync *s, int bucket);
 enum ls_status ls_pushpull_finish(struct ls_sync *s);
 enum ls_status ls_pushpull_collect(struct ls_sync *s);
+
+/* The bytes of a pull from a server. */
+size_t ls_pushpull_bytes(const struct ls_pushpull *p, int server);
+/* Copies the values of a server's buckets to the message (out) or from it. Optimizer state is not copied. */
+void ls_pushpull_move_values(const struct ls_sync *s, int server, struct ls_pull *pull, bool out);
+
+/* --- a server: pushpull_server.c --------------------------------------------------------------------------- */
 
 /* arrived: this worker's push is complete, and it waits. late: the rank that others wait for, -1: none. */
 struct ls_serving {
