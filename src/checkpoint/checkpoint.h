@@ -67,4 +67,14 @@ enum ls_status ls_checkpoint_read(const char *folder, struct ls_state *state);
 /* Loads weights and optimizer state from a verified folder. */
 enum ls_status ls_checkpoint_load(const char *folder, struct ls_engine *e);
 
+/* --- for the files of this folder ------------------------------------------------------------------------ */
+
+enum { LS_CHECKPOINT_PATH = 4096 };
+/* Writes FOLDER/NAME into room; "" if it is too long, which names no file. */
+const char *ls_checkpoint_path(char room[LS_CHECKPOINT_PATH], const char *folder, const char *name);
+/* Writes the name of the folder of a step, and `tail` behind it. */
+const char *ls_checkpoint_step_name(char room[64], uint64_t step, const char *tail);
+/* Lists the steps of all checkpoints in a folder, newest first; free *steps with ls_free. A missing folder has none. */
+enum ls_status ls_checkpoint_steps(const char *folder, int64_t **steps, int *n);
+
 #endif
