@@ -1,4 +1,4 @@
-/* An adapter for oneDNN 2.6 (Debian 12) and 3.x. Only dnn.c knows the difference. */
+/* An adapter for oneDNN 2.6 (Debian 12) and 3.x. Only the files dnn*.c depend on the version. */
 #ifndef LS_BACKEND_ONEDNN_DNN_H
 #define LS_BACKEND_ONEDNN_DNN_H
 
@@ -84,5 +84,18 @@ enum ls_status dnn_prim_init(const struct dnn *d, const struct dnn_pd *pd, const
 void dnn_prim_point(struct dnn_prim *prim, int arg, void *address);
 enum ls_status dnn_prim_run(const struct dnn *d, const struct dnn_prim *prim);
 void dnn_prim_release(struct dnn_prim *prim);
+
+/* --- for dnn*.c ------------------------------------------------------------------------------------------- */
+
+/* A layout as the library's calls take it. */
+#if DNNL_VERSION_MAJOR >= 3
+#define DNN_MD(m) ((m)->d)
+typedef const_dnnl_memory_desc_t dnn_md_ref;
+#else
+#define DNN_MD(m) (&(m)->d)
+typedef const dnnl_memory_desc_t *dnn_md_ref;
+#endif
+/* Reports a failure of the library. */
+enum ls_status dnn_check(dnnl_status_t status, const char *what);
 
 #endif
