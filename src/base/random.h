@@ -43,6 +43,13 @@ static inline float ls_uniform(uint32_t bits)
 {
     return (float)(bits >> 8) * 0x1p-24f;
 }
+/* The factor of element `index` under dropout with probability p: 1 / (1 - p), or 0 where it is dropped. */
+static inline float ls_random_keep(uint64_t seed, uint64_t stream, int64_t index, float p)
+{
+    uint32_t r[4];
+    ls_philox(seed, stream, (uint64_t)index / 4, r);
+    return ls_uniform(r[index % 4]) >= p ? 1.0f / (1.0f - p) : 0.0f;
+}
 /* Returns element `index` of the stream as an integer in [0, below); below >= 1. */
 uint64_t ls_random_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t below);
 /* Fills out with uniform(low, high) or normal(0, deviation) numbers. Element i depends only on (seed, stream, i). */

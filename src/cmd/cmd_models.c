@@ -51,8 +51,13 @@ static const char *sample_shape(const struct ls_shape *s, char text[64])
 
 static enum ls_status build(const char *model, const struct ls_model_size *size, struct ls_graph *g)
 {
-    struct ls_model_request request = {
-        .model = model, .size = *size, .training = true, .dtype = LS_F32, .loss = "xent", .dropout = -1};
+    struct ls_model_request request = {.model = model,
+                                       .size = *size,
+                                       .training = true,
+                                       .dtype = LS_F32,
+                                       .loss = "xent",
+                                       .dropout = -1,
+                                       .drop_path = -1};
     return ls_model_build(&request, g);
 }
 

@@ -102,6 +102,7 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
         .loss = o->loss,
         .smoothing = training ? (float)o->label_smoothing : 0.0f,
         .dropout = (float)o->dropout,
+        .drop_path = (float)o->drop_path,
     };
     LS_TRY(ls_model_build(&request, g));
     return ls_graph_fuse(g, b->dense_1x1);

@@ -24,7 +24,7 @@ enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const stru
     struct ls_shape image = ls_shape_make(4, size->batch, size->channels, size->height, size->width);
     char text[64];
     ls_graph_init(g);
-    *b = (struct ls_build){.g = g, .dropout = -1, .classes = size->classes};
+    *b = (struct ls_build){.g = g, .dropout = -1, .drop_path = -1, .classes = size->classes};
     g->training = training;
     g->act_dtype = act_dtype;
     if (!shape_is_sane(&image))
@@ -81,6 +81,12 @@ void ls_scheme_init(enum ls_scheme scheme, const struct ls_shape *weight_shape, 
         break;
     case LS_SCHEME_NORMAL_001:
         *weight = (struct ls_init){LS_INIT_NORMAL, 0.01f};
+        break;
+    case LS_SCHEME_KAIMING_IN:
+        *weight = (struct ls_init){LS_INIT_NORMAL, (float)sqrt(2 / fan_in)};
+        break;
+    case LS_SCHEME_KAIMING_UNIFORM:
+        *weight = (struct ls_init){LS_INIT_UNIFORM, (float)sqrt(6 / fan_in)};
         break;
     case LS_SCHEME_XAVIER:
         *weight = (struct ls_init){LS_INIT_UNIFORM, (float)sqrt(6 / (fan_in + fan_out))};
@@ -205,7 +211,7 @@ static enum ls_status append_layer(struct ls_build *b, const struct ls_op *op, c
         LS_TRY(bn_params(b, name, full, &n));
     attr.training = g->training;
     attr.layer = b->layers;
-    b->layers += op == &ls_op_dropout;
+    b->layers += op == &ls_op_dropout || op == &ls_op_drop_path;
     LS_TRY(ls_graph_node(g, op, name, &attr, full, n, &node));
     *y = g->nodes[node].out[0];
     if (!shape_is_sane(&g->tensors[*y].shape))
@@ -221,9 +227,10 @@ int ls_build_layer(struct ls_build *b, const struct ls_op *op, const char *name,
     int y = LS_NONE;
     if (b->status != LS_OK)
         return LS_NONE;
-    if (op == &ls_op_dropout) {
-        if (b->dropout >= 0)
-            own.p = b->dropout;
+    if (op == &ls_op_dropout || op == &ls_op_drop_path) {
+        float asked = op == &ls_op_dropout ? b->dropout : b->drop_path;
+        if (asked >= 0)
+            own.p = asked;
         if (!b->g->training || own.p == 0)
             return in[0];
     }

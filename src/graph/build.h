@@ -8,10 +8,12 @@
 
 /* How weights are initialised. Biases follow PyTorch's rule for the same scheme. */
 enum ls_scheme {
-    LS_SCHEME_TORCH,       /* layer default: uniform(+-1/sqrt(fan_in)) for weight and bias */
-    LS_SCHEME_KAIMING_OUT, /* normal, sqrt(2/fan_out); bias 0 */
-    LS_SCHEME_NORMAL_001,  /* normal(0, 0.01); bias 0 */
-    LS_SCHEME_XAVIER       /* uniform(+-sqrt(6/(fan_in+fan_out))); bias 0 */
+    LS_SCHEME_TORCH,           /* layer default: uniform(+-1/sqrt(fan_in)) for weight and bias */
+    LS_SCHEME_KAIMING_OUT,     /* normal, sqrt(2/fan_out); bias 0 */
+    LS_SCHEME_NORMAL_001,      /* normal(0, 0.01); bias 0 */
+    LS_SCHEME_KAIMING_IN,      /* normal, sqrt(2/fan_in); bias 0 */
+    LS_SCHEME_KAIMING_UNIFORM, /* uniform(+-sqrt(6/fan_in)); bias 0 */
+    LS_SCHEME_XAVIER           /* uniform(+-sqrt(6/(fan_in+fan_out))); bias 0 */
 };
 
 struct ls_build {
@@ -19,7 +21,8 @@ struct ls_build {
     enum ls_status status;
     enum ls_scheme conv_scheme, dense_scheme;
     float dropout;   /* < 0: as the model says; otherwise every dropout uses this p (--dropout) */
-    uint32_t layers; /* dropout layers so far: each has a separate random stream */
+    float drop_path; /* < 0: as the model says; otherwise every drop_path uses this p (--drop-path) */
+    uint32_t layers; /* dropout and drop_path layers so far: each has a separate random stream */
     int64_t classes; /* required number of logits */
 };
 
@@ -35,7 +38,7 @@ enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const stru
 enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_op *loss, float smoothing);
 
 /* Appends a layer of any op over n_in activations and returns the layer's output. Parameters are made as the op
- * needs them, and are named "<name>.weight", ".bias", ".running_mean" ... A dropout that drops nothing adds no node
+ * needs them, and are named "<name>.weight", ".bias", ".running_mean" ... A dropout or drop_path that drops nothing adds no node
  * and returns its input. Layer names are unique and have at most LS_LAYER_NAME bytes. */
 #define LS_LAYER_NAME 200
 int ls_build_layer(struct ls_build *b, const struct ls_op *op, const char *name, const struct ls_attr *attr,
@@ -59,17 +62,25 @@ int ls_conv(struct ls_build *b, const char *name, int x, int64_t out, int64_t ke
             int64_t groups, bool bias);
 int ls_dense(struct ls_build *b, const char *name, int x, int64_t out);
 int ls_bn(struct ls_build *b, const char *name, int x);
+int ls_bn_with(struct ls_build *b, const char *name, int x, float eps, float momentum);
+int ls_act(struct ls_build *b, const char *name, int x, enum ls_act kind);
 int ls_relu(struct ls_build *b, const char *name, int x);
 int ls_relu6(struct ls_build *b, const char *name, int x);
 int ls_maxpool(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad);
 int ls_avgpool(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad);
 int ls_adaptive_avgpool(struct ls_build *b, const char *name, int x, int64_t out_h, int64_t out_w);
 int ls_dropout(struct ls_build *b, const char *name, int x, float p);
+int ls_drop_path(struct ls_build *b, const char *name, int x, float p);
 int ls_add(struct ls_build *b, const char *name, int a, int c);
+/* a (N, C, H, W) times s (N, C, 1, 1). */
+int ls_mul(struct ls_build *b, const char *name, int a, int s);
+int ls_concat(struct ls_build *b, const char *name, int a, int c);
 int ls_flatten(struct ls_build *b, const char *name, int x);
 int ls_lrn(struct ls_build *b, const char *name, int x, int64_t size, float alpha, float beta, float k);
 /* Max pooling with "same" padding. */
 int ls_maxpool_same(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride);
+/* Max pooling without padding whose last windows may reach beyond the input, as ceil_mode in PyTorch. */
+int ls_maxpool_ceil(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride);
 /* "Same" padding as in CNTK and TensorFlow: output = ceil(input / stride), and an odd pixel of padding goes to the
  * end. */
 void ls_attr_same_padding(struct ls_attr *attr, int64_t height, int64_t width);

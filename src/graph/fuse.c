@@ -4,7 +4,7 @@
  *   conv 1x1 with a stride        ->  avgpool 1x1 with it, conv 1x1  where asked for (dense_1x1)
  *   flatten, dropout|act          ->  dropout|act, flatten           so that the next rule applies
  *   flatten, dense                ->  dense over (N,C,H,W)           no copy into rows
- *   conv|dense|bn|add, act        ->  the op with .act
+ *   conv|dense|bn|add, act        ->  the op with .act               relu and relu6 only
  *   bn, add                       ->  bn with a residual input
  *   conv(act), maxpool            ->  conv, maxpool(act)             the mask is computed on the smaller tensor
  *   bn(act), maxpool              ->  bn(act, pool)                  the large tensor between them is never stored
@@ -101,7 +101,7 @@ static bool takes_act(const struct ls_node *n)
 
 static bool join_act(struct ls_graph *g, int n)
 {
-    if (g->nodes[n].op != &ls_op_act)
+    if (g->nodes[n].op != &ls_op_act || !ls_act_clips(g->nodes[n].attr.act))
         return false;
     int s = sole_source(g, n, 0);
     if (s == LS_NONE || !takes_act(&g->nodes[s]) || g->nodes[s].out[0] != g->nodes[n].in[0])

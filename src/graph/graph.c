@@ -151,8 +151,25 @@ const char *ls_dtype_name(enum ls_dtype t)
 
 const char *ls_act_name(enum ls_act act)
 {
-    static const char *const name[] = {[LS_ACT_NONE] = "none", [LS_ACT_RELU] = "relu", [LS_ACT_RELU6] = "relu6"};
+    static const char *const name[] = {
+        [LS_ACT_NONE] = "none",
+        [LS_ACT_RELU] = "relu",
+        [LS_ACT_RELU6] = "relu6",
+        [LS_ACT_SILU] = "silu",
+        [LS_ACT_HARDSWISH] = "hardswish",
+        [LS_ACT_SIGMOID] = "sigmoid",
+        [LS_ACT_HARDSIGMOID] = "hardsigmoid",
+        [LS_ACT_GELU] = "gelu",
+    };
     return name[act];
+}
+
+enum ls_act ls_act_find(const char *name)
+{
+    enum ls_act act = LS_ACT_NONE;
+    while (act < LS_ACTS && strcmp(ls_act_name(act), name) != 0)
+        act++;
+    return act;
 }
 
 int ls_graph_find(const struct ls_graph *g, const char *name)

@@ -45,8 +45,23 @@ static inline bool ls_role_kept(enum ls_role role)
     return role == LS_ROLE_PARAM || role == LS_ROLE_STATE || role == LS_ROLE_OPTIMIZER;
 }
 
-/* Activation functions. They are fused into conv, dense, bn, add and maxpool as attr.act. */
-enum ls_act { LS_ACT_NONE, LS_ACT_RELU, LS_ACT_RELU6 };
+/* Activation functions. Those that clip (ls_act_clips) are fused into conv, dense, bn, add and maxpool as attr.act. */
+enum ls_act {
+    LS_ACT_NONE,
+    LS_ACT_RELU,
+    LS_ACT_RELU6,
+    LS_ACT_SILU,        /* x * sigmoid(x) */
+    LS_ACT_HARDSWISH,   /* x * hardsigmoid(x) */
+    LS_ACT_SIGMOID,     /* 1 / (1 + exp(-x)) */
+    LS_ACT_HARDSIGMOID, /* x / 6 + 1/2, clipped to 0 .. 1 */
+    LS_ACT_GELU,        /* x * (1 + erf(x / sqrt(2))) / 2 */
+    LS_ACTS
+};
+/* Whether the function only clips its input. Then its gradient needs only the output, and max commutes with it. */
+static inline bool ls_act_clips(enum ls_act act)
+{
+    return act <= LS_ACT_RELU6;
+}
 
 enum ls_init_kind { LS_INIT_CONST, LS_INIT_UNIFORM, LS_INIT_NORMAL };
 
@@ -89,17 +104,18 @@ struct ls_attr {
     int64_t offset;                                 /* slice: first channel */
     bool bias;                                      /* conv, dense */
     bool include_pad;                               /* avgpool: padding counts in the mean */
+    bool ceil;                                      /* maxpool: the output size is rounded up */
     bool training;                                  /* bn, dropout, maxpool, losses */
     enum ls_act act;                                /* the fused activation, or the function of op `act` */
     bool pool;                                      /* bn: a max pooling (kernel, stride, pad) follows act */
     float eps, momentum;                            /* bn: momentum is the weight of the new value */
-    float p;                                        /* dropout */
+    float p;                                        /* dropout, drop_path */
     int64_t size;                                   /* lrn: channels in the window */
     float alpha, beta, k;                           /* lrn, as in PyTorch */
     float smoothing;                                /* softmax_xent */
     struct ls_hyper hyper;                          /* ops of optimizers */
     bool nesterov;                                  /* sgd */
-    uint32_t layer;                                 /* dropout: number of the layer, which selects the random stream */
+    uint32_t layer; /* dropout, drop_path: number of the layer, which selects the random stream */
 };
 
 enum ls_phase { LS_FORWARD, LS_BACKWARD, LS_UPDATE };
@@ -148,7 +164,9 @@ struct ls_shape ls_shape_make(int rank, int64_t a, int64_t b, int64_t c, int64_t
 const char *ls_shape_text(const struct ls_shape *s, char text[64]);
 size_t ls_dtype_size(enum ls_dtype t);
 const char *ls_dtype_name(enum ls_dtype t);
-const char *ls_act_name(enum ls_act act); /* "none" "relu" "relu6" */
+const char *ls_act_name(enum ls_act act); /* "none" "relu" "relu6" ... */
+/* The function of that name, or LS_ACTS. */
+enum ls_act ls_act_find(const char *name);
 /* The tensor of that name, or LS_NONE. */
 int ls_graph_find(const struct ls_graph *g, const char *name);
 /* The first node that writes the tensor, or LS_NONE; the number of nodes that read it. */

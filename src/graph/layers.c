@@ -33,7 +33,15 @@ int ls_bn(struct ls_build *b, const char *name, int x)
     return ls_build_layer(b, &ls_op_bn, name, &attr, &x, 1);
 }
 
-static int act(struct ls_build *b, const char *name, int x, enum ls_act kind)
+int ls_bn_with(struct ls_build *b, const char *name, int x, float eps, float momentum)
+{
+    struct ls_attr attr = ls_attr_default(&ls_op_bn);
+    attr.eps = eps;
+    attr.momentum = momentum;
+    return ls_build_layer(b, &ls_op_bn, name, &attr, &x, 1);
+}
+
+int ls_act(struct ls_build *b, const char *name, int x, enum ls_act kind)
 {
     struct ls_attr attr = ls_attr_default(&ls_op_act);
     attr.act = kind;
@@ -42,12 +50,12 @@ static int act(struct ls_build *b, const char *name, int x, enum ls_act kind)
 
 int ls_relu(struct ls_build *b, const char *name, int x)
 {
-    return act(b, name, x, LS_ACT_RELU);
+    return ls_act(b, name, x, LS_ACT_RELU);
 }
 
 int ls_relu6(struct ls_build *b, const char *name, int x)
 {
-    return act(b, name, x, LS_ACT_RELU6);
+    return ls_act(b, name, x, LS_ACT_RELU6);
 }
 
 static int pool(struct ls_build *b, const struct ls_op *op, const char *name, int x, int64_t kernel, int64_t stride,
@@ -61,6 +69,14 @@ static int pool(struct ls_build *b, const struct ls_op *op, const char *name, in
 int ls_maxpool(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad)
 {
     return pool(b, &ls_op_maxpool, name, x, kernel, stride, pad);
+}
+
+int ls_maxpool_ceil(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride)
+{
+    struct ls_attr attr = ls_attr_default(&ls_op_maxpool);
+    set_window(&attr, kernel, stride, 0);
+    attr.ceil = true;
+    return ls_build_layer(b, &ls_op_maxpool, name, &attr, &x, 1);
 }
 
 int ls_avgpool(struct ls_build *b, const char *name, int x, int64_t kernel, int64_t stride, int64_t pad)
@@ -108,6 +124,27 @@ int ls_add(struct ls_build *b, const char *name, int a, int c)
     struct ls_attr attr = ls_attr_default(&ls_op_add);
     int in[] = {a, c};
     return ls_build_layer(b, &ls_op_add, name, &attr, in, 2);
+}
+
+int ls_mul(struct ls_build *b, const char *name, int a, int s)
+{
+    struct ls_attr attr = ls_attr_default(&ls_op_mul);
+    int in[] = {a, s};
+    return ls_build_layer(b, &ls_op_mul, name, &attr, in, 2);
+}
+
+int ls_concat(struct ls_build *b, const char *name, int a, int c)
+{
+    struct ls_attr attr = ls_attr_default(&ls_op_concat);
+    int in[] = {a, c};
+    return ls_build_layer(b, &ls_op_concat, name, &attr, in, 2);
+}
+
+int ls_drop_path(struct ls_build *b, const char *name, int x, float p)
+{
+    struct ls_attr attr = ls_attr_default(&ls_op_drop_path);
+    attr.p = p;
+    return ls_build_layer(b, &ls_op_drop_path, name, &attr, &x, 1);
 }
 
 int ls_flatten(struct ls_build *b, const char *name, int x)

@@ -14,7 +14,7 @@
  *  bn_bwd            dy dy2? x gamma beta mean rstd y? index?            dx dgamma dbeta dresidual?
  *  bn_running        stat running_mean running_var                       (writes in[1], in[2] in place)
  *  act               x                                                   y
- *  act_bwd           dy y                                                dx
+ *  act_bwd           dy y (relu, relu6) or x (the others)                dx
  *  lrn               x                                                   y
  *  lrn_bwd           dy x                                                dx
  *  maxpool           x                                                   y index?[u8; training]
@@ -25,7 +25,11 @@
  *  adaptive_avgpool_bwd dy                                               dx
  *  dropout           x                                                   y   (identity when !attr.training)
  *  dropout_bwd       dy                                                  dx
+ *  drop_path         x                                                   y   (identity when !attr.training)
+ *  drop_path_bwd     dy                                                  dx
  *  add               a b                                                 y = act(a + b)
+ *  mul               a(N,C,H,W) s(N,C,1,1)                               y = a * s
+ *  mul_bwd           dy a s                                              da ds
  *  concat            x0 .. xk (k < LS_MAX_IN)                            y along C
  *  slice             dy                                                  dx: channels attr.offset ... + C(dx)
  *  flatten           x(N,C,H,W)                                          y(N,C*H*W)
@@ -46,9 +50,12 @@
  *    beyond `valid` get dx = 0, dresidual = 0 and enter no sum.
  *  - maxpool index: position inside the window, ky * kernel_w + kx, of the first maximum (u8; windows <= 255);
  *    padding never wins. attr.act applies to the pooled value; maxpool_bwd then masks dy by y.
- *  - act_bwd: relu passes where y > 0; relu6 where 0 < y < 6.
+ *  - act_bwd: relu passes where y > 0; relu6 where 0 < y < 6. hardswish and hardsigmoid have their middle slope where
+ *    -3 < x < 3. gelu is the exact one, with erf.
  *  - dropout: element i (logical N,C,H,W index) is kept when uniform(word i%4 of philox(seed, stream, i/4)) >= p,
  *    stream = ls_random_stream(LS_RANDOM_DROPOUT, step, replica, attr.layer); kept values are scaled by 1/(1-p).
+ *  - drop_path: all of sample i (counted in its replica) is kept when uniform(word i%4 of philox(seed, stream, i/4)) >= p,
+ *    stream as dropout's; the sample is multiplied by 1/(1-p) or by 0, so NaN stays NaN.
  *  - losses: label < 0 means that there is no sample: loss 0, rank -1, gradient 0.
  *    rank = number of classes with a score above the label's (equal scores of lower index count as above).
  *    softmax_xent = -sum q log p with

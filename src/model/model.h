@@ -30,6 +30,7 @@ struct ls_model_request {
     const char *loss;    /* "xent", "l2", or NULL: logits only */
     float smoothing;     /* label smoothing, for xent */
     float dropout;       /* < 0: as the model specifies */
+    float drop_path;     /* likewise */
 };
 
 /* Builds the forward graph with its loss. The graph is new; the caller releases it, also after a failure. Returns
@@ -45,7 +46,8 @@ bool ls_model_is_file(const char *model);
  *
  *   input: 3x32x32                             default size; --input and the data override it
  *   classes: 10
- *   init: {conv: kaiming_out, dense: torch}    initialisation: torch (default), kaiming_out, xavier,
+ *   init: {conv: kaiming_out, dense: torch}    initialisation: torch (default), kaiming_out, kaiming_in,
+ *                                              kaiming_uniform, xavier,
  *                                              'normal DEVIATION', 'uniform BOUND', 'constant VALUE'
  *   layers:
  *     - {name: conv1, op: conv, out: 64, kernel: 3, pad: 1, bias: false}

@@ -38,7 +38,7 @@ struct ls_init_rule {
     struct ls_init weight; /* used without a scheme; the bias then starts at 0 */
 };
 extern const char *const ls_scheme_names[]; /* by enum ls_scheme; NULL: the scheme has no name */
-/* Reads "torch", "kaiming_out", "xavier", "normal 0.01", "uniform 0.1" or "constant 0". */
+/* Reads "torch", "kaiming_out", "kaiming_in", "kaiming_uniform", "xavier", "normal 0.01", "uniform 0.1" or "constant 0". */
 enum ls_status ls_yaml_init_rule(struct ls_yaml *y, const yaml_node_t *node, const char *what,
                                  struct ls_init_rule *rule);
 

@@ -26,13 +26,18 @@ const struct ls_help_row ls_weights_keys[] = {
 const struct ls_help_row ls_op_shorts[] = {
     {"relu", "short for op: act, act: relu"},
     {"relu6", "short for op: act, act: relu6"},
+    {"silu", "short for op: act, act: silu; x * sigmoid(x), also called swish"},
+    {"hardswish", "short for op: act, act: hardswish; x * hardsigmoid(x)"},
+    {"sigmoid", "short for op: act, act: sigmoid"},
+    {"hardsigmoid", "short for op: act, act: hardsigmoid; x / 6 + 1/2 between 0 and 1"},
+    {"gelu", "short for op: act, act: gelu, computed with erf"},
     {NULL, NULL},
 };
 
 const char *const ls_scheme_names[] = {
-    [LS_SCHEME_TORCH] = "torch",
-    [LS_SCHEME_KAIMING_OUT] = "kaiming_out",
+    [LS_SCHEME_TORCH] = "torch",           [LS_SCHEME_KAIMING_OUT] = "kaiming_out",
     [LS_SCHEME_NORMAL_001] = NULL, /* written as "normal 0.01" */
+    [LS_SCHEME_KAIMING_IN] = "kaiming_in", [LS_SCHEME_KAIMING_UNIFORM] = "kaiming_uniform",
     [LS_SCHEME_XAVIER] = "xavier",
 };
 
@@ -79,7 +84,7 @@ static enum ls_status parse_value(struct ls_yaml *y, const yaml_node_t *node, co
                                   const char *what, double *value)
 {
     static const char *const truth[] = {"false", "true", "no", "yes", "off", "on", NULL};
-    static const char *const acts[] = {"none", "relu", "relu6", NULL};
+    const char *acts[LS_ACTS + 1] = {NULL};
     int64_t integer;
     switch (key->type) {
     case LS_ATTR_INT:
@@ -93,6 +98,8 @@ static enum ls_status parse_value(struct ls_yaml *y, const yaml_node_t *node, co
         *value = fmod(*value, 2);
         return LS_OK;
     case LS_ATTR_ACT:
+        for (enum ls_act act = LS_ACT_NONE; act < LS_ACTS; act++)
+            acts[act] = ls_act_name(act);
         return parse_word(y, node, what, acts, value);
     }
     return LS_OK;
@@ -118,8 +125,9 @@ enum ls_status ls_yaml_init_rule(struct ls_yaml *y, const yaml_node_t *node, con
         }
     return ls_fail(
         LS_BAD_INPUT,
-        "%s is torch, kaiming_out, xavier, 'normal DEVIATION', 'uniform BOUND' or 'constant VALUE', not '%.40s'", what,
-        text);
+        "%s is torch, kaiming_out, kaiming_in, kaiming_uniform, xavier, 'normal DEVIATION', 'uniform BOUND' or "
+        "'constant VALUE', not '%.40s'",
+        what, text);
 }
 
 /* --- attributes ---------------------------------------------------------------------------------------------- */
@@ -236,7 +244,7 @@ static enum ls_status unknown_op(const struct ls_yaml_layer *layer, const char *
                    layer->name, name, ls_yaml_hint(name, known, n, hint), ls_yaml_list(known, n, all));
 }
 
-/* Reads the op and sets its default attributes. relu and relu6 are short for act. */
+/* Reads the op and sets its default attributes. The name of an activation is short for act. */
 static enum ls_status read_op(struct ls_yaml *y, struct ls_yaml_layer *layer)
 {
     const yaml_node_t *node = find_value(y, layer->node, "op");
@@ -244,13 +252,14 @@ static enum ls_status read_op(struct ls_yaml *y, struct ls_yaml_layer *layer)
     if (!node)
         return ls_fail(LS_BAD_INPUT, "layer %s: has no op, such as conv", layer->name);
     LS_TRY(ls_yaml_text(y, node, "op", &name));
-    bool relu = strcmp(name, "relu") == 0, relu6 = strcmp(name, "relu6") == 0;
-    layer->op = relu || relu6 ? &ls_op_act : ls_op_find(name);
+    enum ls_act act = ls_act_find(name);
+    bool is_act = act != LS_ACTS && act != LS_ACT_NONE;
+    layer->op = is_act ? &ls_op_act : ls_op_find(name);
     if (!layer->op || !layer->op->layer)
         return unknown_op(layer, name);
     layer->attr = ls_attr_default(layer->op);
-    if (relu || relu6)
-        layer->attr.act = relu ? LS_ACT_RELU : LS_ACT_RELU6;
+    if (is_act)
+        layer->attr.act = act;
     return LS_OK;
 }
 

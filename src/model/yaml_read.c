@@ -42,6 +42,8 @@ const struct ls_help_row ls_head_keys[] = {
 const struct ls_help_row ls_init_rules[] = {
     {"torch", "as PyTorch's layers start: uniform within 1/sqrt(inputs)"},
     {"kaiming_out", "normal, with a deviation of sqrt(2/outputs)"},
+    {"kaiming_in", "normal, with a deviation of sqrt(2/inputs)"},
+    {"kaiming_uniform", "uniform, within sqrt(6/inputs) of 0"},
     {"xavier", "uniform within sqrt(6/(inputs+outputs))"},
     {"normal DEVIATION", "normal around 0"},
     {"uniform BOUND", "uniform from -BOUND to BOUND"},

@@ -185,6 +185,20 @@ void ls_cuda_bias_bwd(ls_cuda_stream s, enum ls_dtype t, const void *dy, float *
  * same function applied to dy. */
 void ls_cuda_dropout(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, uint32_t layer, float p,
                      const struct ls_cuda_map *x, int64_t channels, const void *from, void *to);
+/* The factor 0 or 1/(1-p) for each sample; bwd is the same function applied to dy. */
+void ls_cuda_drop_path(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, uint32_t layer, float p,
+                       const struct ls_cuda_map *x, const void *from, void *to);
+/* The activations that do not clip. c: stored channels of a row, of which the first `channels` are real. The gradient
+ * reads x. */
+void ls_cuda_smooth(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *x, void *y, int64_t count,
+                    int64_t c, int64_t channels);
+void ls_cuda_smooth_bwd(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *dy, const void *x, void *dx,
+                        int64_t count);
+/* y = a * s, s with one pixel a sample; da = dy * s, ds = the sum of dy * a over pixels, in a fixed order. */
+void ls_cuda_mul(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_map *map, const void *a, const void *factors,
+                 void *y);
+void ls_cuda_mul_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_map *map, const void *dy, const void *a,
+                     const void *factors, void *da, void *ds);
 /* Channels [from_first, from_first + channels) of rows of from_c into [to_first, ...) of rows of to_c; logical channels,
  * padded strides. `clear`: the padding of `to` beyond to_first + channels becomes zero. */
 void ls_cuda_copy_channels(ls_cuda_stream s, enum ls_dtype t, const void *from, int64_t from_c, int64_t from_first,

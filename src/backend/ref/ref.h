@@ -42,7 +42,7 @@ static inline int64_t ls_ref_count(const struct ls_ref_view *t)
     return t->n * t->c * t->h * t->w;
 }
 
-/* The activation function, and whether it lets the gradient through where it gave y. */
+/* An activation function that clips, and whether it lets the gradient through where it gave y. */
 float ls_ref_act_of(enum ls_act act, double z);
 bool ls_ref_act_passes(enum ls_act act, float y);
 

@@ -89,6 +89,12 @@ int ls_case_second(struct ls_case_maker *m, const struct ls_case *c, int first)
     return c->flat ? dense(m, "second", first, channels) : pointwise(m, "second", first, channels);
 }
 
+int ls_case_pooled(struct ls_case_maker *m, int x)
+{
+    struct ls_attr attr = {.out_h = 1, .out_w = 1};
+    return layer(m, &ls_op_adaptive_avgpool, "pooled", &attr, &x, 1);
+}
+
 int ls_case_label(const struct ls_case_maker *m)
 {
     return m->g->label;

@@ -51,6 +51,7 @@ struct ls_shape ls_case_shape(const struct ls_case_maker *m, int tensor);
 int ls_case_param(struct ls_case_maker *m, const char *part, struct ls_shape shape);
 int ls_case_state(struct ls_case_maker *m, const char *part, struct ls_shape shape);
 int ls_case_second(struct ls_case_maker *m, const struct ls_case *c, int first);
+int ls_case_pooled(struct ls_case_maker *m, int x); /* its means over all pixels */
 int ls_case_label(const struct ls_case_maker *m);
 
 #define X(name) extern const struct ls_case_family ls_cases_##name;

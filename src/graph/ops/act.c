@@ -1,4 +1,4 @@
-/* Activation functions: relu and relu6, one op. Their gradient needs only the output. */
+/* Activation functions, one op. The gradient of those that clip needs only the output; the others need the input. */
 #include "graph/ops/op.h"
 
 static enum ls_status act_infer(struct ls_graph *g, struct ls_node *n)
@@ -8,7 +8,9 @@ static enum ls_status act_infer(struct ls_graph *g, struct ls_node *n)
 
 static enum ls_status act_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
-    return ls_op_unary_backward(g, &ls_op_act_bwd, node, (int[]){dout[0], g->nodes[node].out[0]}, 2, want, din);
+    const struct ls_node *n = &g->nodes[node];
+    int from = ls_act_clips(n->attr.act) ? n->out[0] : n->in[0];
+    return ls_op_unary_backward(g, &ls_op_act_bwd, node, (int[]){dout[0], from}, 2, want, din);
 }
 
 static const struct ls_attr_key act_attrs[] = {

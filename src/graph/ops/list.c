@@ -48,7 +48,7 @@ const char *ls_attr_range(const struct ls_attr_key *key, char text[64])
         snprintf(text, 64, "true or false");
         break;
     case LS_ATTR_ACT:
-        snprintf(text, 64, "none, relu or relu6");
+        snprintf(text, 64, "none or an activation such as relu");
         break;
     }
     return text;

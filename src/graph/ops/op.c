@@ -97,6 +97,16 @@ enum ls_status ls_op_window(struct ls_node *n, int64_t h, int64_t w, int64_t *ou
     return LS_OK;
 }
 
+/* The padding behind the input that makes room for a last, partial window, as in PyTorch: such a window begins in front
+ * of the input's end. */
+static int64_t ceil_padding(int64_t size, int64_t kernel, int64_t stride, int64_t pad)
+{
+    int64_t room = size + 2 * pad - kernel, starts = (room + stride - 1) / stride;
+    if (room < 0 || starts * stride >= size + pad)
+        return pad;
+    return pad + starts * stride - room;
+}
+
 enum ls_status ls_op_pool_window(struct ls_node *n, int64_t h, int64_t w, int64_t *out_h, int64_t *out_w)
 {
     struct ls_attr *a = &n->attr;
@@ -104,7 +114,13 @@ enum ls_status ls_op_pool_window(struct ls_node *n, int64_t h, int64_t w, int64_
     a->stride_w = a->stride_w ? a->stride_w : a->kernel_w;
     a->dilation_h = a->dilation_w = 1;
     LS_TRY(ls_op_window(n, h, w, out_h, out_w));
-    if (a->pad_t >= a->kernel_h || a->pad_b >= a->kernel_h || a->pad_l >= a->kernel_w || a->pad_r >= a->kernel_w) {
+    bool wide = a->pad_t >= a->kernel_h || a->pad_l >= a->kernel_w;
+    if (a->ceil && !wide) {
+        a->pad_b = ceil_padding(h, a->kernel_h, a->stride_h, a->pad_t);
+        a->pad_r = ceil_padding(w, a->kernel_w, a->stride_w, a->pad_l);
+        return ls_op_window(n, h, w, out_h, out_w);
+    }
+    if (wide || a->pad_b >= a->kernel_h || a->pad_r >= a->kernel_w) {
         char text[96];
         return ls_fail(LS_BAD_INPUT,
                        "layer %s: padding %s must be smaller than its %" PRId64 "x%" PRId64

@@ -58,6 +58,8 @@ static enum ls_status adaptive_backward(struct ls_graph *g, int node, const int 
 
 static const struct ls_attr_key maxpool_attrs[] = {
     WINDOW_ATTRS,
+    LS_ATTR("ceil", LS_ATTR_BOOL, ceil, 1, 0, false,
+            "round the output size up; bottom and right padding follow from it"),
     {0},
 };
 

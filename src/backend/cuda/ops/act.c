@@ -4,16 +4,21 @@
 static enum ls_status act_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
-    ls_cuda_act(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->out[0]),
-                stored_count(p, n->out[0]));
+    if (ls_act_clips(n->attr.act))
+        ls_cuda_act(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->out[0]),
+                    stored_count(p, n->out[0]));
+    else
+        ls_cuda_smooth(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->out[0]),
+                       stored_count(p, n->out[0]), map_of(p, n->out[0]).c, channels_of(p, n->out[0]));
     return LS_OK;
 }
 
 static enum ls_status act_bwd_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
-    ls_cuda_act_bwd(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->in[1]),
-                    data_of(p, n->out[0]), stored_count(p, n->out[0]));
+    (ls_act_clips(n->attr.act) ? ls_cuda_act_bwd : ls_cuda_smooth_bwd)(
+        stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->in[1]), data_of(p, n->out[0]),
+        stored_count(p, n->out[0]));
     return LS_OK;
 }
 

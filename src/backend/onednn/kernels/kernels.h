@@ -139,6 +139,16 @@ struct ls_kernels {
     void (*act)(enum ls_act, const void *x, void *y, int64_t count);
     void (*act_bwd)(enum ls_act, const void *dy, const void *y, void *dx, int64_t count);
     void (*add)(enum ls_act, const void *a, const void *b, void *y, int64_t count);
+    /* The activations that do not clip. smooth_bwd reads x. Padding of y is what the function makes of 0. */
+    void (*smooth)(enum ls_act, const void *x, void *y, int64_t count);
+    void (*smooth_bwd)(enum ls_act, const void *dy, const void *x, void *dx, int64_t count);
+    /* Zeroes the channels of a map behind the last. */
+    void (*clear_padding)(const struct ls_map *, int64_t channels, void *y);
+    /* y = a * s, s with one pixel a sample; da = dy * s, ds = the sum of dy * a over pixels. */
+    void (*mul)(const struct ls_map *, const void *a, const void *s, void *y);
+    void (*mul_bwd)(const struct ls_map *, const void *dy, const void *a, const void *s, void *da, void *ds);
+    /* `size` stored elements a sample. */
+    void (*drop_path)(int64_t samples, int64_t size, float p, uint64_t seed, uint64_t stream, const void *x, void *y);
     /* `shape` is the logical shape. `blocked`: the tensor has 4 dimensions and is stored blocked; otherwise it is
      * plain rows. */
     void (*dropout)(const struct ls_shape *shape, bool blocked, float p, uint64_t seed, uint64_t stream, const void *x,

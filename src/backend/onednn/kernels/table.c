@@ -13,6 +13,7 @@ void LS_KERNEL_NAME(fill)(struct ls_kernels *k)
     LS_KERNEL_NAME(fill_bn)(k);
     LS_KERNEL_NAME(fill_pool)(k);
     LS_KERNEL_NAME(fill_elementwise)(k);
+    LS_KERNEL_NAME(fill_smooth)(k);
     LS_KERNEL_NAME(fill_channels)(k);
     LS_KERNEL_NAME(fill_depthwise)(k);
     LS_KERNEL_NAME(fill_winograd)(k);

@@ -15,6 +15,7 @@
 void LS_KERNEL_NAME(fill_bn)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_pool)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_elementwise)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_smooth)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_channels)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_depthwise)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k);

@@ -15,6 +15,7 @@ static const struct ls_case cases[] = {
      .op = &ls_op_maxpool,
      IMAGE(2, 6, 9, 7),
      .attr = {WINDOW(3, 2, 0), .act = LS_ACT_RELU}},
+    {.name = "maxpool ceil", .op = &ls_op_maxpool, IMAGE(2, 16, 8, 11), .attr = {WINDOW(3, 2, 0), .ceil = true}},
     {.name = "maxpool relu6 padded",
      .op = &ls_op_maxpool,
      IMAGE(2, 16, 7, 7),
