@@ -155,14 +155,26 @@ static void print_attr(FILE *out, const struct ls_graph *g, const struct ls_node
     fputs(shown > 1 ? "]" : "", out);
 }
 
+/* Whether the layer's channels are the logits: nothing that follows changes their number. */
+static bool gives_logits(const struct ls_graph *g, const struct ls_node *n)
+{
+    int t = n->out[0];
+    for (const struct ls_node *m = n + 1; m < g->nodes + g->n_nodes && t != g->logits; m++)
+        if (m->in[0] == t && ls_graph_readers(g, t) == 1 &&
+            (m->op == &ls_op_act || m->op == &ls_op_adaptive_avgpool || m->op == &ls_op_flatten))
+            t = m->out[0];
+    return t == g->logits && g->tensors[n->out[0]].shape.dim[1] == g->tensors[t].shape.dim[1];
+}
+
 static void print_attrs(FILE *out, const struct ls_graph *g, const struct ls_node *n)
 {
     struct ls_attr usual = ls_attr_default(n->op);
     for (const struct ls_attr_key *key = n->op->attrs; key && key->key; key++) {
-        bool differs = key->required || n->op == &ls_op_dropout; /* p is always written, for the reader of the file */
+        bool differs = key->required || n->op == &ls_op_dropout ||
+                       n->op == &ls_op_drop_path; /* p is always written, for the reader of the file */
         for (int i = 0; i < key->fields; i++)
             differs |= ls_attr_get(&n->attr, key, i) != ls_attr_get(&usual, key, i);
-        if (n->out[0] == g->logits && key->offset == offsetof(struct ls_attr, out))
+        if (key->offset == offsetof(struct ls_attr, out) && gives_logits(g, n))
             fprintf(out, ", %s: classes", key->key);
         else if (differs)
             print_attr(out, g, n, key);

@@ -7,12 +7,12 @@ Both sides fill parameters and images from the same counter-based numbers (Philo
 file holds only results:
 
     logits              of the first training pass; BN uses batch statistics
-    grad/NAME           256 elements spread over each parameter's gradient (all where there are fewer)
+    grad/NAME           elements spread over each parameter's gradient, "samples" of them (all where there are fewer)
     norms               the L2 norm of each whole gradient, in the order of the parameters
     stat/NAME           running mean and variance of each BN after the first step
     eval                logits in evaluation mode after the first step
-    losses              of ten steps of SGD, each on the next batch
-    metadata            model, input, seed, lr, bn, and "parameters": a line "NAME SHAPE" for each parameter, in order
+    losses              of ten steps of SGD (or two), each on the next batch
+    metadata            model, input, seed, lr, bn, samples, and "parameters": a line "NAME SHAPE" for each parameter, in order
 """
 import math
 import pathlib
@@ -25,7 +25,7 @@ import torchvision.models as tv
 from safetensors.numpy import save_file
 from torch import nn
 
-BATCH, CLASSES, STEPS, SAMPLES, SEEDS = 8, 10, 10, 256, 16
+BATCH, CLASSES, STEPS, SEEDS = 8, 10, 10, 16
 IMAGE_STREAM = 1_000_000
 MOMENTUM, DECAY = 0.9, 1e-4
 GOOD_MARGIN = 5e-6
@@ -147,7 +147,10 @@ def torchvision_model(name, **arguments):
 # Ranges of BN's scales and shifts. FAR keeps off the ReLU's kink where activations are so many that some would be close.
 BN, FAR_BN = (0.75, 1.25, 0.5, 1.5), (0.5, 1, 1.5, 2.5)
 
-# name in Lockstep: how to make it, channels, side, lr (small enough that rounding does not grow), BN
+# Models of many parameters have fewer samples of each and two steps, so that files stay small and tests quick.
+MANY, FEW = 256, 16
+
+# name in Lockstep: how to make it, channels, side, lr (small enough that rounding does not grow), BN, samples (MANY)
 MODELS = {
     "mlp": (mlp, 1, 28, 0.01, BN),
     "lenet": (lenet, 1, 28, 0.0005, BN),
@@ -160,15 +163,20 @@ MODELS = {
     "resnet18": (torchvision_model("resnet18"), 3, 64, 0.0005, BN),
     "resnet50": (torchvision_model("resnet50"), 3, 32, 0.0002, BN),
     "mobilenet_v2": (torchvision_model("mobilenet_v2", dropout=0), 3, 48, 0.0002, FAR_BN),
+    "resnext50_32x4d": (torchvision_model("resnext50_32x4d"), 3, 32, 0.0002, BN, FEW),
+    "densenet121": (torchvision_model("densenet121"), 3, 32, 0.0002, FAR_BN, FEW),
+    "squeezenet1_1": (torchvision_model("squeezenet1_1", dropout=0), 3, 64, 0.0002, BN, FEW),
+    "efficientnet_b0": (torchvision_model("efficientnet_b0", dropout=0, stochastic_depth_prob=0), 3, 64, 0.0002, BN, FEW),
+    "mobilenet_v3_small": (torchvision_model("mobilenet_v3_small", dropout=0), 3, 64, 0.0002, FAR_BN, FEW),
 }
 
 
 # --- recording ----------------------------------------------------------------------------------------------------
 
-def sample(values):
-    """One element of each of 256 equal stretches, not always the same one: channels would alias."""
+def sample(values, samples):
+    """One element of each of `samples` equal stretches, not always the same one: channels would alias."""
     flat = values.detach().reshape(-1)
-    count = min(SAMPLES, flat.numel())
+    count = min(samples, flat.numel())
     i = torch.arange(count)
     return flat[i * flat.numel() // count + i * 7919 % (flat.numel() // count)].float().numpy()
 
@@ -194,6 +202,10 @@ def relu_margin(layer, inputs, _):
     layer.margin = min(layer.margin, (inputs[0].abs().min() / inputs[0].std()).item())
 
 
+def hard_margin(layer, inputs, _):
+    layer.margin = min(layer.margin, ((inputs[0].abs() - 3).abs().min() / inputs[0].std()).item())
+
+
 def pool_margin(layer, inputs, _):
     """Only windows whose maximum passes the ReLU in front count."""
     kernel, stride, padding = layer.kernel_size, layer.stride, layer.padding
@@ -207,17 +219,19 @@ def pool_margin(layer, inputs, _):
 def kink_margin(net, images):
     """How far, in deviations of its tensor, the closest value is from where a ReLU or a max pooling would decide
     otherwise. A decision that rounding turns over moves a gradient by a thousandth, whoever computes it."""
+    kinks = {(nn.ReLU, nn.ReLU6): relu_margin, (nn.Hardswish, nn.Hardsigmoid): hard_margin, nn.MaxPool2d: pool_margin}
     hooks, layers = [], []
     for layer in net.modules():
-        if isinstance(layer, (nn.ReLU, nn.ReLU6, nn.MaxPool2d)):
+        margin = next((m for kinds, m in kinks.items() if isinstance(layer, kinds)), None)
+        if margin:
             layer.inplace, layer.margin = False, math.inf
-            hooks.append(layer.register_forward_hook(pool_margin if isinstance(layer, nn.MaxPool2d) else relu_margin))
+            hooks.append(layer.register_forward_hook(margin))
             layers.append(layer)
     with torch.no_grad():
         net(images)
     for hook in hooks:
         hook.remove()
-    return min(layer.margin for layer in layers)
+    return min((layer.margin for layer in layers), default=math.inf)
 
 
 def best_seed(net, channels, side, bn):
@@ -233,7 +247,7 @@ def best_seed(net, channels, side, bn):
 
 
 def record(name):
-    make, channels, side, lr, bn = MODELS[name]
+    make, channels, side, lr, bn, samples = (*MODELS[name], MANY)[:6]
     with torch.device("meta"):
         net = make()
     net = net.double().to_empty(device="cpu")
@@ -242,7 +256,7 @@ def record(name):
     parameters = list(net.named_parameters())
     sgd = torch.optim.SGD(net.parameters(), lr=lr, momentum=MOMENTUM, weight_decay=DECAY)
     results, losses = {}, []
-    for step in range(STEPS):
+    for step in range(STEPS if samples == MANY else 2):
         images, labels = batch(seed, step, channels, side)
         logits = net(images)
         loss = F.cross_entropy(logits, labels)
@@ -252,10 +266,10 @@ def record(name):
         if step == 0:
             results["logits"] = logits.detach().float().numpy()
             results["norms"] = np.float32([p.grad.norm().item() for _, p in parameters])
-            results |= {f"grad/{key}": sample(p.grad) for key, p in parameters}
+            results |= {f"grad/{key}": sample(p.grad, samples) for key, p in parameters}
         sgd.step()
         if step == 0:
-            results |= {f"stat/{key}": sample(value) for key, value in net.named_buffers() if "running" in key}
+            results |= {f"stat/{key}": sample(value, samples) for key, value in net.named_buffers() if "running" in key}
             net.eval()
             with torch.no_grad():
                 results["eval"] = net(images).float().numpy()
@@ -263,7 +277,7 @@ def record(name):
     results["losses"] = np.float32(losses)
     listing = "\n".join(f"{key} {'x'.join(map(str, p.shape))}" for key, p in parameters)
     metadata = {"model": name, "input": f"{channels}x{side}x{side}", "seed": str(seed), "lr": str(lr),
-                "bn": " ".join(map(str, bn)), "parameters": listing}
+                "bn": " ".join(map(str, bn)), "samples": str(samples), "parameters": listing}
     path = pathlib.Path(__file__).parent / f"{name}.safetensors"
     save_file(results, path, metadata=metadata)
     print(f"{path.name}: {path.stat().st_size} bytes, margin {margin:.1e}, losses",

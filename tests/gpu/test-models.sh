@@ -17,6 +17,11 @@ vgg11_bn      3x32x32  10  2e-2
 resnet18      3x64x64  20  2e-2
 resnet50      3x64x64  20  6e-2
 mobilenet_v2  3x64x64  20  6e-2
+resnext50_32x4d  3x64x64  20  6e-2
+densenet121  3x64x64  20  6e-2
+squeezenet1_1  3x64x64  20  2e-2
+mobilenet_v3_small  3x64x64  20  6e-2
+efficientnet_b0  3x64x64  20  6e-2
 END
 }
 

@@ -19,8 +19,13 @@ static const struct ls_model_size own_size = {.batch = 2};
 static enum ls_status build(const char *model, const struct ls_model_size *size, bool training, float dropout,
                             struct ls_graph *g)
 {
-    struct ls_model_request r = {
-        .model = model, .size = *size, .training = training, .dtype = LS_F32, .loss = "xent", .dropout = dropout};
+    struct ls_model_request r = {.model = model,
+                                 .size = *size,
+                                 .training = training,
+                                 .dtype = LS_F32,
+                                 .loss = "xent",
+                                 .dropout = dropout,
+                                 .drop_path = dropout};
     return ls_model_build(&r, g);
 }
 
@@ -34,16 +39,34 @@ static void counts_are_exact(void **state)
         int64_t side, classes, parameters;
         int tensors;
     } cases[] = {
-        {"alexnet-cntk", 64, 200, 25171464, 16},   {"alexnet-cntk", 224, 200, 72357384, 16},
-        {"vgg16-cntk", 64, 200, 40708104, 32},     {"alexnet", 224, 1000, 61100840, 16},
-        {"vgg11", 224, 1000, 132863336, 22},       {"vgg11_bn", 224, 1000, 132868840, 38},
-        {"vgg13", 224, 1000, 133047848, 26},       {"vgg13_bn", 224, 1000, 133053736, 46},
-        {"vgg16", 224, 1000, 138357544, 32},       {"vgg16_bn", 224, 1000, 138365992, 58},
-        {"vgg19", 224, 1000, 143667240, 38},       {"vgg19_bn", 224, 1000, 143678248, 70},
-        {"resnet18", 224, 1000, 11689512, 62},     {"resnet34", 224, 1000, 21797672, 110},
-        {"resnet50", 224, 1000, 25557032, 161},    {"resnet101", 224, 1000, 44549160, 314},
-        {"mobilenet_v2", 224, 1000, 3504872, 158}, {"vgg11-cifar", 32, 10, 9231114, 34},
-        {"convnet", 32, 10, 1195594, 14},          {"resnet18", 64, 10, 11181642, 62},
+        {"alexnet-cntk", 64, 200, 25171464, 16},
+        {"alexnet-cntk", 224, 200, 72357384, 16},
+        {"vgg16-cntk", 64, 200, 40708104, 32},
+        {"alexnet", 224, 1000, 61100840, 16},
+        {"vgg11", 224, 1000, 132863336, 22},
+        {"vgg11_bn", 224, 1000, 132868840, 38},
+        {"vgg13", 224, 1000, 133047848, 26},
+        {"vgg13_bn", 224, 1000, 133053736, 46},
+        {"vgg16", 224, 1000, 138357544, 32},
+        {"vgg16_bn", 224, 1000, 138365992, 58},
+        {"vgg19", 224, 1000, 143667240, 38},
+        {"vgg19_bn", 224, 1000, 143678248, 70},
+        {"resnet18", 224, 1000, 11689512, 62},
+        {"resnet34", 224, 1000, 21797672, 110},
+        {"resnet50", 224, 1000, 25557032, 161},
+        {"resnet101", 224, 1000, 44549160, 314},
+        {"mobilenet_v2", 224, 1000, 3504872, 158},
+        {"vgg11-cifar", 32, 10, 9231114, 34},
+        {"resnet152", 224, 1000, 60192808, 467},
+        {"resnext50_32x4d", 224, 1000, 25028904, 161},
+        {"wide_resnet50_2", 224, 1000, 68883240, 161},
+        {"densenet121", 224, 1000, 7978856, 364},
+        {"squeezenet1_1", 224, 1000, 1235496, 52},
+        {"efficientnet_b0", 224, 1000, 5288548, 213},
+        {"mobilenet_v3_small", 224, 1000, 2542856, 142},
+        {"mobilenet_v3_large", 224, 1000, 5483032, 174},
+        {"convnet", 32, 10, 1195594, 14},
+        {"resnet18", 64, 10, 11181642, 62},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct ls_model_size size = {1, 3, cases[i].side, cases[i].side, cases[i].classes};
@@ -93,6 +116,34 @@ static void parameters_start_as_in_torchvision(void **state)
     expect_init(&g, "classifier.1.bias", LS_INIT_CONST, 0);
     ls_graph_release(&g);
 
+    assert_int_equal(build("densenet121", &own_size, true, -1, &g), LS_OK);
+    expect_init(&g, "features.denseblock1.denselayer2.conv2.weight", LS_INIT_NORMAL, sqrt(2.0 / (128 * 9)));
+    expect_init(&g, "features.transition1.conv.weight", LS_INIT_NORMAL, sqrt(2.0 / 256));
+    expect_init(&g, "classifier.weight", LS_INIT_UNIFORM, 1 / sqrt(1024));
+    expect_init(&g, "classifier.bias", LS_INIT_CONST, 0);
+    ls_graph_release(&g);
+
+    assert_int_equal(build("squeezenet1_1", &own_size, true, -1, &g), LS_OK);
+    expect_init(&g, "features.3.expand3x3.weight", LS_INIT_UNIFORM, sqrt(6.0 / (16 * 9)));
+    expect_init(&g, "features.3.expand3x3.bias", LS_INIT_CONST, 0);
+    expect_init(&g, "classifier.1.weight", LS_INIT_NORMAL, 0.01);
+    ls_graph_release(&g);
+
+    assert_int_equal(build("efficientnet_b0", &own_size, true, -1, &g), LS_OK);
+    expect_init(&g, "features.2.0.block.2.fc1.bias", LS_INIT_CONST, 0);
+    expect_init(&g, "classifier.1.weight", LS_INIT_UNIFORM, 1 / sqrt(1000));
+    expect_init(&g, "classifier.1.bias", LS_INIT_CONST, 0);
+    ls_graph_release(&g);
+
+    assert_int_equal(build("mobilenet_v3_small", &own_size, true, -1, &g), LS_OK);
+    expect_init(&g, "features.1.block.1.fc1.weight", LS_INIT_NORMAL, sqrt(2.0 / 8));
+    expect_init(&g, "classifier.0.weight", LS_INIT_NORMAL, 0.01);
+    expect_init(&g, "classifier.0.bias", LS_INIT_CONST, 0);
+    for (int n = 0; n < g.n_nodes; n++)
+        if (g.nodes[n].op == &ls_op_bn)
+            assert_true(g.nodes[n].attr.eps == 1e-3f && g.nodes[n].attr.momentum == 0.01f);
+    ls_graph_release(&g);
+
     assert_int_equal(build("alexnet", &own_size, true, -1, &g), LS_OK);
     expect_init(&g, "features.0.weight", LS_INIT_UNIFORM, 1 / sqrt(3 * 121));
     expect_init(&g, "features.0.bias", LS_INIT_UNIFORM, 1 / sqrt(3 * 121));
@@ -139,7 +190,7 @@ static void an_unknown_model_names_the_nearest(void **state)
 {
     (void)state;
     struct ls_graph g;
-    assert_int_equal(build("mobilenet-v3", &own_size, true, -1, &g), LS_USAGE);
+    assert_int_equal(build("mobilenet-v1", &own_size, true, -1, &g), LS_USAGE);
     assert_non_null(strstr(ls_log_last(), "'mobilenet_v2'"));
     ls_graph_release(&g);
     static const char *const words[] = {"kernel", "stride", "pad"};
@@ -178,6 +229,24 @@ static void dropout_is_the_models_unless_asked_for(void **state)
     ls_graph_release(&g);
     assert_int_equal(build("alexnet", &own_size, false, -1, &g), LS_OK);
     assert_int_equal(count_op(&g, &ls_op_dropout), 0);
+    ls_graph_release(&g);
+
+    /* Stochastic depth: 9 of 16 blocks have a shortcut, and p grows with depth; it is off in evaluation. */
+    assert_int_equal(build("efficientnet_b0", &own_size, true, -1, &g), LS_OK);
+    assert_int_equal(count_op(&g, &ls_op_drop_path), 9);
+    float last = 0;
+    for (int n = 0; n < g.n_nodes; n++)
+        if (g.nodes[n].op == &ls_op_drop_path) {
+            assert_true(g.nodes[n].attr.p > last);
+            last = g.nodes[n].attr.p;
+        }
+    assert_true(fabsf(last - 0.2f * 14 / 16) < 1e-6f);
+    ls_graph_release(&g);
+    assert_int_equal(build("efficientnet_b0", &own_size, true, 0, &g), LS_OK);
+    assert_int_equal(count_op(&g, &ls_op_drop_path), 0);
+    ls_graph_release(&g);
+    assert_int_equal(build("efficientnet_b0", &own_size, false, -1, &g), LS_OK);
+    assert_int_equal(count_op(&g, &ls_op_drop_path), 0);
     ls_graph_release(&g);
 }
 
@@ -261,7 +330,8 @@ static void every_model_reads_back_as_it_was_printed(void **state)
 static void a_printed_model_fits_other_sizes(void **state)
 {
     (void)state;
-    static const char *const models[] = {"alexnet-cntk", "resnet18", "mobilenet_v2", "vgg11_bn"};
+    static const char *const models[] = {"alexnet-cntk", "resnet18",      "mobilenet_v2",      "vgg11_bn",
+                                         "densenet121",  "squeezenet1_1", "mobilenet_v3_large"};
     for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
         struct ls_graph g, again, other;
         struct ls_model_size size = {2, 3, 96, 64, 7};
@@ -343,7 +413,7 @@ static void a_mistake_names_its_line(void **state)
         {HEAD "  - {name: a}\n", "net.yaml:4: layer a: has no op"},
         {HEAD "  - {name: a, op: convv}\n", "net.yaml:4: layer a: unknown op 'convv'; did you mean 'conv'?"},
         {HEAD "  - {name: a, op: sgd}\n",
-         "net.yaml:4: layer a: unknown op 'sgd'|there are conv, dense, bn,|add, concat, flatten, relu and relu6;"},
+         "net.yaml:4: layer a: unknown op 'sgd'|there are conv, dense, bn,|add, mul, concat, flatten, relu, relu6, silu, hardswish, sigmoid, hardsigmoid and gelu;"},
         {HEAD "  - {name: conv3, op: conv, out: 8, kernl: 3}\n" TAIL,
          "net.yaml:4: layer conv3: unknown attribute 'kernl'; did you mean 'kernel'?|name, op, from, init, bias_init, out, kernel"},
         {HEAD "  - name: a\n    op: conv\n    out: 8\n    kernel: x\n" TAIL,
