@@ -85,6 +85,11 @@ static void list_augment(FILE *out)
     fputs("auto none ", out);
     for (const struct ls_augment_word *w = ls_augment_words; w->name; w++)
         fprintf(out, "%s%s ", w->name, *w->argument == ':' ? ":" : "");
+    for (int i = 0; i < LS_EFFECTS; i++) {
+        const char *name, *argument, *help;
+        ls_effect_word(i, &name, &argument, &help);
+        fprintf(out, "%s%s ", name, *argument == ':' ? ":" : "");
+    }
 }
 
 static void list_topics(FILE *out)

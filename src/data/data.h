@@ -144,8 +144,16 @@ enum ls_status ls_image_decode(const uint8_t *bytes, size_t size, const struct l
 
 /* --- augmentation: image -> normalised float planes, or bytes and crops ------------------------------- */
 
-/* A parsed --augment list: "none", or words of ls_augment_words. The order of operations is fixed: resize, then one of rrc,
- * crop and center, then flip, then conversion to normalised planes. An image that is smaller than the output, or has another
+/* Effects (image/effects): changes of the image behind crop and flip. */
+enum ls_effect_id {
+#define X(name) LS_EFFECT_##name,
+#include "data/image/effects/list.def"
+    LS_EFFECTS
+};
+#define LS_EFFECT_VALUES 4
+
+/* A parsed --augment list: "none", or words of ls_augment_words and effects. The order of operations is fixed: resize, then
+ * one of rrc, crop and center, then flip, then effects, then conversion to normalised planes. An image that is smaller than the output, or has another
  * size while none of rrc, crop and center is given, is first scaled to cover the output. */
 struct ls_augment {
     bool flip, random_resized;
@@ -154,6 +162,11 @@ struct ls_augment {
     bool center;
     int crop_height, crop_width;     /* with center: the crop of the scaled image; 0: of the output size */
     int64_t channels, height, width; /* output */
+    bool has_effects;
+    struct {
+        bool on;
+        float values[LS_EFFECT_VALUES];
+    } effects[LS_EFFECTS];
     float mean[4], deviation[4];
     float table[4][256]; /* byte -> normalised value, per channel */
 };
@@ -171,8 +184,13 @@ struct ls_augment_word {
     void (*set)(struct ls_augment *a, int value);
 };
 extern const struct ls_augment_word ls_augment_words[];
+/* The same of effect number i, 0 .. LS_EFFECTS-1. */
+void ls_effect_word(int i, const char **name, const char **argument, const char **help);
 /* Formats the augmentation as a list: "resize:256,center", or "none". */
-const char *ls_augment_text(const struct ls_augment *a, char text[64]);
+#define LS_AUGMENT_TEXT 160
+const char *ls_augment_text(const struct ls_augment *a, char text[LS_AUGMENT_TEXT]);
+/* Formats the effects alone: ",rotate:15,trivial", or "". */
+const char *ls_effects_text(const struct ls_augment *a, char text[LS_AUGMENT_TEXT]);
 /* Checks the syntax of a list, for commands that do not use it. */
 enum ls_status ls_augment_check(const char *text);
 /* Applies --eval-resize and --eval-crop: "auto" (no change), "none", a number of pixels, or HxW for the crop. A crop of
@@ -187,7 +205,8 @@ enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_imag
                                 uint64_t sample, struct ls_image *scratch, float *planes);
 /* Maps normalised planes back to bytes, H x W x channels, for the eye. Of the planes the first `channels` are used. */
 void ls_augment_invert(const struct ls_augment *a, const float *planes, int channels, uint8_t *pixels);
-/* Augments an image to bytes of the final size, H x W x C, neither mirrored nor normalised. *crop gets the remaining flip;
+/* Augments an image to bytes of the final size, H x W x C, not normalised, and mirrored only where effects follow. *crop
+ * gets the remaining flip;
  * crop->image is not changed. */
 enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
                                  uint64_t epoch, uint64_t sample, struct ls_image *scratch, uint8_t *pixels,

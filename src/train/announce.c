@@ -47,9 +47,11 @@ static void say_model(const struct ls_trainer *t)
         ls_trainer_say(t, "  weights    from %s", t->o->init);
 }
 
-static void describe_augment(const struct ls_augment *a, char text[128])
+enum { AUGMENT_TEXT = 256 };
+
+static void describe_augment(const struct ls_augment *a, char text[AUGMENT_TEXT])
 {
-    char scale[48] = "", cut[48] = "";
+    char scale[48] = "", cut[48] = "", effects[LS_AUGMENT_TEXT];
     if (a->random_resized)
         snprintf(scale, sizeof scale, "random resized crops");
     else if (a->resize > 0)
@@ -58,14 +60,15 @@ static void describe_augment(const struct ls_augment *a, char text[128])
         snprintf(cut, sizeof cut, "random crops after padding by %d", a->crop_pad);
     else if (a->center)
         snprintf(cut, sizeof cut, "the centre");
-    const char *words[] = {scale, cut, a->flip ? "flips" : ""};
+    ls_effects_text(a, effects);
+    const char *words[] = {scale, cut, a->flip ? "flips" : "", *effects ? effects + 1 : ""};
     int at = 0;
     text[0] = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (*words[i])
-            at += snprintf(text + at, 128 - (size_t)at, "%s%s", at > 0 ? ", " : "", words[i]);
+            at += snprintf(text + at, AUGMENT_TEXT - (size_t)at, "%s%s", at > 0 ? ", " : "", words[i]);
     if (at == 0)
-        snprintf(text, 128, "none");
+        snprintf(text, AUGMENT_TEXT, "none");
 }
 
 /* In log.txt only. */
@@ -80,7 +83,7 @@ static void note_ignored(const struct ls_dataset *set)
 static void say_data(const struct ls_trainer *t)
 {
     const struct ls_dataset_info *info = ls_dataset_info(t->task.train);
-    char test[96] = "", augment[128], evaluated[256];
+    char test[96] = "", augment[AUGMENT_TEXT], evaluated[256];
     if (t->task.test)
         snprintf(test, sizeof test, ", evaluated on %" PRId64, ls_dataset_info(t->task.test)->count);
     ls_trainer_say(t, "  data       %s (%s): %" PRId64 " samples, %" PRId64 " classes%s", t->o->data, info->format,

@@ -9,7 +9,7 @@
 static void print_auto(const char *name, const struct ls_dataset_info *info, FILE *out)
 {
     struct ls_augment train, eval;
-    char of_train[64], of_eval[64];
+    char of_train[LS_AUGMENT_TEXT], of_eval[LS_AUGMENT_TEXT];
     if (ls_augment_parse("auto", true, info, 0, 0, 0, &train) == LS_OK &&
         ls_augment_parse("auto", false, info, 0, 0, 0, &eval) == LS_OK)
         fprintf(out, "  %-32s%-18s%s\n", name, ls_augment_text(&train, of_train), ls_augment_text(&eval, of_eval));
@@ -17,12 +17,18 @@ static void print_auto(const char *name, const struct ls_dataset_info *info, FIL
 
 static void print_words(FILE *out)
 {
-    struct ls_help_row rows[16] = {{NULL, NULL}};
-    char names[16][32];
+    struct ls_help_row rows[16 + LS_EFFECTS] = {{NULL, NULL}};
+    char names[16 + LS_EFFECTS][32];
     int n = 0;
     for (const struct ls_augment_word *w = ls_augment_words; w->name && n < 15; w++, n++) {
         snprintf(names[n], sizeof names[n], "%s%s", w->name, w->argument);
         rows[n] = (struct ls_help_row){names[n], w->help};
+    }
+    for (int i = 0; i < LS_EFFECTS; i++, n++) {
+        const char *name, *argument, *help;
+        ls_effect_word(i, &name, &argument, &help);
+        snprintf(names[n], sizeof names[n], "%s%s", name, argument);
+        rows[n] = (struct ls_help_row){names[n], help};
     }
     rows[n] = (struct ls_help_row){NULL, NULL};
     ls_help_rows(rows, 2, out);

@@ -1,10 +1,12 @@
 #include "data/dataset.h"
 #include "base/random.h"
+#include "data/image/effects/effect.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Indexes of the random stream of a sample: 0 for flip and crop, 1 .. for the attempts of RandomResizedCrop. */
+/* Indexes of the random stream of a sample: 0 for flip and crop, 1 .. for the attempts of RandomResizedCrop. Effect k has the
+ * stream k + 1. */
 static void draw(uint64_t seed, uint64_t epoch, uint64_t sample, uint64_t index, uint32_t out[4])
 {
     ls_philox(seed, ls_random_stream(LS_RANDOM_AUGMENT, epoch, sample, 0), index, out);
@@ -272,12 +274,71 @@ static enum ls_status scale(const struct ls_augment *a, const struct ls_image *i
     return ls_image_resize(image, &whole, height, width, &window, scratch);
 }
 
+/* --- effects ------------------------------------------------------------------------------------------ */
+
+static void mirror(struct ls_canvas *c)
+{
+    int channels = c->channels;
+    for (int y = 0; y < c->height; y++) {
+        uint8_t *left = c->pixels + (ptrdiff_t)y * c->width * channels, *right = left + (c->width - 1) * channels;
+        for (; left < right; left += channels, right -= channels)
+            for (int k = 0; k < channels; k++) {
+                uint8_t swapped = left[k];
+                left[k] = right[k];
+                right[k] = swapped;
+            }
+    }
+}
+
+/* Makes the bytes of the final image, mirrored and with all effects. `spare` is as large as `pixels`. */
+static void apply_effects(const struct ls_augment *a, const struct ls_image *shown, const struct ls_crop *crop,
+                          uint64_t seed, uint64_t epoch, uint64_t sample, uint8_t *pixels, uint8_t *spare)
+{
+    struct ls_canvas canvas = {.channels = (int)a->channels,
+                               .height = (int)a->height,
+                               .width = (int)a->width,
+                               .pixels = pixels,
+                               .spare = spare};
+    for (int c = 0; c < a->channels; c++)
+        canvas.mean[c] = (uint8_t)rintf(a->mean[c] * 255);
+    to_pixels(a, shown, crop->top, crop->left, pixels);
+    if (crop->flip)
+        mirror(&canvas);
+    for (int i = 0; i < LS_EFFECTS; i++)
+        if (a->effects[i].on) {
+            uint64_t stream = ls_random_stream(LS_RANDOM_AUGMENT, epoch, sample, (uint64_t)i + 1);
+            struct ls_dice dice = {.seed = seed, .stream = stream};
+            ls_effects[i]->apply(a->effects[i].values, &dice, &canvas);
+        }
+}
+
+static size_t final_bytes(const struct ls_augment *a)
+{
+    return (size_t)a->channels * (size_t)a->height * (size_t)a->width;
+}
+
+/* Through bytes, so that planes have the values of pixels. */
+static enum ls_status effects_to_planes(const struct ls_augment *a, const struct ls_image *shown,
+                                        const struct ls_crop *crop, uint64_t seed, uint64_t epoch, uint64_t sample,
+                                        struct ls_image *scratch, float *planes)
+{
+    size_t bytes = final_bytes(a);
+    LS_TRY(ls_image_reserve_side(scratch, 2 * bytes));
+    apply_effects(a, shown, crop, seed, epoch, sample, scratch->side, scratch->side + bytes);
+    const struct ls_image made = {
+        .channels = (int)a->channels, .height = (int)a->height, .width = (int)a->width, .pixels = scratch->side};
+    to_planes(a, &made, 0, 0, false, planes);
+    return LS_OK;
+}
+
 enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
                                 uint64_t sample, struct ls_image *scratch, float *planes)
 {
     const struct ls_image *shown;
     struct ls_crop crop;
     LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &crop));
+    if (a->has_effects)
+        return effects_to_planes(a, shown, &crop, seed, epoch, sample, scratch, planes);
     to_planes(a, shown, crop.top, crop.left, crop.flip, planes);
     return LS_OK;
 }
@@ -289,16 +350,22 @@ enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_ima
     const struct ls_image *shown;
     struct ls_crop made;
     LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &made));
-    to_pixels(a, shown, made.top, made.left, pixels);
     crop->top = crop->left = 0;
     crop->flip = made.flip;
+    if (a->has_effects) {
+        LS_TRY(ls_image_reserve_side(scratch, final_bytes(a)));
+        apply_effects(a, shown, &made, seed, epoch, sample, pixels, scratch->side);
+        crop->flip = false; /* done */
+    } else {
+        to_pixels(a, shown, made.top, made.left, pixels);
+    }
     return LS_OK;
 }
 
 bool ls_augment_only_crops(const struct ls_augment *a, const struct ls_dataset_info *info)
 {
     int height = (int)info->height, width = (int)info->width;
-    if (height == 0 || a->random_resized)
+    if (height == 0 || a->random_resized || a->has_effects)
         return false;
     scaled_size(a, &height, &width);
     return height == info->height && width == info->width;

@@ -1,6 +1,7 @@
 #include "data/data.h"
 #include "base/log.h"
 #include "base/text/nearest.h"
+#include "data/image/effects/effect.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -90,15 +91,60 @@ static const struct ls_augment_word *find_word(const char *word)
     return NULL;
 }
 
+void ls_effect_word(int i, const char **name, const char **argument, const char **help)
+{
+    *name = ls_effects[i]->name;
+    *argument = ls_effects[i]->argument;
+    *help = ls_effects[i]->help;
+}
+
+/* The number of the word's effect, or LS_EFFECTS. */
+static int find_effect(const char *word)
+{
+    size_t length = strcspn(word, ":");
+    int i = 0;
+    while (i < LS_EFFECTS && (strlen(ls_effects[i]->name) != length || strncmp(ls_effects[i]->name, word, length) != 0))
+        i++;
+    return i;
+}
+
+/* Parses the numbers of an effect: "jitter:0.4:0.4:0.4:0.1". */
+static enum ls_status parse_effect(const struct list *list, const char *word, int id, struct ls_augment *a)
+{
+    const struct ls_effect *effect = ls_effects[id];
+    float *values = a->effects[id].values;
+    const char *at = word + strlen(effect->name);
+    int n = 0;
+    for (; *at == ':' && n < effect->most; n++) {
+        char *end;
+        double v = strtod(at + 1, &end);
+        if (end == at + 1 || (*end && *end != ':') || !(v >= 0 && v <= (double)effect->high[n]))
+            return ls_fail(LS_USAGE, "--augment %s: '%s': expected number %d to be from 0 to %g", list->text, word,
+                           n + 1, (double)effect->high[n]);
+        values[n] = (float)v;
+        at = end;
+    }
+    if (*at || n < effect->least)
+        return ls_fail(LS_USAGE, "--augment %s: '%s': expected %s%s", list->text, word, effect->name, effect->argument);
+    for (; n < effect->most; n++)
+        values[n] = effect->missing[n] < 0 ? values[0] : effect->missing[n];
+    a->effects[id].on = a->has_effects = true;
+    return LS_OK;
+}
+
 static enum ls_status unknown_word(const struct list *list, const char *word)
 {
-    const char *known[16], *near;
+    const char *known[16 + LS_EFFECTS], *near;
     char name[32], all[256] = "";
     size_t used = 0;
     int n = 0;
     for (const struct ls_augment_word *w = ls_augment_words; w->name && n < 16; w++) {
         known[n++] = w->name;
         used += (size_t)snprintf(all + used, sizeof all - used, " %s%s", w->name, w->argument);
+    }
+    for (int i = 0; i < LS_EFFECTS; i++) {
+        known[n++] = ls_effects[i]->name;
+        used += (size_t)snprintf(all + used, sizeof all - used, " %s%s", ls_effects[i]->name, ls_effects[i]->argument);
     }
     snprintf(name, sizeof name, "%.*s", (int)strcspn(word, ":"), word);
     near = ls_nearest_word(name, known, n);
@@ -113,7 +159,9 @@ static enum ls_status unknown_word(const struct list *list, const char *word)
 static enum ls_status parse_word(struct list *list, const char *word, struct ls_augment *a)
 {
     const struct ls_augment_word *known = find_word(word);
-    int value = 0;
+    int value = 0, effect = find_effect(word);
+    if (effect < LS_EFFECTS)
+        return parse_effect(list, word, effect, a);
     if (!known)
         return unknown_word(list, word);
     if (!*known->argument && strchr(word, ':'))
@@ -174,7 +222,7 @@ static void calm(const struct ls_dataset_info *info, bool automatic, struct ls_a
     if (a->crop_pad >= 0)
         a->center = true;
     a->crop_pad = -1;
-    a->flip = a->random_resized = false;
+    a->flip = a->random_resized = a->has_effects = false;
 }
 
 static enum ls_status set_size(const struct list *list, const struct ls_dataset_info *info, int64_t channels,
@@ -244,22 +292,38 @@ enum ls_status ls_augment_parse(const char *text, bool training, const struct ls
     return LS_OK;
 }
 
-const char *ls_augment_text(const struct ls_augment *a, char text[64])
+const char *ls_effects_text(const struct ls_augment *a, char text[LS_AUGMENT_TEXT])
 {
     size_t used = 0;
     text[0] = 0;
+    for (int i = 0; a->has_effects && i < LS_EFFECTS && used < LS_AUGMENT_TEXT; i++) {
+        if (!a->effects[i].on)
+            continue;
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",%s", ls_effects[i]->name);
+        for (int v = 0; v < ls_effects[i]->most && used < LS_AUGMENT_TEXT; v++)
+            used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ":%g", (double)a->effects[i].values[v]);
+    }
+    return text;
+}
+
+const char *ls_augment_text(const struct ls_augment *a, char text[LS_AUGMENT_TEXT])
+{
+    char effects[LS_AUGMENT_TEXT];
+    size_t used = 0;
+    text[0] = 0;
     if (a->resize > 0)
-        used += (size_t)snprintf(text + used, 64 - used, ",resize:%d", a->resize);
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",resize:%d", a->resize);
     if (a->random_resized)
-        used += (size_t)snprintf(text + used, 64 - used, ",rrc");
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",rrc");
     if (a->crop_pad >= 0)
-        used += (size_t)snprintf(text + used, 64 - used, ",crop:%d", a->crop_pad);
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",crop:%d", a->crop_pad);
     if (a->center)
-        used += (size_t)snprintf(text + used, 64 - used, ",center");
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",center");
     if (a->flip)
-        snprintf(text + used, 64 - used, ",flip");
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",flip");
+    snprintf(text + used, LS_AUGMENT_TEXT - used, "%s", ls_effects_text(a, effects));
     if (!*text)
-        snprintf(text, 64, ",none");
+        snprintf(text, LS_AUGMENT_TEXT, ",none");
     memmove(text, text + 1, strlen(text));
     return text;
 }

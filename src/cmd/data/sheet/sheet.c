@@ -114,7 +114,7 @@ const char *ls_sheet_class(const struct ls_sheet *s, int64_t i, char room[32])
 void ls_sheet_title(const struct ls_sheet *s, const struct ls_options *o, char text[512])
 {
     const struct ls_augment *a = &s->task.augment;
-    char list[64];
+    char list[LS_AUGMENT_TEXT];
     snprintf(text, 512,
              "%" PRId64 " of %" PRId64 " samples, %" PRId64 "x%" PRId64 "x%" PRId64 ", augment %s, seed %" PRIu64
              ", epoch 1",
