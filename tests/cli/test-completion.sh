@@ -51,7 +51,7 @@ done <known
 grep -qx mine.yaml out || miss "mine.yaml is not offered"
 grep -qx notes.txt out && miss "notes.txt is offered"
 offers bench --model resnet1
-expect_offers resnet18 resnet101
+expect_offers resnet18 resnet101 resnet152
 offers models show vgg11_
 expect_offers vgg11_bn
 offers models ""
