@@ -1,6 +1,6 @@
 """What ONNX Runtime computes from exported files, beside what the program predicts.
 
-    onnx_check.py shake FILE.safetensors             gives every tensor random values of a sane size, BN's statistics too
+    onnx_check.py shake FILE.safetensors GAIN        gives every tensor random values of a sane size, BN's statistics too
     onnx_check.py images FOLDER CxHxW                writes images of that size, and others, made by Pillow
     onnx_check.py same FILE.onnx PREDICTIONS.json    the logits agree: the preprocessing is that of the metadata
 """
@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 
-def shake(path):
+def shake(path, gain):
     from safetensors import safe_open
     from safetensors.numpy import load_file, save_file
 
@@ -25,7 +25,7 @@ def shake(path):
         if name.endswith("running_var"):
             new = random.uniform(0.5, 2, old.shape)
         elif old.ndim > 1:
-            new = random.normal(0, np.sqrt(0.3 / np.prod(old.shape[1:])), old.shape)
+            new = random.normal(0, np.sqrt(float(gain) / np.prod(old.shape[1:])), old.shape)
         else:
             new = old + random.normal(0, 0.1, old.shape)
         tensors[name] = new.astype(np.float32)
