@@ -257,7 +257,7 @@ enum ls_status ls_options_default(struct ls_options *o)
     return LS_OK;
 }
 
-static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[2], bool *is_model)
+static enum ls_status load(struct ls_options *o, const char *path, const uint64_t keep[LS_OPTION_WORDS], bool *is_model)
 {
     char *text;
     size_t size;
@@ -276,7 +276,8 @@ static enum ls_status load(struct ls_options *o, const char *path, const uint64_
 
 enum ls_status ls_options_load(struct ls_options *o, const char *path)
 {
-    struct ls_options kept = {.given = {o->given[0], o->given[1]}};
+    struct ls_options kept = {0};
+    memcpy(kept.given, o->given, sizeof kept.given);
     for (int i = 0; i < ls_option_count; i++)
         if (ls_option_table[i].view)
             ls_option_mark(&kept, &ls_option_table[i]);
@@ -348,7 +349,7 @@ static enum ls_status set_model(struct ls_options *o, const struct words *w)
 
 static enum ls_status set_all(struct ls_options *o, enum ls_command command, struct words *w)
 {
-    uint64_t in_file[2];
+    uint64_t in_file[LS_OPTION_WORDS];
     LS_TRY(ls_options_default(o));
     o->takes_lists = command == LS_CMD_BENCH;
     LS_TRY(load_files(o, w));
@@ -362,7 +363,7 @@ static enum ls_status set_all(struct ls_options *o, enum ls_command command, str
         ls_free(o->model_yaml);
         o->model_yaml = NULL;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < LS_OPTION_WORDS; i++)
         o->given[i] |= in_file[i];
     return LS_OK;
 }

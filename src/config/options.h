@@ -14,7 +14,7 @@
 enum ls_auto { LS_AUTO = -1, LS_OFF, LS_ON };
 
 /* The largest number of options. `given` has a bit for each. */
-enum { LS_OPTION_ROWS = 128 };
+enum { LS_OPTION_ROWS = 256, LS_OPTION_WORDS = LS_OPTION_ROWS / 64 };
 
 /* clang-format off */
 struct ls_options {
@@ -35,7 +35,7 @@ struct ls_options {
     char **command_line; /* the program's arguments, to start workers with; NULL: used as a library; borrowed */
     int n_command_line;
     const char *version; /* the program's version with its revision; NULL: used as a library; borrowed */
-    uint64_t given[2];   /* one bit for each option that the user set; see ls_options_given */
+    uint64_t given[LS_OPTION_WORDS];   /* one bit for each option that the user set; see ls_options_given */
     bool takes_lists;    /* this command takes lists of values for the options with `axis` */
     /* One for each row of the option table. NULL: one value, which is in the option's field. Otherwise the text of the
      * list, such as "32,64,max"; the field has the first number or word of it. Owned. */
@@ -115,7 +115,7 @@ enum ls_status ls_options_absolute(const struct ls_options *o, struct ls_arena *
 /* Call after a run's config.yaml was loaded. A path that no longer exists is looked up at the same place relative to
  * the run directory, in case both were moved. A model file is replaced by the run's copy. Sets config_run. `keep`
  * has the options that the file did not set. */
-enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2]);
+enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[LS_OPTION_WORDS]);
 /* Whether the user gave the option. `name` is as in the table, for example "batch". */
 bool ls_options_given(const struct ls_options *o, const char *name);
 /* Whether the option's value differs from its default. After a config.yaml, which gives every option,

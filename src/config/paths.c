@@ -164,7 +164,7 @@ static enum ls_status take_copy(struct ls_options *o, const char *folder)
     return st;
 }
 
-enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[2])
+enum ls_status ls_options_settle(struct ls_options *o, const char *file, const uint64_t keep[LS_OPTION_WORDS])
 {
     enum ls_status st = LS_OK;
     const uint64_t none[2] = {0};

@@ -72,7 +72,7 @@ static inline const char *ls_option_list(const struct ls_options *o, const struc
     return o->lists[option - ls_option_table];
 }
 /* Whether the user set the option of this row. */
-static inline bool ls_option_given(const uint64_t given[2], const struct ls_option *option)
+static inline bool ls_option_given(const uint64_t given[LS_OPTION_WORDS], const struct ls_option *option)
 {
     size_t row = (size_t)(option - ls_option_table);
     return given[row / 64] >> row % 64 & 1;
@@ -89,6 +89,6 @@ bool ls_yaml_is_model(const char *text, size_t size);
 /* Sets options from YAML text. `name` is the file name for messages. Rows whose bit is in `keep` stay unchanged;
  * NULL: none. */
 enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
-                               const uint64_t keep[2]);
+                               const uint64_t keep[LS_OPTION_WORDS]);
 
 #endif

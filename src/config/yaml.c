@@ -10,7 +10,7 @@ struct reader {
     yaml_parser_t parser;
     const char *name;                    /* of the file, borrowed */
     struct ls_options *o;                /* borrowed */
-    uint64_t keep[2];                    /* rows that are not set */
+    uint64_t keep[LS_OPTION_WORDS];      /* rows that are not set */
     unsigned first_line[LS_OPTION_ROWS]; /* line where a row was set; 0: not yet */
 };
 
@@ -164,7 +164,7 @@ static enum ls_status read_document(struct reader *r)
 }
 
 enum ls_status ls_options_yaml(struct ls_options *o, const char *name, const char *text, size_t size,
-                               const uint64_t keep[2])
+                               const uint64_t keep[LS_OPTION_WORDS])
 {
     struct reader r = {.name = name, .o = o};
     if (keep)

@@ -16,9 +16,9 @@ struct reader {
     struct ls_sweep *s;
     const char *name; /* of the file, for messages */
     yaml_document_t document;
-    uint64_t given[2];         /* options that the command line or the environment has set */
-    int n_axes;                /* lists of the command line */
-    int first[LS_OPTION_ROWS]; /* line where an option stands; 0: nowhere yet */
+    uint64_t given[LS_OPTION_WORDS]; /* options that the command line or the environment has set */
+    int n_axes;                      /* lists of the command line */
+    int first[LS_OPTION_ROWS];       /* line where an option stands; 0: nowhere yet */
 };
 
 typedef enum ls_status take_pair(struct reader *r, const char *key, const yaml_node_t *at, const yaml_node_t *value);
@@ -311,7 +311,8 @@ enum ls_status ls_sweep_file_read(struct ls_sweep *s, const char *path)
     size_t size;
     if (!r)
         return LS_FAILED;
-    *r = (struct reader){.s = s, .name = path, .given = {s->o.given[0], s->o.given[1]}, .n_axes = s->n_axes};
+    *r = (struct reader){.s = s, .name = path, .n_axes = s->n_axes};
+    memcpy(r->given, s->o.given, sizeof r->given);
     enum ls_status st = ls_file_read(path, LIMIT, &text, &size);
     if (st == LS_OK)
         st = load(r, text, size);
