@@ -1,6 +1,7 @@
 #include "checkpoint/locate_model.h"
 #include "base/files/file.h"
 #include "base/log.h"
+#include "base/text/text.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/model_snapshot.h"
 #include "checkpoint/rundir.h"
@@ -50,6 +51,26 @@ static enum ls_status find_file(const char *name, struct ls_options *o, char **f
     if (!ls_file_exists(name))
         return ls_fail(LS_BAD_INPUT, "%s: no such run directory, checkpoint or file", name);
     *file = ls_strdup(name);
+    return *file ? LS_OK : LS_FAILED;
+}
+
+enum ls_status ls_locate_weights(const char *name, char **file)
+{
+    struct ls_state state;
+    char *checkpoint = NULL;
+    if (ls_ends_in(name, ".pth") || ls_ends_in(name, ".pt"))
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: a file of PyTorch; convert it: python -c \"import torch, safetensors.torch as s; "
+                       "s.save_file(torch.load('%s', weights_only=True), 'weights.safetensors')\"",
+                       name, name);
+    if (!ls_file_is_dir(name))
+        return find_file(name, NULL, file);
+    if (ls_rundir_is_checkpoint(name))
+        LS_TRY(ls_checkpoint_read(name, &state));
+    else
+        LS_TRY(ls_checkpoint_find(name, &checkpoint, &state));
+    *file = ls_format("%s/model.safetensors", checkpoint ? checkpoint : name);
+    ls_free(checkpoint);
     return *file ? LS_OK : LS_FAILED;
 }
 

@@ -15,6 +15,8 @@ struct ls_located_model {
 /* name: a run, checkpoint or file; NULL: --run, else --init. Options that the user did not give are set from the run's
  * config.yaml, then from the metadata of the file. */
 enum ls_status ls_located_model_find(struct ls_located_model *t, const char *name, struct ls_options *o);
+/* Finds the weights alone, without options: a run (its newest checkpoint), a checkpoint or a file. Free *file with ls_free. */
+enum ls_status ls_locate_weights(const char *name, char **file);
 void ls_located_model_release(struct ls_located_model *t);
 
 #endif

@@ -1,5 +1,6 @@
 #include "checkpoint/weights.h"
 #include "base/log.h"
+#include "graph/ops.h"
 
 #include <math.h>
 #include <string.h>
@@ -171,9 +172,10 @@ static enum ls_status check_tensor(const char *path, const struct ls_safetensors
 {
     char have[64], want[64];
     const struct ls_st_tensor *found = ls_safetensors_find(file, t->name);
+    const char *model = ls_safetensors_metadata(file, "lockstep.model");
     if (!found)
-        return ls_fail(LS_BAD_INPUT, "%s: no tensor %s, which the model needs; is it a file of another model?", path,
-                       t->name);
+        return ls_fail(LS_BAD_INPUT, "%s: no tensor %s, which the model needs; is it a file of another model?%s%s",
+                       path, t->name, model ? " Its metadata name " : "", model ? model : "");
     if (!same_shape(&t->shape, found))
         return ls_fail(LS_BAD_INPUT,
                        "%s: tensor %s is %s, but the model has %s; --input and --classes must be as in the "
@@ -182,12 +184,20 @@ static enum ls_status check_tensor(const char *path, const struct ls_safetensors
     return LS_OK;
 }
 
-/* Checks that file and graph have the same tensors. */
+static bool reads(const struct ls_graph *g, int node, int tensor)
+{
+    for (int i = 0; node != LS_NONE && i < LS_MAX_IN; i++)
+        if (g->nodes[node].in[i] == tensor)
+            return true;
+    return false;
+}
+
+/* Checks that file and graph have the same tensors. The shapes of those that node `except` reads may differ. */
 static enum ls_status check_file(const char *path, const struct ls_safetensors *file, const struct ls_graph *g,
-                                 enum ls_weights which)
+                                 enum ls_weights which, int except)
 {
     for (int t = 0; t < g->n_tensors; t++)
-        if (belongs(g, t, which))
+        if (belongs(g, t, which) && !reads(g, except, t))
             LS_TRY(check_tensor(path, file, &g->tensors[t]));
     for (int i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
@@ -201,16 +211,17 @@ static enum ls_status check_file(const char *path, const struct ls_safetensors *
 
 enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safetensors *file, const char *path)
 {
-    return check_file(path, file, g, LS_WEIGHTS_MODEL);
+    return check_file(path, file, g, LS_WEIGHTS_MODEL, LS_NONE);
 }
 
+/* Loads all tensors but the weights of node `except` (LS_NONE: none). */
 static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
-                                  const char *path)
+                                  int except, const char *path)
 {
     const struct ls_net *net = ls_engine_net(e);
     const struct ls_graph *g = &net->graph;
     for (int t = 0; t < g->n_tensors; t++) {
-        if (!belongs(g, t, which))
+        if (!belongs(g, t, which) || reads(g, except, t))
             continue;
         const struct ls_st_tensor *found = ls_safetensors_find(file, g->tensors[t].name);
         float *values = ls_alloc((size_t)found->count, sizeof *values);
@@ -230,9 +241,49 @@ enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const
 {
     struct ls_safetensors file;
     LS_TRY(ls_safetensors_open(path, &file));
-    enum ls_status st = check_file(path, &file, &ls_engine_net(e)->graph, which);
+    enum ls_status st = check_file(path, &file, &ls_engine_net(e)->graph, which, LS_NONE);
     if (st == LS_OK)
-        st = load_values(e, &file, which, path);
+        st = load_values(e, &file, which, LS_NONE, path);
+    ls_safetensors_release(&file);
+    return st;
+}
+
+/* --- starting from other weights ------------------------------------------------------------------------ */
+
+/* The layer with weights that is nearest to the logits. */
+static int find_head(const struct ls_graph *g)
+{
+    int n = ls_graph_producer(g, g->logits);
+    while (n != LS_NONE && !g->nodes[n].op->weights)
+        n = ls_graph_producer(g, g->nodes[n].in[0]);
+    return n;
+}
+
+/* The head, if the file has it for another number of classes; LS_NONE: it has the same or something else. */
+static int foreign_head(const struct ls_graph *g, const struct ls_safetensors *file, int64_t *classes)
+{
+    int head = find_head(g), weight = head == LS_NONE ? LS_NONE : g->nodes[head].in[1];
+    const struct ls_st_tensor *found = weight == LS_NONE ? NULL : ls_safetensors_find(file, g->tensors[weight].name);
+    if (!found || found->rank != g->tensors[weight].shape.rank || found->dim[0] == g->tensors[weight].shape.dim[0])
+        return LS_NONE;
+    for (int i = 1; i < found->rank; i++)
+        if (found->dim[i] != g->tensors[weight].shape.dim[i])
+            return LS_NONE;
+    *classes = found->dim[0];
+    return head;
+}
+
+enum ls_status ls_weights_start(struct ls_engine *e, const char *path, const char **head, int64_t *classes)
+{
+    const struct ls_graph *g = &ls_engine_net(e)->graph;
+    struct ls_safetensors file;
+    LS_TRY(ls_safetensors_open(path, &file));
+    int except = foreign_head(g, &file, classes);
+    enum ls_status st = check_file(path, &file, g, LS_WEIGHTS_MODEL, except);
+    if (st == LS_OK)
+        st = load_values(e, &file, LS_WEIGHTS_MODEL, except, path);
+    if (st == LS_OK)
+        *head = except == LS_NONE ? NULL : g->nodes[except].name;
     ls_safetensors_release(&file);
     return st;
 }

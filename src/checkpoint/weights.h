@@ -28,5 +28,9 @@ enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safete
 /* Loads a file that has exactly the tensors of the engine, with equal shapes; converts F16, BF16 and F64. Otherwise reports
  * an error and changes nothing. */
 enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const char *path);
+/* Loads the model from a file to start training from it. If the file is of the same model with another number of classes, the
+ * layer that gives the logits keeps its start values, and *head becomes that layer's name, borrowed from
+ * the graph, and *classes the number of classes of the file; otherwise NULL. Any other difference is an error. */
+enum ls_status ls_weights_start(struct ls_engine *e, const char *path, const char **head, int64_t *classes);
 
 #endif

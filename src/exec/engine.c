@@ -105,6 +105,8 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
         .drop_path = (float)o->drop_path,
     };
     LS_TRY(ls_model_build(&request, g));
+    if (training && o->freeze)
+        LS_TRY(ls_graph_freeze(g, o->freeze));
     return ls_graph_fuse(g, b->dense_1x1);
 }
 
@@ -115,6 +117,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     LS_TRY(ls_backend_open(o->backend, &backend));
     ls_graph_init(&g);
     enum ls_status st = build(o, backend, size, true, &g);
+    if (st == LS_OK)
+        st = ls_optim_rates(&g, o);
     ls_graph_release(&g);
     return st == LS_OK ? check_dtype(o, backend) : st;
 }

@@ -9,24 +9,8 @@
 struct walk {
     struct ls_graph *g;
     int *grad;   /* gradient of each forward tensor so far, or LS_NONE */
-    bool *needs; /* whether the tensor depends on a parameter */
+    bool *needs; /* whether the tensor depends on a trained parameter */
 };
-
-static void find_needs(struct walk *w, int n_nodes)
-{
-    const struct ls_graph *g = w->g;
-    for (int t = 0; t < g->n_tensors; t++)
-        w->needs[t] = g->tensors[t].role == LS_ROLE_PARAM;
-    for (int n = 0; n < n_nodes; n++) {
-        const struct ls_node *node = &g->nodes[n];
-        bool any = false;
-        for (int i = 0; i < LS_MAX_IN; i++)
-            any = any || (node->in[i] != LS_NONE && w->needs[node->in[i]]);
-        for (int i = 0; i < LS_MAX_OUT; i++)
-            if (node->out[i] != LS_NONE)
-                w->needs[node->out[i]] = any;
-    }
-}
 
 static enum ls_status add_gradient(struct walk *w, int tensor, int gradient)
 {
@@ -106,7 +90,7 @@ enum ls_status ls_graph_backward(struct ls_graph *g)
     }
     for (int t = 0; t < n_tensors; t++)
         w.grad[t] = LS_NONE;
-    find_needs(&w, n_nodes);
+    ls_graph_find_trained(g, n_nodes, w.needs);
     for (int n = n_nodes - 1; n >= 0; n--)
         LS_TRY_GOTO(free_walk, visit(&w, n));
     fold_sums(g);

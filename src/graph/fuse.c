@@ -125,6 +125,8 @@ static bool join_residual(struct ls_graph *g, int n)
         if (s == LS_NONE || g->nodes[s].op != &ls_op_bn || g->nodes[s].attr.act != LS_ACT_NONE ||
             g->nodes[s].attr.pool || g->nodes[s].in[BN_RESIDUAL] != LS_NONE)
             continue;
+        if (g->nodes[s].attr.training != g->training)
+            continue; /* a frozen BN has no gradient rule, and the residual may need one */
         struct ls_node joined = g->nodes[s];
         joined.in[BN_RESIDUAL] = g->nodes[n].in[1 - slot];
         joined.out[0] = g->nodes[n].out[0];

@@ -20,6 +20,7 @@
 
 #include "base/memory.h"
 #include "base/status.h"
+#include <regex.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -85,13 +86,22 @@ struct ls_tensor {
     struct ls_init init; /* PARAM, STATE, OPTIMIZER */
     int grad;            /* PARAM: its GRAD tensor after the backward pass was made, else LS_NONE */
     bool no_decay;       /* PARAM: BN scale or shift, or a bias */
+    bool frozen;         /* PARAM: it has no update (graph/freeze.c) */
+    double lr_factor;    /* PARAM: its learning rate is that of the run times this; 0: 1 */
 };
 
 /* The hyperparameters of all optimizers. Each optimizer reads some of them. */
 struct ls_hyper {
+    double lr_factor; /* of the tensor's learning rate; 0: 1, so that a zeroed struct is the plain rate */
 #define X(field) double field;
 #include "config/lists/hyperparameters.def"
 };
+
+/* The learning rate of one tensor. */
+static inline float ls_hyper_lr(const struct ls_hyper *h, float lr)
+{
+    return h->lr_factor > 0 ? (float)(h->lr_factor * (double)lr) : lr;
+}
 
 /* One struct for the attributes of all ops. The attribute list of an op (graph/ops/NAME.c) names the fields it
  * reads. */
@@ -180,6 +190,15 @@ int64_t ls_graph_macs(const struct ls_graph *g);
 
 /* dense_1x1: the backend is fastest on 1x1 convolutions without a stride. */
 enum ls_status ls_graph_fuse(struct ls_graph *g, bool dense_1x1);
+/* Freezes the parameters whose names match the POSIX extended regular expression: they get no update, and no gradient
+ * unless one is computed with that of another parameter. Call before ls_graph_fuse, on a graph for training. A BN that no
+ * trained parameter stands below computes with its running statistics and leaves them as they are. LS_USAGE if the
+ * expression is wrong, or matches none or all of the parameters. */
+enum ls_status ls_graph_freeze(struct ls_graph *g, const char *pattern);
+/* Compiles an expression that must match some parameter. `option` is for messages. On success the caller calls regfree. */
+enum ls_status ls_graph_regex(const struct ls_graph *g, const char *option, const char *pattern, regex_t *regex);
+/* Sets trained[t] for each tensor that depends on a trained parameter through nodes 0 .. n_nodes-1. */
+void ls_graph_find_trained(const struct ls_graph *g, int n_nodes, bool *trained);
 enum ls_status ls_graph_backward(struct ls_graph *g);
 
 #endif

@@ -35,7 +35,7 @@ static enum ls_status append(struct ls_graph *g, const struct ls_op *op, const c
 enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_options *o, const struct ls_op *op, int param,
                              const char *const *states)
 {
-    struct ls_attr attr = {.nesterov = o->nesterov};
+    struct ls_attr attr = {.nesterov = o->nesterov, .hyper.lr_factor = g->tensors[param].lr_factor};
 #define X(field) attr.hyper.field = o->field;
 #include "config/lists/hyperparameters.def"
     if (g->tensors[param].no_decay && !o->decay_all)
@@ -117,9 +117,10 @@ enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_options *o, b
         return LS_USAGE;
     if (kind->check)
         LS_TRY(kind->check(o));
+    LS_TRY(ls_optim_rates(g, o));
     int first = g->n_nodes, n_tensors = g->n_tensors;
     for (int t = 0; t < n_tensors; t++)
-        if (g->tensors[t].role == LS_ROLE_PARAM && g->tensors[t].grad != LS_NONE)
+        if (g->tensors[t].role == LS_ROLE_PARAM && g->tensors[t].grad != LS_NONE && !g->tensors[t].frozen)
             LS_TRY(kind->emit(g, o, t));
     for (int i = 0; i < first; i++)
         if (g->nodes[i].op == &ls_op_bn && g->nodes[i].out[3] != LS_NONE)

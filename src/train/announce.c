@@ -1,6 +1,7 @@
 /* Prints what a run is about to do. */
 #include "base/log.h"
 #include "base/system/machine.h"
+#include "graph/ops.h"
 #include "optim/optim.h"
 #include "report/gpu.h"
 #include "exec/identity.h"
@@ -32,6 +33,21 @@ static const char *plural(int64_t n)
     return n == 1 ? "" : "s";
 }
 
+static void say_frozen(const struct ls_trainer *t)
+{
+    const struct ls_graph *g = &t->engine.train.graph;
+    int frozen = 0, tensors = 0, fixed = 0;
+    for (int i = 0; i < g->n_tensors; i++) {
+        frozen += g->tensors[i].frozen;
+        tensors += g->tensors[i].role == LS_ROLE_PARAM;
+    }
+    for (int n = 0; n < g->n_nodes; n++)
+        fixed += g->nodes[n].op == &ls_op_bn && !g->nodes[n].attr.training;
+    if (frozen > 0)
+        ls_trainer_say(t, "  frozen     %d of %d parameter tensors; %d BN layer%s their running statistics", frozen,
+                       tensors, fixed, fixed == 1 ? " keeps" : "s keep");
+}
+
 static void say_model(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
@@ -45,6 +61,10 @@ static void say_model(const struct ls_trainer *t)
                    (double)ls_graph_macs(&t->engine.train.graph) / 1e6);
     if (t->o->init && !t->resumed)
         ls_trainer_say(t, "  weights    from %s", t->o->init);
+    if (t->new_head)
+        ls_trainer_say(t, "  head       %s starts anew: it is for %" PRId64 " classes there, %" PRId64 " here",
+                       t->new_head, t->init_classes, size->classes);
+    say_frozen(t);
 }
 
 enum { AUGMENT_TEXT = 256 };

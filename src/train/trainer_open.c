@@ -5,6 +5,7 @@
 #include "exec/rank_reduce.h"
 #include "train/ranks/fingerprint.h"
 #include "exec/identity.h"
+#include "checkpoint/locate_model.h"
 #include "checkpoint/model_snapshot.h"
 #include "train/logbook.h"
 #include "checkpoint/rundir.h"
@@ -283,6 +284,16 @@ static char *describe_machine(const struct ls_trainer *t)
                : NULL;
 }
 
+/* Loads the weights of --init. */
+static enum ls_status start_weights(struct ls_trainer *t)
+{
+    char *file;
+    LS_TRY(ls_locate_weights(t->o->init, &file));
+    enum ls_status st = ls_weights_start(&t->engine, file, &t->new_head, &t->init_classes);
+    ls_free(file);
+    return st;
+}
+
 static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
 {
     t->state = (struct ls_state){.seed = t->o->seed,
@@ -298,7 +309,7 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)
         t->caution = describe_machine(t);
-    return t->o->init && t->root ? ls_weights_load(&t->engine, LS_WEIGHTS_MODEL, t->o->init) : LS_OK;
+    return t->o->init && t->root ? start_weights(t) : LS_OK;
 }
 
 /* A resumed run needs its plan to compute the same bits. Without the plan the bits would change silently. */

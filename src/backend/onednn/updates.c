@@ -19,7 +19,7 @@ static enum ls_status run_sgd(struct ls_program *p, int node, const struct ls_ru
                          .g = update_slot(p, node, 1),
                          .m = update_slot(p, node, 2),
                          .count = update_count(p, node),
-                         .lr = run->lr,
+                         .lr = ls_hyper_lr(&a->hyper, run->lr),
                          .momentum = (float)a->hyper.momentum,
                          .decay = (float)a->hyper.weight_decay,
                          .nesterov = a->nesterov};
@@ -36,7 +36,7 @@ static enum ls_status run_lars(struct ls_program *p, int node, const struct ls_r
     int64_t count = update_count(p, node);
     double of_w = sqrt(p->k.norm2(w, count)), of_g = sqrt(p->k.norm2(g, count));
     double local = of_w > 0 && of_g > 0 ? (double)trust * of_w / (of_g + (double)decay * of_w + 1e-9) : 1.0;
-    float rate = (float)local * run->lr;
+    float rate = (float)local * ls_hyper_lr(hyper, run->lr);
 #pragma omp parallel for schedule(static) if (count > UPDATE_ALONE)
     for (int64_t i = 0; i < count; i++) {
         m[i] = momentum * m[i] + rate * (g[i] + decay * w[i]);

@@ -7,6 +7,7 @@ static void sgd(const struct ls_ref_call *call)
 {
     const struct ls_attr *a = &call->n->attr;
     const double share = (float)a->hyper.momentum, decay = (float)a->hyper.weight_decay;
+    const double lr = ls_hyper_lr(&a->hyper, call->run->lr);
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
     for (int64_t i = 0; i < ls_ref_count(&w); i++) {
         double g = (double)grad.v[i] + decay * w.v[i], step = g;
@@ -15,7 +16,7 @@ static void sgd(const struct ls_ref_call *call)
             m.v[i] = (float)momentum;
             step = a->nesterov ? g + share * momentum : momentum;
         }
-        w.v[i] = (float)(w.v[i] - call->run->lr * step);
+        w.v[i] = (float)(w.v[i] - lr * step);
     }
 }
 
@@ -31,13 +32,14 @@ static void lars(const struct ls_ref_call *call)
 {
     const struct ls_hyper *hyper = &call->n->attr.hyper;
     const double share = (float)hyper->momentum, decay = (float)hyper->weight_decay, trust = (float)hyper->trust;
+    const double lr = ls_hyper_lr(hyper, call->run->lr);
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
     double length = norm(&w), slope = norm(&grad), local = 1;
     if (length > 0 && slope > 0)
         local = trust * length / (slope + decay * length + 1e-9);
     for (int64_t i = 0; i < ls_ref_count(&w); i++) {
         double g = grad.v[i] + decay * w.v[i];
-        double momentum = share * m.v[i] + local * call->run->lr * g;
+        double momentum = share * m.v[i] + local * lr * g;
         m.v[i] = (float)momentum;
         w.v[i] = (float)(w.v[i] - momentum);
     }

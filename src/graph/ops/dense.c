@@ -21,10 +21,12 @@ static enum ls_status dense_backward(struct ls_graph *g, int node, const int *do
 {
     int x = g->nodes[node].in[0], w = g->nodes[node].in[1], b = g->nodes[node].in[2], dz;
     LS_TRY(ls_op_act_backward(g, node, dout[0], &dz));
-    int dparam[] = {ls_grad_param(g, w), b == LS_NONE ? LS_NONE : ls_grad_param(g, b)};
-    if (dparam[0] == LS_NONE || (b != LS_NONE && dparam[1] == LS_NONE))
-        return LS_FAILED;
-    LS_TRY(ls_backward_node(g, &ls_op_dense_bwd_weights, node, (int[]){dz, x}, 2, dparam, 2));
+    if (want[1] || want[2]) {
+        int dparam[] = {ls_grad_param(g, w), b == LS_NONE ? LS_NONE : ls_grad_param(g, b)};
+        if (dparam[0] == LS_NONE || (b != LS_NONE && dparam[1] == LS_NONE))
+            return LS_FAILED;
+        LS_TRY(ls_backward_node(g, &ls_op_dense_bwd_weights, node, (int[]){dz, x}, 2, dparam, 2));
+    }
     return ls_op_unary_backward(g, &ls_op_dense_bwd_data, node, (int[]){dz, w}, 2, want, din);
 }
 

@@ -12,7 +12,7 @@ struct factors {
 static __device__ factors factors_of(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                                      const struct ls_hyper &h)
 {
-    double t = (double)run->step + 1, lr = run->lr;
+    double t = (double)run->step + 1, lr = tensor_lr(h, run->lr);
     factors f;
     f.old_m = (float)h.beta1;
     f.new_m = (float)(1 - h.beta1);

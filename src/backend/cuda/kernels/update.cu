@@ -89,7 +89,7 @@ static __global__ void __launch_bounds__(THREADS)
     update_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                   const struct ls_cuda_update *updates, int n, int rule, const float *local)
 {
-    float lr = run->lr, unscale = 1;
+    float unscale = 1;
     if (scale) {
         if (scale->overflow)
             return;
@@ -99,6 +99,7 @@ static __global__ void __launch_bounds__(THREADS)
     struct ls_cuda_update u = tensor_at(updates, tensor);
     if (u.rule != rule)
         return;
+    float lr = tensor_lr(u.hyper, run->lr);
     rates r = {1, lr, unscale};
     if (u.norms)
         r = {lr * local[tensor], 1, unscale};

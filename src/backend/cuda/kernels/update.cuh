@@ -55,6 +55,12 @@ __device__ __forceinline__ int64_t quad_at(const struct ls_cuda_update &u, int k
     return (int64_t)((int)blockIdx.x - u.first_block) * (CHUNK / 4) + k * THREADS + (int)threadIdx.x;
 }
 
+/* ls_hyper_lr (graph/graph.h) on the device. */
+__device__ __forceinline__ float tensor_lr(const struct ls_hyper &h, float lr)
+{
+    return h.lr_factor > 0 ? (float)(h.lr_factor * (double)lr) : lr;
+}
+
 /* Stores the 16-bit copy of a parameter, which the next pass reads. */
 __device__ __forceinline__ void store_half(const struct ls_cuda_update &u, int64_t at, const float (&w)[4])
 {

@@ -10,8 +10,9 @@ static enum ls_status run_adamw(struct ls_program *p, int node, const struct ls_
     float *restrict w = update_slot(p, node, 0), *restrict m = update_slot(p, node, 2),
                     *restrict v = update_slot(p, node, 3);
     const float *restrict g = update_slot(p, node, 1);
+    const float lr = ls_hyper_lr(h, run->lr);
     double t = (double)run->step + 1;
-    const float keep = (float)(1 - run->lr * h->weight_decay), rate = (float)(run->lr / (1 - pow(h->beta1, t)));
+    const float keep = (float)(1 - lr * h->weight_decay), rate = (float)(lr / (1 - pow(h->beta1, t)));
     const float unbias = (float)(1 / sqrt(1 - pow(h->beta2, t))), eps = (float)h->eps;
     const float old_m = (float)h->beta1, new_m = (float)(1 - h->beta1);
     const float old_v = (float)h->beta2, new_v = (float)(1 - h->beta2);
