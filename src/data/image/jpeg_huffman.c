@@ -15,10 +15,11 @@ enum { LOOK = LS_JPEG_LOOK, LONGEST = 16 /* bits of a code */, LARGEST = 11 /* b
 /* More than the bytes of an MCU: 10 blocks of 64 codes with values. Damaged data is read so far behind its end. */
 enum { BEHIND = 4096 };
 
-static const uint8_t natural_order[64] = {
-    0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
-    41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
-    30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
+/* The place in a block of the coefficient before the k-th in the order of the file. */
+static const uint8_t place_before[65] = {
+    0,  0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40,
+    48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15,
+    23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 };
 
 /* --- tables ------------------------------------------------------------------------------------------- */
@@ -118,12 +119,12 @@ static inline __attribute__((always_inline)) void take(struct ls_jpeg_bits *b, i
 
 /* Ends a block whose last look, at the bits `b`, leads from coefficient k to its end or beyond. */
 static inline __attribute__((always_inline)) void end_block(struct ls_jpeg_huffman *h, struct ls_jpeg_bits *b,
-                                                            struct ls_jpeg_look l, int k, JCOEF *block)
+                                                            struct ls_jpeg_look l, size_t k, JCOEF *block)
 {
-    int first = k + l.skip, both = k + l.both;
+    size_t first = k + l.skip, both = k + l.both;
     bool is_first = first == DCTSIZE2 || l.skip == LS_JPEG_ENDS;
     if (block && first <= DCTSIZE2)
-        block[natural_order[first - 1]] = (JCOEF)value_of(b->buffer << l.length, l.size);
+        block[place_before[first]] = (JCOEF)value_of(b->buffer << l.length, l.size);
     if (block && !is_first && both == DCTSIZE2)
         block[DCTSIZE2 - 1] = l.second;
     if (!is_first && both > DCTSIZE2 && (first > DCTSIZE2 || both < LS_JPEG_ENDS))
@@ -135,7 +136,7 @@ static inline __attribute__((always_inline)) void end_block(struct ls_jpeg_huffm
 static inline __attribute__((always_inline)) void read_ac(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
                                                           struct ls_jpeg_bits *b, bool store, JCOEF *block)
 {
-    for (int k = 1;;) {
+    for (size_t k = 1;;) {
         refill(b);
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) { /* at most 2 * (LONGEST + LARGEST) bits */
@@ -147,8 +148,8 @@ static inline __attribute__((always_inline)) void read_ac(struct ls_jpeg_huffman
                 return;
             }
             if (store) {
-                block[natural_order[k + l.both - 1]] = l.second;
-                block[natural_order[k + l.skip - 1]] = (JCOEF)value_of(b->buffer << l.length, l.size);
+                block[place_before[k + l.both]] = l.second;
+                block[place_before[k + l.skip]] = (JCOEF)value_of(b->buffer << l.length, l.size);
             }
             take(b, l.bits);
             k += l.both;
