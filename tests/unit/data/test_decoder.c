@@ -18,12 +18,12 @@ struct fake {
     pthread_t user;
 };
 
-static atomic_int opened, closed, called, strangers; /* of all threads */
+static atomic_int opens, closed, called, strangers; /* of all threads */
 static bool refuses, fails, cannot_open;
 
 static void count_from_zero(void)
 {
-    opened = closed = called = strangers = 0;
+    opens = closed = called = strangers = 0;
     refuses = fails = cannot_open = false;
 }
 
@@ -37,7 +37,7 @@ static enum ls_status fake_open(struct ls_decoder **decoder)
     if (cannot_open)
         return LS_FAILED;
     struct fake *f = ls_alloc(1, sizeof *f);
-    atomic_fetch_add(&opened, 1);
+    atomic_fetch_add(&opens, 1);
     *decoder = &f->base;
     return LS_OK;
 }
@@ -172,7 +172,7 @@ static void parts_are_those_of_the_cpu(void **state)
     assert_int_equal(other->decoding.done, 40 * 4);
     assert_int_equal(other->decoding.left, 40 * 3);
     assert_int_equal(called, 40 * 4);
-    assert_int_equal(opened, 1);
+    assert_int_equal(opens, 1);
     assert_int_equal(closed, 1);
     ls_dataset_close(cpu);
     ls_dataset_close(other);
@@ -316,9 +316,9 @@ static void threads_have_decoders_of_their_own(void **state)
         uint64_t sum = through_a_loader(set, threads);
         first = threads == 1 ? sum : first;
         assert_true(sum == first);
-        assert_int_equal(opened, closed);
+        assert_int_equal(opens, closed);
     }
-    assert_true(opened >= 4 && opened <= 1 + 2 + 3 + 4);
+    assert_true(opens >= 4 && opens <= 1 + 2 + 3 + 4);
     assert_int_equal(strangers, 0);
     ls_dataset_close(set);
 }

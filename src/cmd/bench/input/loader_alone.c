@@ -23,7 +23,7 @@ struct alone {
     int64_t batches;    /* of one repetition */
     double *speed;      /* owned; images/s of each repetition */
     double *core_speed; /* owned; images per second of CPU time */
-    char augment[64], input[64];
+    char augment[LS_AUGMENT_TEXT], input[64];
 };
 
 /* Returns the CPU time of this process: that of the loader threads, as all else sleeps. */
