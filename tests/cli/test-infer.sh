@@ -10,6 +10,12 @@ if ! pkg-config --exists lockstep-infer 2>/dev/null || [ ! -e "${program%/*}/lib
     finish
 fi
 
+if [ "$(nm "${program%/*}/liblockstep-infer.a" 2>/dev/null | grep -c '__[at]san_')" -gt 0 ]; then
+    it "links a program with liblockstep-infer"
+    skip "the library was built with a sanitizer"
+    finish
+fi
+
 # build SOURCE PROGRAM
 build() {
     # shellcheck disable=SC2046 # flags are words

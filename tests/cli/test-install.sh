@@ -9,16 +9,18 @@ cmake --install "$build" --prefix "$scratch/usr" >out 2>err
 code=$?
 expect_code 0
 doc=usr/share/doc/lockstep
-for file in usr/bin/lockstep usr/include/lockstep.h usr/share/man/man1/lockstep.1 \
+for file in usr/bin/lockstep usr/include/lockstep.h usr/include/lockstep-infer.h usr/share/man/man1/lockstep.1 \
     usr/share/bash-completion/completions/lockstep $doc/README.md $doc/CHANGELOG.md $doc/LICENSE $doc/docs/design.md \
     $doc/docs/library.md $doc/docs/results.md $doc/recipes/slurm/train.sbatch \
     $doc/recipes/vgg11-cifar10/part1-single.yaml $doc/recipes/caffe-sweep/sweep.yaml \
-    $doc/examples/mlp/serial.c $doc/examples/mlp/distributed.c; do
+    $doc/examples/mlp/serial.c $doc/examples/mlp/distributed.c $doc/examples/classify/classify.c; do
     expect_file "$file"
 done
 libdir=$(dirname "$(find usr -name liblockstep.so)")
 expect_file "$libdir/pkgconfig/lockstep.pc"
 expect_file "$libdir/liblockstep.a"
+expect_file "$libdir/pkgconfig/lockstep-infer.pc"
+expect_file "$libdir/liblockstep-infer.a"
 for module in "$build"/lockstep-*.so; do
     [ ! -e "$module" ] || expect_file "$libdir/lockstep/$(basename "$module")"
 done
