@@ -110,6 +110,47 @@ static void relu6(struct onnx *x, const struct ls_node *n)
     onnx_plain(x, "Clip", n->name, names, 3, out(x, n));
 }
 
+static void sigmoid(struct onnx *x, const struct ls_node *n)
+{
+    onnx_plain(x, "Sigmoid", n->name, (const char *[]){in(x, n, 0)}, 1, out(x, n));
+}
+
+static void silu(struct onnx *x, const struct ls_node *n)
+{
+    const char *gate = onnx_format(x, "%s:sigmoid", n->name), *input = in(x, n, 0);
+    onnx_plain(x, "Sigmoid", gate, &input, 1, gate);
+    onnx_plain(x, "Mul", n->name, (const char *[]){input, gate}, 2, out(x, n));
+}
+
+static void hardswish(struct onnx *x, const struct ls_node *n)
+{
+    onnx_plain(x, "HardSwish", n->name, (const char *[]){in(x, n, 0)}, 1, out(x, n));
+}
+
+static void hardsigmoid(struct onnx *x, const struct ls_node *n)
+{
+    size_t mark = onnx_begin(x, "HardSigmoid", n->name, (const char *[]){in(x, n, 0)}, 1, out(x, n));
+    onnx_float(x, "alpha", 1.0f / 6);
+    onnx_float(x, "beta", 0.5f);
+    onnx_end(x, mark);
+}
+
+/* Opset 17 has no Gelu: x (1 + erf(x / sqrt(2))) / 2. */
+static void gelu(struct onnx *x, const struct ls_node *n)
+{
+    const char *input = in(x, n, 0), *scaled = onnx_format(x, "%s:scaled", n->name),
+               *erf = onnx_format(x, "%s:erf", n->name), *above = onnx_format(x, "%s:above", n->name),
+               *twice = onnx_format(x, "%s:twice", n->name);
+    const char *root = number(x, onnx_format(x, "%s:root", n->name), 0.70710678f),
+               *one = number(x, onnx_format(x, "%s:one", n->name), 1),
+               *half = number(x, onnx_format(x, "%s:half", n->name), 0.5f);
+    onnx_plain(x, "Mul", scaled, (const char *[]){input, root}, 2, scaled);
+    onnx_plain(x, "Erf", erf, &scaled, 1, erf);
+    onnx_plain(x, "Add", above, (const char *[]){erf, one}, 2, above);
+    onnx_plain(x, "Mul", twice, (const char *[]){input, above}, 2, twice);
+    onnx_plain(x, "Mul", n->name, (const char *[]){twice, half}, 2, out(x, n));
+}
+
 static void same(struct onnx *x, const struct ls_node *n)
 {
     onnx_plain(x, "Identity", n->name, (const char *[]){in(x, n, 0)}, 1, out(x, n));
@@ -122,6 +163,11 @@ static const struct {
     {LS_ACT_NONE, same},
     {LS_ACT_RELU, relu},
     {LS_ACT_RELU6, relu6},
+    {LS_ACT_SILU, silu},
+    {LS_ACT_HARDSWISH, hardswish},
+    {LS_ACT_SIGMOID, sigmoid},
+    {LS_ACT_HARDSIGMOID, hardsigmoid},
+    {LS_ACT_GELU, gelu},
 };
 
 static void act(struct onnx *x, int node)
@@ -192,6 +238,13 @@ static void add(struct onnx *x, int node)
     onnx_plain(x, "Add", n->name, (const char *[]){in(x, n, 0), in(x, n, 1)}, 2, out(x, n));
 }
 
+/* The factors are (N, C, 1, 1), which ONNX spreads over the map. */
+static void mul(struct onnx *x, int node)
+{
+    const struct ls_node *n = &x->g->nodes[node];
+    onnx_plain(x, "Mul", n->name, (const char *[]){in(x, n, 0), in(x, n, 1)}, 2, out(x, n));
+}
+
 static void concat(struct onnx *x, int node)
 {
     const struct ls_node *n = &x->g->nodes[node];
@@ -242,15 +295,26 @@ static void lrn(struct onnx *x, int node)
     onnx_end(x, mark);
 }
 
-/* Dropout is absent from a graph for evaluation. */
+/* Dropout and drop_path are absent from a graph for evaluation. One line for each op. */
+/* clang-format off */
 static const struct {
     const char *op;
     void (*add)(struct onnx *x, int node);
 } ops[] = {
-    {"conv", conv}, {"dense", dense},     {"bn", bn},           {"act", act},
-    {"lrn", lrn},   {"maxpool", maxpool}, {"avgpool", avgpool}, {"adaptive_avgpool", adaptive_avgpool},
-    {"add", add},   {"concat", concat},   {"flatten", flatten},
+    {"conv", conv},
+    {"dense", dense},
+    {"bn", bn},
+    {"act", act},
+    {"lrn", lrn},
+    {"maxpool", maxpool},
+    {"avgpool", avgpool},
+    {"adaptive_avgpool", adaptive_avgpool},
+    {"add", add},
+    {"mul", mul},
+    {"concat", concat},
+    {"flatten", flatten},
 };
+/* clang-format on */
 
 void onnx_translate(struct onnx *x, int node)
 {

@@ -48,7 +48,7 @@ expect_out 'Output probabilities: float32 batch x 7'
 if [ "$readers" ]; then same ops 7 --with-softmax --fold-bn; else skip "$no_readers"; fi
 
 make lenet lenet 1x28x28 10
-for model in mlp lenet convnet resnet18 mobilenet_v2; do
+for model in mlp lenet convnet resnet18 mobilenet_v2 mobilenet_v3_small; do
     it "gives ONNX Runtime's logits for $model"
     if [ -z "$readers" ]; then
         skip "$no_readers"
