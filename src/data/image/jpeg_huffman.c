@@ -51,7 +51,7 @@ static void add_second(struct ls_jpeg_table *t, unsigned bits)
     const struct ls_jpeg_look *next = &t->look[bits << l->first & ((1u << LOOK) - 1)];
     if (next->bits == 0 || l->first + next->first > LOOK)
         return;
-    l->second = (int16_t)value_of((uint64_t)bits << (64 - LOOK + l->first + next->length), next->size);
+    l->second = (int16_t)value_of((uint64_t)bits << (64 - LOOK) << (l->first + next->length), next->size);
     l->both = (uint8_t)(l->skip + next->skip);
     l->bits = (uint8_t)(l->first + next->first);
 }
