@@ -16,6 +16,8 @@ const struct ls_help_row ls_state_keys[] = {
     {"epoch", "epochs done"},
     {"position", "samples of the current epoch already used"},
     {"epoch_so_far", "sums over the steps of the current epoch"},
+    {"averaged",
+     "with --ema: model.safetensors has the averages, state.safetensors the trained weights as NAME.trained"},
     {"goes_on", "with --epoch-size, an epoch begins where the one before it ended; older versions wrote no such key"},
     {"seed", "as --seed, hexadecimal"},
     {"batch", "as --batch; a resumed run must have the same batch, replicas and accumulate"},
@@ -109,7 +111,8 @@ static bool add_totals(json_t *state, const struct ls_state *s)
 static bool add_optional(json_t *state, const struct ls_state *s)
 {
     const struct ls_schedule_memory *m = &s->schedule;
-    if (s->goes_on && json_object_set_new(state, "goes_on", json_true()) != 0)
+    if ((s->goes_on && json_object_set_new(state, "goes_on", json_true()) != 0) ||
+        (s->averaged && json_object_set_new(state, "averaged", json_true()) != 0))
         return false;
     if (s->scale.scale > 0 &&
         json_object_set_new(state, "loss_scale",
@@ -244,17 +247,11 @@ static bool read_identity(const json_t *text, struct ls_state *s)
 }
 
 /* Checkpoints of older versions have no such key. */
-static bool read_verified(const json_t *verified, struct ls_state *s)
+static bool read_flag(const json_t *o, const char *key, bool *flag)
 {
-    s->verified = json_is_true(verified);
-    return !verified || json_is_boolean(verified);
-}
-
-/* Checkpoints of older versions have no such key. */
-static bool read_goes_on(const json_t *goes_on, struct ls_state *s)
-{
-    s->goes_on = json_is_true(goes_on);
-    return !goes_on || json_is_boolean(goes_on);
+    const json_t *value = json_object_get(o, key);
+    *flag = json_is_true(value);
+    return !value || json_is_boolean(value);
 }
 
 static bool read_optional_sum(const json_t *sums, const char *file, uint64_t *sum)
@@ -279,8 +276,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_scale(json_object_get(o, "loss_scale"), &s->scale) &&
            read_plateau(json_object_get(o, "plateau"), &s->schedule) &&
            read_evaluations(json_object_get(o, "evaluations"), s) && read_totals(o, s) &&
-           read_identity(json_object_get(o, "identity"), s) && read_verified(json_object_get(o, "verified"), s) &&
-           read_goes_on(json_object_get(o, "goes_on"), s);
+           read_identity(json_object_get(o, "identity"), s) && read_flag(o, "verified", &s->verified) &&
+           read_flag(o, "goes_on", &s->goes_on) && read_flag(o, "averaged", &s->averaged);
 }
 
 /* Checkpoints of older versions have no checksum of state.json, only those of two other files. */

@@ -18,6 +18,7 @@ struct ls_state {
     struct ls_report done; /* sums over the steps of the epoch so far */
     uint64_t seed;         /* defines the run, with batch, replicas and accumulate */
     int64_t batch, replicas, accumulate;
+    bool averaged;      /* with --ema: the model's weights are averages, and the state has the trained ones */
     bool goes_on;       /* as in ls_loader_options; false: written by an older version */
     int64_t threads;    /* affects rounding only */
     char identity[320]; /* LS_IDENTITY_ROOM; "": written by an older version */

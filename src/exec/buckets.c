@@ -174,7 +174,15 @@ static bool touches(const struct ls_node *n, int tensor)
     return false;
 }
 
-/* Parameters and state that an update reads are those it changes. */
+static bool has_value(const struct ls_bucket *b, const float *memory)
+{
+    for (int v = 0; v < b->n_values; v++)
+        if (b->values[v].memory == memory)
+            return true;
+    return false;
+}
+
+/* Parameters and state that an update reads are those it changes. An average reads what an update changed before it. */
 static void add_values(const struct ls_engine *e, int update, struct ls_bucket *b)
 {
     const struct ls_graph *g = &e->train.graph;
@@ -187,6 +195,8 @@ static void add_values(const struct ls_engine *e, int update, struct ls_bucket *
             if (touches(&g->nodes[n], t))
                 b->used = n;
         float *memory = e->backend->memory(e->train.program, t, &bytes);
+        if (has_value(b, memory))
+            continue;
         b->values[b->n_values++] = (struct ls_sync_values){.memory = memory,
                                                            .count = bytes / sizeof(float),
                                                            .optimizer = g->tensors[t].role == LS_ROLE_OPTIMIZER,
@@ -304,7 +314,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
             b->matrices[b->n_matrices++] = grads[first].matrix;
     }
     LS_TRY_GOTO(free_lists, find_updates(e));
-    e->updates_together = e->backend->queue->delay > 0 && !ops->shards;
+    e->updates_together = (e->backend->queue->delay > 0 || o->clip_norm > 0) && !ops->shards;
     if (e->backend->queue->own_memory && ops->works_on_values)
         st = ls_host_copy_open(e);
 free_lists:

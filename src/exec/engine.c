@@ -107,6 +107,9 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
     LS_TRY(ls_model_build(&request, g));
     if (training && o->freeze)
         LS_TRY(ls_graph_freeze(g, o->freeze));
+    if (training && o->zero_init_residual && ls_graph_zero_residuals(g) == 0)
+        return ls_fail(LS_USAGE, "--zero-init-residual: %s has no residual block that ends with BN; leave it out",
+                       o->model);
     return ls_graph_fuse(g, b->dense_1x1);
 }
 
@@ -170,7 +173,8 @@ static bool one_pass(const struct ls_engine *e)
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
 {
     struct ls_net *net = &e->train;
-    bool interleave = one_pass(e) && e->backend->queue->delay == 0; /* enqueued updates run best all at once */
+    /* Enqueued updates run best all at once. Clipping needs all gradients before the first update; averages stand last. */
+    bool interleave = one_pass(e) && e->backend->queue->delay == 0 && o->clip_norm <= 0 && o->ema <= 0;
     LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, o, interleave));

@@ -86,6 +86,17 @@ static enum ls_status check_strategy(const struct ls_engine *e, const struct ls_
     if (ops->local_mean && !ops->servers && e->tree->replicas != e->tree->size)
         return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
                        o->sync, e->tree->size);
+    if (o->ema > 0 && ops->servers)
+        return ls_fail(LS_USAGE,
+                       "--ema: with --sync %s%s servers hold the averages, which the processes that evaluate lack; use "
+                       "--sync overlap, allreduce, gather or local, or server without --servers",
+                       o->sync, o->servers > 0 ? " --servers" : "");
+    if (o->clip_norm > 0 && ops->shards)
+        return ls_fail(
+            LS_USAGE,
+            "--clip-norm: with --sync %s no process sees all gradients of a step, so none can tell their norm; "
+            "use --sync overlap, allreduce, gather or local",
+            o->sync);
     if (e->train.graph.act_dtype == LS_F16 && !ops->no_reduce)
         return check_scaled(o, ops);
     return LS_OK;

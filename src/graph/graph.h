@@ -200,5 +200,7 @@ enum ls_status ls_graph_regex(const struct ls_graph *g, const char *option, cons
 /* Sets trained[t] for each tensor that depends on a trained parameter through nodes 0 .. n_nodes-1. */
 void ls_graph_find_trained(const struct ls_graph *g, int n_nodes, bool *trained);
 enum ls_status ls_graph_backward(struct ls_graph *g);
+/* Before fuse: the last BN of every residual block, which ends with an add, gets the initial scale 0. Returns their number. */
+int ls_graph_zero_residuals(struct ls_graph *g);
 
 #endif

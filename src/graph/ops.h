@@ -40,6 +40,7 @@
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
  *  l2_loss_bwd       x label                                             dx
  *  reorder           x                                                   y, the same values in another layout or type
+ *  ema               value grad average                                  (writes average in place; grad: complete before)
  *  sgd lars adamw …  param grad state*                                   (writes param and state in place)
  *
  * Semantics that are easy to get wrong:

@@ -61,6 +61,35 @@ static enum ls_status update_running(struct ls_graph *g, int bn)
     return append(g, &ls_op_bn_running, n->name, &attr, in, 3);
 }
 
+/* The average of a parameter or running statistic over steps. `grad` is complete before the value changes. */
+static enum ls_status average(struct ls_graph *g, const struct ls_options *o, int value, int grad)
+{
+    char name[512];
+    struct ls_attr attr = {.hyper = {.ema = o->ema}};
+    snprintf(name, sizeof name, "%s." LS_OPTIM_TRAINED, g->tensors[value].name);
+    int in[3] = {value, grad, ls_graph_tensor(g, name, LS_ROLE_OPTIMIZER, LS_F32, g->tensors[value].shape)};
+    if (in[2] == LS_NONE)
+        return LS_FAILED;
+    g->tensors[in[2]].init = (struct ls_init){LS_INIT_CONST, 0.0f};
+    return append(g, &ls_op_ema, g->tensors[value].name, &attr, in, 3);
+}
+
+/* Behind all updates: nodes 0 .. first-1 are the pass. */
+static enum ls_status average_all(struct ls_graph *g, const struct ls_options *o, int first, int n_tensors)
+{
+    for (int t = 0; t < n_tensors; t++)
+        if (g->tensors[t].role == LS_ROLE_PARAM && g->tensors[t].grad != LS_NONE)
+            LS_TRY(average(g, o, t, g->tensors[t].grad));
+    for (int i = 0; i < first; i++) {
+        const struct ls_node bn = g->nodes[i];
+        if (bn.op != &ls_op_bn || bn.out[3] == LS_NONE)
+            continue;
+        LS_TRY(average(g, o, bn.in[3], bn.out[3]));
+        LS_TRY(average(g, o, bn.in[4], bn.out[3]));
+    }
+    return LS_OK;
+}
+
 static bool touches(const struct ls_node *n, int tensor)
 {
     for (int i = 0; i < LS_MAX_IN; i++)
@@ -125,6 +154,8 @@ enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_options *o, b
     for (int i = 0; i < first; i++)
         if (g->nodes[i].op == &ls_op_bn && g->nodes[i].out[3] != LS_NONE)
             LS_TRY(update_running(g, i));
+    if (o->ema > 0)
+        LS_TRY(average_all(g, o, first, n_tensors));
     return interleaved && first > 0 ? interleave(g, first) : LS_OK;
 }
 
@@ -134,6 +165,11 @@ void ls_optim_describe(const struct ls_options *o, char *text, size_t room)
     for (int i = 0; ls_optim_kinds[i]; i++)
         if (strcmp(ls_optim_kinds[i]->name, o->optimizer) == 0)
             ls_optim_kinds[i]->describe(o, own, sizeof own);
-    snprintf(text, room, "%s%s, weight decay %g%s", o->optimizer, own, o->weight_decay,
-             o->decay_all ? "" : " (not on BN and biases)");
+    char clip[64] = "", averaged[64] = "";
+    if (o->ema > 0)
+        snprintf(averaged, sizeof averaged, ", weights averaged (%g)", o->ema);
+    if (o->clip_norm > 0)
+        snprintf(clip, sizeof clip, ", gradients clipped to norm %g", o->clip_norm);
+    snprintf(text, room, "%s%s, weight decay %g%s%s%s", o->optimizer, own, o->weight_decay,
+             o->decay_all ? "" : " (not on BN and biases)", clip, averaged);
 }

@@ -23,11 +23,15 @@ extern const struct ls_optim_kind *const ls_optim_kinds[]; /* ends with NULL */
 #define X(name, ...) extern const struct ls_optim_kind ls_optim_##name;
 #include "config/lists/optimizers.def"
 
+/* With --ema, the state tensor VALUE.trained of each parameter and running statistic holds its average over steps. Files have
+ * the two swapped: the model's weights are the averages, and .trained those that training goes on with (exec/averages.h). */
+#define LS_OPTIM_TRAINED "trained"
+
 /* Appends the update nodes of --optimizer; LS_USAGE when there is none of that name, or it does not take the options. Call
  * after ls_graph_backward.
  * interleave: each update stands right behind the last node that reads or writes its parameter or gradient, so that a
- * gradient's memory is free as soon as it is used. Only where one pass is one step (one replica, no accumulation). Otherwise
- * all updates stand at the end, after gradients were summed. */
+ * gradient's memory is free as soon as it is used. Only where one pass is one step (one replica, no accumulation) and
+ * neither --clip-norm nor --ema asks for more. Otherwise all updates stand at the end, after gradients were summed. */
 enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_options *o, bool interleave);
 /* rates.c: sets lr_factor of every parameter by --lr-groups and --layer-decay. LS_USAGE if a group is wrong or matches no
  * parameter. */

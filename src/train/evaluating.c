@@ -1,5 +1,6 @@
 /* Evaluations of a run: when they come, and what they change. */
 #include "base/log.h"
+#include "exec/averages.h"
 #include "train/evaluation/evaluate.h"
 #include "train/trainer.h"
 
@@ -28,6 +29,24 @@ static enum ls_status write_confusion(const struct ls_trainer *t, const struct l
     return st;
 }
 
+enum ls_status ls_trainer_show_averages(struct ls_trainer *t)
+{
+    const char *bad;
+    LS_TRY(ls_averages_check(&t->engine, &bad));
+    if (!bad)
+        return ls_averages_swap(&t->engine);
+    if (!t->root)
+        return ls_trainer_all_know(t, LS_DIVERGED);
+    ls_console_end(&t->console);
+    enum ls_status st = ls_fail(LS_DIVERGED,
+                                "step %" PRIu64 ": the average of %s (--ema) is not finite: training diverged; try a "
+                                "lower --lr (now %g) or a --warmup",
+                                t->state.step, bad, ls_schedule_lr(&t->schedule, t->state.step));
+    ls_trainer_await_saved(t);
+    ls_trainer_name_checkpoint(t);
+    return ls_trainer_all_know(t, st);
+}
+
 enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better)
 {
     struct ls_confusion confusion = {0};
@@ -37,8 +56,11 @@ enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better)
     LS_TRY(ls_step_collect(&t->stepper));
     ls_trainer_say_position(t, LS_STAGE_EVALUATE);
     t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
+    LS_TRY(ls_trainer_show_averages(t));
     double begin = ls_trace_begin(t->stepper.track);
     enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r, last ? &confusion : NULL);
+    enum ls_status back = ls_averages_swap(&t->engine);
+    st = st == LS_OK ? back : st;
     ls_trace_end(t->stepper.track, begin,
                  &(struct ls_slice){.kind = LS_SLICE_EVALUATE, .name = "evaluation", .number = (int64_t)t->state.step});
     if (st == LS_OK && last)

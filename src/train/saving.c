@@ -1,6 +1,7 @@
 /* Checkpoints of a run, and what must hold before one is written. */
 #include "base/system/clock.h"
 #include "base/log.h"
+#include "exec/averages.h"
 #include "train/ranks/rank_check.h"
 #include "train/trainer.h"
 
@@ -37,7 +38,10 @@ static enum ls_status begin_saving(struct ls_trainer *t)
     t->state.seconds = t->seconds_before + ls_now() - t->began;
     LS_TRY(ls_metrics_sync(&t->metrics)); /* the steps before the checkpoint: --resume keeps what stands there */
     LS_TRY(ls_observers_sync(&t->observers));
-    LS_TRY(ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep));
+    LS_TRY(ls_averages_swap(&t->engine));
+    enum ls_status st = ls_checkpoint_begin(&t->writer, t->run, &t->engine, &t->card, t->lock, &t->state, t->o->keep);
+    enum ls_status back = ls_averages_swap(&t->engine);
+    LS_TRY(st == LS_OK ? back : st);
     t->writing = true;
     return t->writer.on ? LS_OK : ls_trainer_await_saved(t);
 }

@@ -80,11 +80,13 @@ bool ls_trainer_steps_left(const struct ls_trainer *t);
  * state; *better: it is the best so far. An evaluation that may be the last also writes the confusion matrix.
  * evaluate_and_follow: one that eval_left asked for. Only these change what follows, the rate of plateau and an early stop:
  * one at the end of --steps does not, so that a run that goes on from there is the run that was longer from the start.
- * stops_early: --early-stop ends the run here. */
+ * stops_early: --early-stop ends the run here. show_averages: the averages of --ema take the place of the weights, until
+ * ls_averages_swap; LS_DIVERGED if one is not finite, and nothing changed. */
 bool ls_trainer_eval_left(const struct ls_trainer *t);
 enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better);
 enum ls_status ls_trainer_evaluate_and_follow(struct ls_trainer *t, bool *better);
 bool ls_trainer_stops_early(const struct ls_trainer *t);
+enum ls_status ls_trainer_show_averages(struct ls_trainer *t);
 /* Say what the run is about to do. */
 void ls_trainer_announce(const struct ls_trainer *t);
 /* Threads of the loader now, 0: not known here. Says so when their number has been chosen anew. */

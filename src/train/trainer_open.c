@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "exec/rank_reduce.h"
 #include "train/ranks/fingerprint.h"
+#include "exec/averages.h"
 #include "exec/identity.h"
 #include "checkpoint/locate_model.h"
 #include "checkpoint/model_snapshot.h"
@@ -96,6 +97,12 @@ static enum ls_status check_resumed(const struct ls_trainer *t)
     LS_TRY(check_same("replicas", t->o->replicas, s->replicas));
     LS_TRY(check_same("accumulate", t->o->accumulate, s->accumulate));
     LS_TRY(check_same("seed", (int64_t)t->o->seed, (int64_t)s->seed));
+    if (s->averaged != (t->o->ema > 0))
+        return ls_fail(
+            LS_USAGE,
+            "--ema %g: the run was started with%s averages of its weights; %s, or start a new run with --init "
+            "CHECKPOINT/model.safetensors",
+            t->o->ema, s->averaged ? "" : "out", s->averaged ? "give its --ema" : "leave it out");
     if (s->position > t->epoch_samples)
         return ls_fail(LS_USAGE, "%s: %" PRId64 " samples into an epoch that now has %" PRId64 "; is it the same data?",
                        t->checkpoint, s->position, t->epoch_samples);
@@ -252,6 +259,20 @@ static char *describe_changes(const struct ls_trainer *t, uint64_t config, const
                   : NULL;
 }
 
+/* A checkpoint has the averages of --ema in the place of the weights. */
+static enum ls_status load_checkpoint(struct ls_trainer *t)
+{
+    const char *bad;
+    LS_TRY(ls_checkpoint_load(t->checkpoint, &t->engine));
+    LS_TRY(ls_averages_swap(&t->engine));
+    LS_TRY(ls_averages_check(&t->engine, &bad));
+    if (bad)
+        return ls_fail(LS_BAD_INPUT,
+                       "%s/model.safetensors: the average of %s is not finite; resume an older checkpoint",
+                       t->checkpoint, bad);
+    return LS_OK;
+}
+
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
     char identity[LS_IDENTITY_ROOM];
@@ -268,7 +289,7 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
     snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
     if (t->state.scale.scale > 0)
         LS_TRY(t->engine.backend->queue->set_scale(t->engine.train.program, &t->state.scale));
-    return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
+    return t->root ? load_checkpoint(t) : LS_OK;
 }
 
 /* Describes why a configuration that is run again does not give the same bits. Returns NULL when it does. Freed by
@@ -305,11 +326,14 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
                                  .best_top1 = -1,
                                  .followed_top1 = -1,
                                  .goes_on = true,
+                                 .averaged = t->o->ema > 0,
                                  .jobs = 1};
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)
         t->caution = describe_machine(t);
-    return t->o->init && t->root ? start_weights(t) : LS_OK;
+    if (t->o->init && t->root)
+        LS_TRY(start_weights(t));
+    return t->root ? ls_averages_begin(&t->engine) : LS_OK;
 }
 
 /* A resumed run needs its plan to compute the same bits. Without the plan the bits would change silently. */

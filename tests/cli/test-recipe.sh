@@ -112,6 +112,79 @@ refuses "plateau without evaluations" '--schedule plateau follows the loss of ev
     --schedule plateau --no-evaluate
 refuses "a schedule that is not there" 'plateux' --schedule plateux
 
+keeps clip --clip-norm 0.5 --optimizer adamw --lr 0.01
+it "clip-norm: is announced, and changes what is computed; one replica in one pass, too"
+expect "$(grep -c 'gradients clipped to norm 0.5' clip-1/log.txt)" = 1
+for norm in 0.001 1000000; do
+    train --replicas 1 --clip-norm $norm --run clip-$norm
+    expect_code 0
+done
+train --replicas 1 --run clip-none
+[ "$(record clip-none 12)" != "$(record clip-0.001 12)" ] || miss "clipping changes nothing"
+[ "$(record clip-none 12)" = "$(record clip-1000000 12)" ] || miss "a norm that is never reached changes bits"
+for sync in allreduce gather; do
+    train --clip-norm 0.5 --optimizer adamw --lr 0.01 --workers 3 --sync $sync --run clip-$sync
+    expect_code 0
+    expect_bits clip-1 clip-$sync 12
+done
+train --clip-norm 0.5 --workers 2 --sync local --local-steps 4 --replicas 2 --run clip-local
+expect_code 0
+for sync in server async cutoff; do
+    refuses "clipping with --sync $sync" "--clip-norm: with --sync $sync no process sees all gradients of a step" \
+        --clip-norm 1 --sync $sync --workers 2 --replicas "$([ $sync = server ] && echo 2 || echo 1)" --no-evaluate
+done
+for norm in -1 nan x; do
+    refuses "--clip-norm $norm" '--clip-norm' --clip-norm $norm
+done
+
+keeps ema --ema 0.9 --lr 0.1
+it "ema: is announced; the model has the averages, the state the trained weights"
+expect "$(grep -c 'weights averaged (0.9)' ema-1/log.txt)" = 1
+train --lr 0.1 --run ema-none
+expect_code 0
+cmp -s ema-1/checkpoints/step-00000012/model.safetensors ema-none/checkpoints/step-00000012/model.safetensors &&
+    miss "the averages are the weights"
+expect "$(grep -ac '.weight.trained"' ema-1/checkpoints/step-00000012/state.safetensors)" = 1
+expect "$(grep -ac '.running_var.trained"' ema-1/checkpoints/step-00000012/state.safetensors)" = 1
+it "ema: eval gives the accuracy that the run printed"
+expect "$(sed -n 's/^Final evaluation: .*loss \([0-9.]*\) over.*/\1/p' ema-1/log.txt)" = \
+    "$(lockstep eval ema-1/checkpoints/step-00000012 --threads 1 && sed -n 's/.*loss \([0-9.]*\).*/\1/p' out | head -n 1)"
+it "ema: with sharded parameters, and one replica in one pass"
+train --ema 0.9 --lr 0.1 --workers 3 --sync server --run ema-server
+expect_code 0
+expect_bits ema-1 ema-server 12
+train --ema 0.9 --lr 0.1 --workers 2 --sync local --local-steps 4 --replicas 2 --run ema-local
+expect_code 0
+train --ema 0.9 --replicas 1 --run ema-alone
+expect_code 0
+refuses "averages that servers would hold" '--ema: with --sync async servers hold the averages' \
+    --ema 0.9 --sync async --workers 2 --replicas 1 --no-evaluate
+for share in 1 -1 nan; do
+    refuses "--ema $share" '--ema' --ema $share
+done
+it "ema: a run without averages cannot go on with them, nor the other way round"
+train --ema 0.9 --run ema-none --resume --steps 13
+expect_code 2
+expect_error 'the run was started without averages of its weights; leave it out'
+train --ema 0 --lr 0.1 --run ema-1 --resume --steps 13
+expect_code 2
+expect_error 'the run was started with averages of its weights; give its --ema'
+it "ema: an average that is not finite ends the run, and no checkpoint has it"
+train --ema 0.9 --lr 1e38 --weight-decay 1000 --eval-every 1 --run ema-bad
+expect_code 5
+expect_err 'the average of .* \(--ema\) is not finite: training diverged'
+[ ! -e ema-bad/checkpoints/best ] || miss "it is saved"
+
+keeps lamb --optimizer lamb --lr 0.02 --eps 1e-6 --weight-decay 0.01
+it "lamb: with sharded parameters, and refuses the momentum of sgd"
+train --optimizer lamb --lr 0.02 --eps 1e-6 --weight-decay 0.01 --workers 3 --sync server --run lamb-server
+expect_code 0
+expect_bits lamb-1 lamb-server 12
+refuses "the momentum of sgd with lamb" '--optimizer lamb: --momentum is an option of sgd' --optimizer lamb --momentum 0.8
+
+refuses "residual blocks where there are none" '--zero-init-residual: lenet has no residual block that ends with BN' \
+    --zero-init-residual --model lenet
+
 it "a gradual warm-up begins at its base"
 train --lr 0.4 --warmup gradual:2:0.1 --run gradual
 expect_code 0

@@ -12,7 +12,7 @@ it "finds every op right on the card"
 lockstep doctor --gpu
 cp out said
 expect_code 0
-for op in conv dense bn lrn act maxpool avgpool adaptive_avgpool add concat dropout flatten softmax_xent l2_loss sgd lars adamw; do
+for op in conv dense bn lrn act maxpool avgpool adaptive_avgpool add concat dropout flatten softmax_xent l2_loss sgd lars adamw lamb ema; do
     for dtype in f32 tf32 bf16 fp16; do
         expect_out "^ok +$op +$dtype: relative error [0-9.e+-]+ at most, [0-9]+ case"
     done

@@ -51,7 +51,7 @@ for kernels in "$tests"/kernels_*; do
     done
 done
 
-for test in ops updates adamw decoder; do
+for test in ops updates adamw lamb clip decoder; do
     if wanted "finds nothing with memcheck in test_$test on the card"; then
         LOCKSTEP_TEST_BACKEND=cuda under memcheck "$tests/test_$test"
     fi

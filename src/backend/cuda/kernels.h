@@ -268,13 +268,20 @@ struct ls_cuda_update {
 int ls_cuda_update_number(struct ls_cuda_update *host, int n);
 /* An optimizer's step on all tensors of a list whose rule it is, in as few launches as can be. With scale->overflow set
  * nothing changes. `updates` on the device, `host` the same list for sizing the grid. scratch: ls_cuda_update_scratch bytes,
- * only lars needs any. scale optional. */
+ * only lars and lamb need any. scale optional. */
 typedef void ls_cuda_update_launch(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                                    const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
                                    int rule, float *scratch);
 size_t ls_cuda_update_scratch(const struct ls_cuda_update *host, int n);
 ls_cuda_update_launch ls_cuda_sgd; /* and lars */
 ls_cuda_update_launch ls_cuda_adamw;
+ls_cuda_update_launch ls_cuda_lamb;
+ls_cuda_update_launch ls_cuda_ema;
+/* Clips the gradients of a list's tensors with hyper.clip_norm > 0 by the norm of all of them (backend/core/clip.h). scratch:
+ * ls_cuda_clip_scratch bytes, 0 where no tensor is clipped. */
+size_t ls_cuda_clip_scratch(const struct ls_cuda_update *host, int n);
+void ls_cuda_clip(ls_cuda_stream s, const struct ls_cuda_scale *scale, double limit,
+                  const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n, float *scratch);
 /* *sum += a number made of the bits and places of all parameters, or of the optimizer's state; the same in whatever order
  * they come. */
 void ls_cuda_checksum(ls_cuda_stream s, const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,

@@ -1,4 +1,5 @@
 /* Parameter updates and BN's running statistics: neighbouring ones run as one kernel over a list in device memory. */
+#include "backend/core/clip.h"
 #include "backend/cuda/conv/tune.h"
 #include "base/log.h"
 #include "graph/ops.h"
@@ -11,10 +12,10 @@ static const struct rule {
     const char *op;
     ls_cuda_update_launch *launch;
     bool norms;
+    bool last; /* behind all others, and behind running statistics */
 } rules[] = {
-    {"sgd", ls_cuda_sgd, false},
-    {"lars", ls_cuda_sgd, true},
-    {"adamw", ls_cuda_adamw, false},
+    {"sgd", ls_cuda_sgd, false, false},  {"lars", ls_cuda_sgd, true, false}, {"adamw", ls_cuda_adamw, false, false},
+    {"lamb", ls_cuda_lamb, true, false}, {"ema", ls_cuda_ema, false, true},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
@@ -55,6 +56,14 @@ static enum ls_status update_prepare(struct ls_program *p, int node)
         if (n->in[i] != LS_NONE)
             LS_TRY(place_as(p, n->in[i], &p->layouts[n->in[0]].layout, false));
     return LS_OK;
+}
+
+/* The gradient is the one whose completion it waits for, and is not read. */
+static enum ls_status ema_prepare(struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->core.g->nodes[node];
+    LS_TRY(place_default(p, n->in[0]));
+    return place_as(p, n->in[2], &p->layouts[n->in[0]].layout, false);
 }
 
 static enum ls_status running_prepare(struct ls_program *p, int node)
@@ -123,7 +132,8 @@ enum ls_status updates_bind(struct ls_program *p)
             describe_running(p, i, &running[i]);
     if (st == LS_OK && ls_cuda_update_number(p->host_updates, n) < 0)
         st = ls_fail(LS_FAILED, "the model has more parameters than one update can take");
-    size_t scratch = ls_cuda_update_scratch(p->host_updates, n);
+    size_t scratch = ls_cuda_update_scratch(p->host_updates, n), clip = ls_cuda_clip_scratch(p->host_updates, n);
+    scratch = clip > scratch ? clip : scratch;
     if (st == LS_OK && !p->updates)
         st = device_take((size_t)n * sizeof *p->updates, "the list of updates", (void **)&p->updates);
     if (st == LS_OK && !p->running)
@@ -144,29 +154,40 @@ enum ls_status updates_bind(struct ls_program *p)
     return st;
 }
 
+static void launch(struct ls_program *p, int first, int last, const bool *present, bool late)
+{
+    for (int r = 0; r < RULES; r++)
+        if (present[r] && rules[r].last == late)
+            rules[r].launch(p->device->compute, p->run, p->scale, p->updates + first, p->host_updates + first,
+                            last - first, r, p->norms);
+}
+
 enum ls_status updates_run(struct ls_program *p, int first, int last)
 {
     cudaStream_t stream = p->device->compute;
     bool present[RULES] = {false}, any = false, running = false;
+    double clip = 0;
     for (int n = first; n < last; n++) {
+        clip = ls_clip_limit(&p->core.g->nodes[n]) > 0 ? ls_clip_limit(&p->core.g->nodes[n]) : clip;
         if (is_update(p, n))
             any = present[p->host_updates[n].rule] = true;
         running = running || is_running(p, n);
     }
     if (any && p->scale)
         ls_cuda_scale_check(stream, p->scale, p->updates + first, p->host_updates + first, last - first);
-    for (int r = 0; r < RULES; r++)
-        if (present[r])
-            rules[r].launch(stream, p->run, p->scale, p->updates + first, p->host_updates + first, last - first, r,
-                            p->norms);
+    if (clip > 0)
+        ls_cuda_clip(stream, p->scale, clip, p->updates + first, p->host_updates + first, last - first, p->norms);
+    launch(p, first, last, present, false);
     if (running)
         ls_cuda_bn_running(stream, p->running + first, last - first);
+    launch(p, first, last, present, true);
     return LS_OK;
 }
 
 const struct kernel ls_cuda_ops_updates[] = {
 #define X(name, ...) {.op = #name, .prepare = update_prepare, .run = update_run, .joins = true},
 #include "config/lists/optimizers.def"
+    {.op = "ema", .prepare = ema_prepare, .run = update_run, .joins = true},
     {.op = "bn_running", .prepare = running_prepare, .run = update_run, .joins = true},
     {0},
 };

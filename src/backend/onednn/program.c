@@ -1,4 +1,6 @@
+#include "backend/core/clip.h"
 #include "backend/onednn/program.h"
+#include "backend/onednn/updates.h"
 #include "backend/host_queue.h"
 #include "base/log.h"
 #include "graph/ops.h"
@@ -138,6 +140,7 @@ release_program:
 static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 {
     ls_program_bind(p, arena, grads);
+    p->clip_node = ls_clip_node(p->core.g);
     for (int n = 0; n < p->core.g->n_nodes; n++)
         if (p->execs[n].kernel->bind)
             p->execs[n].kernel->bind(p, n);
@@ -148,8 +151,11 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 
 static enum ls_status run_nodes(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
-    for (int n = first; n < last; n++)
+    for (int n = first; n < last; n++) {
+        if (n == p->clip_node)
+            clip_gradients(p);
         LS_TRY(p->execs[n].kernel->run(p, n, run));
+    }
     return LS_OK;
 }
 

@@ -46,6 +46,7 @@ struct ls_program {
     struct node_exec *execs; /* one a node; owned */
     int exec_room;
     struct tuner *tuner; /* while preparing; owned */
+    int clip_node;       /* gradients are clipped before it; LS_NONE: they are not */
 };
 
 static inline char *tensor_data(const struct ls_program *p, int tensor)

@@ -1,4 +1,5 @@
 /* The updates of sgd and lars. */
+#include "backend/core/clip.h"
 #include "backend/onednn/updates.h"
 
 #include <math.h>
@@ -43,6 +44,24 @@ static enum ls_status run_lars(struct ls_program *p, int node, const struct ls_r
         w[i] -= m[i];
     }
     return LS_OK;
+}
+
+/* Padding is zero and adds nothing. */
+void clip_gradients(struct ls_program *p)
+{
+    const struct ls_graph *g = p->core.g;
+    double squares = 0;
+    for (int n = p->clip_node; n < g->n_nodes; n++)
+        if (ls_clip_limit(&g->nodes[n]) > 0)
+            squares += p->k.norm2(update_slot(p, n, 1), update_count(p, n));
+    float factor = ls_clip_factor(squares, ls_clip_limit(&g->nodes[p->clip_node]));
+    for (int n = p->clip_node; n < g->n_nodes && factor < 1; n++) {
+        float *grad = update_slot(p, n, 1);
+        int64_t count = ls_clip_limit(&g->nodes[n]) > 0 ? update_count(p, n) : 0;
+#pragma omp parallel for simd schedule(static) if (count > UPDATE_ALONE)
+        for (int64_t i = 0; i < count; i++)
+            grad[i] *= factor;
+    }
 }
 
 const struct kernel ls_onednn_ops_updates[] = {

@@ -18,6 +18,8 @@ static inline int64_t update_count(const struct ls_program *p, int node)
 /* For fewer floats, threads are not worth their start. */
 enum { UPDATE_ALONE = 16384 };
 
+/* Clips the gradients of all update nodes (core/clip.h). */
+void clip_gradients(struct ls_program *p);
 /* Places the state tensors. */
 enum ls_status prepare_update(struct ls_program *p, int node);
 

@@ -1,3 +1,4 @@
+#include "backend/core/clip.h"
 #include "backend/ref/ref.h"
 #include "backend/core/program.h"
 #include "backend/host_queue.h"
@@ -19,7 +20,8 @@ struct ls_program {
     ls_ref_kernel **kernel; /* owned; of every node */
     void **data;            /* owned; of every tensor */
     size_t scratch_offset;
-    char *arena; /* borrowed */
+    int clip_node; /* gradients are clipped before it; LS_NONE: they are not */
+    char *arena;   /* borrowed */
 };
 
 /* bf16 and f16 graphs are computed in f32, as the values that other backends are compared with. */
@@ -116,6 +118,7 @@ release:
 static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
 {
     p->arena = arena;
+    p->clip_node = ls_clip_node(p->core.g);
     for (int i = 0; i < p->core.g->n_tensors; i++)
         if (!ls_role_kept(p->core.g->tensors[i].role))
             p->data[i] = (char *)(ls_program_keeps(p, i) ? grads : arena) + p->core.places[i].offset;
@@ -125,6 +128,8 @@ static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
 static enum ls_status ref_run(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     for (int n = first; n < last; n++) {
+        if (n == p->clip_node)
+            ls_ref_clip(p->core.g, n, p->data);
         struct ls_ref_call call = {.g = p->core.g,
                                    .n = &p->core.g->nodes[n],
                                    .data = p->data,

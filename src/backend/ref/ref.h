@@ -63,4 +63,7 @@ struct ls_ref_op {
 #define X(name) extern const struct ls_ref_op ls_ref_ops_##name[];
 #include "backend/ref/ops/list.def"
 
+/* update.c: clips the gradients of all update nodes, the first of which is given (core/clip.h). */
+void ls_ref_clip(const struct ls_graph *g, int first, void *const *data);
+
 #endif

@@ -1,4 +1,5 @@
 /* The updates of sgd and lars. Their hyperparameters are rounded to f32 first, as the other backends compute with them. */
+#include "backend/core/clip.h"
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -42,6 +43,31 @@ static void lars(const struct ls_ref_call *call)
         double momentum = share * m.v[i] + local * lr * g;
         m.v[i] = (float)momentum;
         w.v[i] = (float)(w.v[i] - momentum);
+    }
+}
+
+static double squares_of(const float *values, int64_t count)
+{
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++)
+        squares += (double)values[i] * values[i];
+    return squares;
+}
+
+void ls_ref_clip(const struct ls_graph *g, int first, void *const *data)
+{
+    double squares = 0;
+    for (int n = first; n < g->n_nodes; n++) {
+        int grad = g->nodes[n].in[1];
+        if (ls_clip_limit(&g->nodes[n]) > 0)
+            squares += squares_of(data[grad], ls_shape_count(&g->tensors[grad].shape));
+    }
+    float factor = ls_clip_factor(squares, ls_clip_limit(&g->nodes[first]));
+    for (int n = first; n < g->n_nodes && factor < 1; n++) {
+        int grad = g->nodes[n].in[1];
+        float *values = ls_clip_limit(&g->nodes[n]) > 0 ? data[grad] : NULL;
+        for (int64_t i = 0; values && i < ls_shape_count(&g->tensors[grad].shape); i++)
+            values[i] *= factor;
     }
 }
 

@@ -26,22 +26,6 @@ static bool any_lars(const struct ls_cuda_update *host, int n)
     return false;
 }
 
-/* The sum over the threads of a block, returned in all of them. */
-static __device__ float2 block_sum(float2 v)
-{
-    __shared__ float2 warps[THREADS / 32];
-    v = make_float2(warp_sum(v.x), warp_sum(v.y));
-    if (threadIdx.x % 32 == 0)
-        warps[threadIdx.x / 32] = v;
-    __syncthreads();
-    float2 sum = warps[0];
-    for (int i = 1; i < THREADS / 32; i++) {
-        sum.x += warps[i].x;
-        sum.y += warps[i].y;
-    }
-    return sum;
-}
-
 /* --- sgd and lars -------------------------------------------------------------------------------------------- */
 
 /* m = momentum * m + before * g; w -= after * m. sgd applies the learning rate in `after`, lars in `before`. All

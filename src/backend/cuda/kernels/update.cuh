@@ -61,6 +61,22 @@ __device__ __forceinline__ float tensor_lr(const struct ls_hyper &h, float lr)
     return h.lr_factor > 0 ? (float)(h.lr_factor * (double)lr) : lr;
 }
 
+/* The sum over the threads of a block, returned in all of them. */
+__device__ __forceinline__ float2 block_sum(float2 v)
+{
+    __shared__ float2 warps[THREADS / 32];
+    v = make_float2(warp_sum(v.x), warp_sum(v.y));
+    if (threadIdx.x % 32 == 0)
+        warps[threadIdx.x / 32] = v;
+    __syncthreads();
+    float2 sum = warps[0];
+    for (int i = 1; i < THREADS / 32; i++) {
+        sum.x += warps[i].x;
+        sum.y += warps[i].y;
+    }
+    return sum;
+}
+
 /* Stores the 16-bit copy of a parameter, which the next pass reads. */
 __device__ __forceinline__ void store_half(const struct ls_cuda_update &u, int64_t at, const float (&w)[4])
 {

@@ -1,0 +1,20 @@
+/* Clipping of gradients by the norm of all of them together (--clip-norm), as PyTorch's clip_grad_norm_ has it:
+ *
+ *   every gradient *= clip_norm / (norm + 1e-6), where that is below 1
+ *
+ * A backend does so before the first update node. All gradients are complete then: the nodes of all updates stand at the end
+ * of the graph, and run together. Squares are added tensor by tensor in the order of nodes, which is the same on any number
+ * of processes. */
+#ifndef LS_BACKEND_CORE_CLIP_H
+#define LS_BACKEND_CORE_CLIP_H
+
+#include "graph/graph.h"
+
+/* The norm that the gradient of an update node is clipped to with the others; 0: it is not, or the node updates nothing. */
+double ls_clip_limit(const struct ls_node *n);
+/* The node before which gradients are clipped; LS_NONE: none is. */
+int ls_clip_node(const struct ls_graph *g);
+/* What gradients are multiplied by, from the sum of their squares; 1: they stay. */
+float ls_clip_factor(double squares, double limit);
+
+#endif

@@ -1,0 +1,88 @@
+#include "exec/averages.h"
+#include "graph/ops.h"
+
+#include <math.h>
+
+/* Of one value: what to do with the two of `count` floats each. They are written back as it leaves them. */
+typedef void change(float *value, float *average, size_t count);
+
+static void copy(float *value, float *average, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        average[i] = value[i];
+}
+
+static void swap(float *value, float *average, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        float kept = value[i];
+        value[i] = average[i];
+        average[i] = kept;
+    }
+}
+
+static enum ls_status change_one(struct ls_engine *e, const struct ls_node *n, change *how)
+{
+    const struct ls_backend *b = e->backend;
+    struct ls_program *p = e->train.program;
+    enum ls_status st = LS_FAILED;
+    size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[n->in[0]].shape);
+    float *value = ls_alloc(2 * count, sizeof *value), *average = value ? value + count : NULL;
+    if (!value)
+        return LS_FAILED;
+    LS_TRY_GOTO(free_values, b->read(p, n->in[0], value));
+    LS_TRY_GOTO(free_values, b->read(p, n->in[2], average));
+    how(value, average, count);
+    LS_TRY_GOTO(free_values, b->write(p, n->in[0], value));
+    st = b->write(p, n->in[2], average);
+free_values:
+    ls_free(value);
+    return st;
+}
+
+static enum ls_status change_all(struct ls_engine *e, change *how)
+{
+    const struct ls_graph *g = &e->train.graph;
+    for (int n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].op == &ls_op_ema)
+            LS_TRY(change_one(e, &g->nodes[n], how));
+    return LS_OK;
+}
+
+enum ls_status ls_averages_begin(struct ls_engine *e)
+{
+    return change_all(e, copy);
+}
+
+enum ls_status ls_averages_swap(struct ls_engine *e)
+{
+    return change_all(e, swap);
+}
+
+static enum ls_status is_finite(struct ls_engine *e, int tensor, bool *finite)
+{
+    size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[tensor].shape);
+    float *values = ls_alloc(count, sizeof *values);
+    if (!values)
+        return LS_FAILED;
+    enum ls_status st = e->backend->read(e->train.program, tensor, values);
+    *finite = true;
+    for (size_t i = 0; i < count && st == LS_OK; i++)
+        *finite = *finite && isfinite(values[i]);
+    ls_free(values);
+    return st;
+}
+
+enum ls_status ls_averages_check(struct ls_engine *e, const char **name)
+{
+    const struct ls_graph *g = &e->train.graph;
+    bool finite = true;
+    *name = NULL;
+    for (int n = 0; n < g->n_nodes && !*name; n++) {
+        if (g->nodes[n].op != &ls_op_ema)
+            continue;
+        LS_TRY(is_finite(e, g->nodes[n].in[2], &finite));
+        *name = finite ? NULL : g->tensors[g->nodes[n].in[0]].name;
+    }
+    return LS_OK;
+}

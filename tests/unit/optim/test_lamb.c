@@ -1,0 +1,137 @@
+/* LAMB and averages of weights: steps by PyTorch's operations (timm's formulas), and every backend against ref. */
+#include "ops_session.h"
+
+#include "../../golden/lamb.h"
+
+static struct ls_case golden_case(void)
+{
+    struct ls_case c = *find_case("lamb of a dense layer");
+    assert_int_equal(c.attr.out, LAMB_VALUES);
+    c.attr.hyper = (struct ls_hyper)LAMB_HYPER;
+    return c;
+}
+
+static void write(struct ls_session *s, int tensor, const float *values)
+{
+    assert_int_equal(s->backend->write(s->program, tensor, values), LS_OK);
+}
+
+/* Within 1e-6 of the value and of `size`, that of the terms it is the sum of. */
+static void expect_near(const struct ls_session *s, int tensor, const float *expected, const float *size, int step)
+{
+    float *found = session_read(s, tensor);
+    for (int i = 0; i < LAMB_VALUES; i++)
+        if (!(fabs((double)found[i] - expected[i]) <= 1e-6 * (fabs((double)expected[i]) + size[i])))
+            fail_msg("step %d: %s[%d] is %.9g, expected is %.9g", step + 1, s->g.tensors[tensor].name, i,
+                     (double)found[i], (double)expected[i]);
+    ls_free(found);
+}
+
+/* The bias of a dense layer takes PyTorch's steps, with the gradients that PyTorch was given. */
+static void follow_pytorch(const struct ls_backend *backend)
+{
+    struct ls_case c = golden_case();
+    struct ls_session s = {0};
+    const float zeros[LAMB_VALUES] = {0};
+    float steps[LAMB_VALUES], slopes[LAMB_VALUES] = {0};
+    build(&s.g, &c, LS_F32);
+    session_open(&s, backend, c.n, &apart);
+    int param = ls_graph_find(&s.g, "op.bias"), first = 0;
+    int mean = ls_graph_find(&s.g, "op.bias.exp_avg"), square = ls_graph_find(&s.g, "op.bias.exp_avg_sq");
+    assert_int_equal(s.g.tensors[mean].role, LS_ROLE_OPTIMIZER);
+    assert_int_equal(s.g.tensors[square].role, LS_ROLE_OPTIMIZER);
+    while (s.g.nodes[first].phase != LS_UPDATE)
+        first++;
+    session_run(&s); /* makes all memory hold numbers */
+    write(&s, param, lamb_start);
+    write(&s, mean, zeros);
+    write(&s, square, zeros);
+    s.run.lr = LAMB_LR;
+    for (int i = 0; i < LAMB_VALUES; i++)
+        steps[i] = 1;
+    for (int step = 0; step < LAMB_STEPS; step++) {
+        s.run.step = (uint64_t)step;
+        write(&s, s.g.tensors[param].grad, lamb_grad[step]);
+        assert_int_equal(backend->run(s.program, first, s.g.n_nodes, &s.run), LS_OK);
+        for (int i = 0; i < LAMB_VALUES; i++)
+            slopes[i] = fmaxf(slopes[i], fabsf(lamb_grad[step][i]));
+        expect_near(&s, mean, lamb_exp_avg[step], slopes, step);
+        expect_near(&s, square, lamb_exp_avg_sq[step], zeros, step);
+        expect_near(&s, param, lamb_param[step], steps, step);
+    }
+    session_close(&s);
+}
+
+static void ref_follows_pytorch(void **state)
+{
+    (void)state;
+    follow_pytorch(ls_backend_find("ref"));
+}
+
+static void tested_follows_pytorch(void **state)
+{
+    (void)state;
+    follow_pytorch(tested_backend());
+}
+
+static void expect_as_ref(const char *name)
+{
+    struct ls_selftest t;
+    struct ls_selftest_result r;
+    assert_int_equal(ls_selftest_open(&t, find_case(name)), LS_OK);
+    assert_int_equal(ls_selftest_compare(&t, tested_backend(), ls_precision_find("f32"), &apart, &r), LS_OK);
+    ls_selftest_close(&t);
+    if (!(r.error <= 1e-5))
+        fail_msg("%s: tensor %s: relative error %.3g", name, r.tensor, r.error);
+}
+
+static void tested_as_ref(void **state)
+{
+    (void)state;
+    expect_as_ref("lamb");
+    expect_as_ref("lamb of a dense layer");
+}
+
+/* The bias takes the values that LAMB gave it; its average follows. */
+static void average(const struct ls_backend *backend)
+{
+    struct ls_case c = *find_case("ema of a dense layer");
+    struct ls_session s = {0};
+    const float ones[LAMB_VALUES] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
+    assert_int_equal(c.attr.out, LAMB_VALUES);
+    c.attr.hyper = (struct ls_hyper){.ema = LAMB_EMA};
+    build(&s.g, &c, LS_F32);
+    session_open(&s, backend, c.n, &apart);
+    int param = ls_graph_find(&s.g, "op.bias"), kept = ls_graph_find(&s.g, "op.bias.trained"), first = 0;
+    while (s.g.nodes[first].phase != LS_UPDATE)
+        first++;
+    session_run(&s);
+    write(&s, kept, lamb_start);
+    for (int step = 0; step < LAMB_STEPS; step++) {
+        write(&s, param, lamb_param[step]);
+        assert_int_equal(backend->run(s.program, first, s.g.n_nodes, &s.run), LS_OK);
+        expect_near(&s, kept, lamb_average[step], ones, step);
+        expect_near(&s, param, lamb_param[step], ones, step);
+    }
+    session_close(&s);
+}
+
+static void averages(void **state)
+{
+    (void)state;
+    average(ls_backend_find("ref"));
+    average(tested_backend());
+    expect_as_ref("ema");
+    expect_as_ref("ema of a dense layer");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ref_follows_pytorch),
+        cmocka_unit_test(tested_follows_pytorch),
+        cmocka_unit_test(tested_as_ref),
+        cmocka_unit_test(averages),
+    };
+    return cmocka_run_group_tests_name("lamb", tests, NULL, NULL);
+}
