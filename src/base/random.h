@@ -11,7 +11,8 @@ enum ls_random_use {
     LS_RANDOM_AUGMENT,
     LS_RANDOM_DROPOUT,
     LS_RANDOM_SYNTHETIC,
-    LS_RANDOM_COMPRESS
+    LS_RANDOM_COMPRESS,
+    LS_RANDOM_MIX
 };
 
 static inline void ls_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])

@@ -103,6 +103,8 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
         .smoothing = training ? (float)o->label_smoothing : 0.0f,
         .dropout = (float)o->dropout,
         .drop_path = (float)o->drop_path,
+        .mixup = (float)o->mixup,
+        .cutmix = (float)o->cutmix,
     };
     LS_TRY(ls_model_build(&request, g));
     if (training && o->freeze)

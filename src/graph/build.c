@@ -37,6 +37,22 @@ enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const stru
     return b->status = g->input == LS_NONE || g->label == LS_NONE ? LS_FAILED : LS_OK;
 }
 
+/* Puts a node in front that mixes the images of a batch; all others then read its result. */
+static enum ls_status mix_images(struct ls_graph *g, const struct ls_mix_rule *rule)
+{
+    struct ls_attr attr = {.mix = *rule};
+    int node;
+    LS_TRY(ls_graph_node(g, &ls_op_mix, "mixed", &attr, &g->input, 1, &node));
+    struct ls_node mix = g->nodes[node];
+    for (int n = 0; n < node; n++)
+        for (int i = 0; i < LS_MAX_IN; i++)
+            if (g->nodes[n].in[i] == g->input)
+                g->nodes[n].in[i] = mix.out[0];
+    memmove(g->nodes + 1, g->nodes, (size_t)node * sizeof *g->nodes);
+    g->nodes[0] = mix;
+    return LS_OK;
+}
+
 enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_op *loss, float smoothing)
 {
     struct ls_graph *g = b->g;
@@ -54,6 +70,13 @@ enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_o
     struct ls_attr attr = ls_attr_default(loss);
     attr.training = g->training;
     attr.smoothing = smoothing;
+    if (g->training && (b->mixup > 0 || b->cutmix > 0)) {
+        const struct ls_shape *image = &g->tensors[g->input].shape;
+        attr.mix = (struct ls_mix_rule){b->mixup, b->cutmix, (int32_t)image->dim[2], (int32_t)image->dim[3]};
+        if (loss != &ls_op_softmax_xent)
+            return b->status = ls_fail(LS_USAGE, "--mixup and --cutmix need --loss xent");
+        LS_TRY(b->status = mix_images(g, &attr.mix));
+    }
     int node, in[] = {logits, g->label};
     LS_TRY(b->status = ls_graph_node(g, loss, "loss", &attr, in, 2, &node));
     g->loss = g->nodes[node].out[0];

@@ -20,10 +20,11 @@ struct ls_build {
     struct ls_graph *g; /* borrowed */
     enum ls_status status;
     enum ls_scheme conv_scheme, dense_scheme;
-    float dropout;   /* < 0: as the model says; otherwise every dropout uses this p (--dropout) */
-    float drop_path; /* < 0: as the model says; otherwise every drop_path uses this p (--drop-path) */
-    uint32_t layers; /* dropout and drop_path layers so far: each has a separate random stream */
-    int64_t classes; /* required number of logits */
+    float dropout;       /* < 0: as the model says; otherwise every dropout uses this p (--dropout) */
+    float drop_path;     /* < 0: as the model says; otherwise every drop_path uses this p (--drop-path) */
+    float mixup, cutmix; /* parameters of Beta distributions; 0: none */
+    uint32_t layers;     /* dropout and drop_path layers so far: each has a separate random stream */
+    int64_t classes;     /* required number of logits */
 };
 
 struct ls_model_size {

@@ -19,6 +19,7 @@
 #define LS_GRAPH_GRAPH_H
 
 #include "base/memory.h"
+#include "base/mix.h"
 #include "base/status.h"
 #include <regex.h>
 #include <stdbool.h>
@@ -123,6 +124,7 @@ struct ls_attr {
     int64_t size;                                   /* lrn: channels in the window */
     float alpha, beta, k;                           /* lrn, as in PyTorch */
     float smoothing;                                /* softmax_xent */
+    struct ls_mix_rule mix;                         /* mix, softmax_xent: mixup and cutmix of the batch */
     struct ls_hyper hyper;                          /* ops of optimizers */
     bool nesterov;                                  /* sgd */
     uint32_t layer; /* dropout, drop_path: number of the layer, which selects the random stream */

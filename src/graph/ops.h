@@ -35,6 +35,7 @@
  *  flatten           x(N,C,H,W)                                          y(N,C*H*W)
  *  unflatten         dy(N,C*H*W)                                         dx(N,C,H,W)
  *  sum               a b                                                 y = a + b (gradients of one tensor)
+ *  mix               x                                                   y: the images, each mixed with the one before it
  *  softmax_xent      logits label                                        loss(N) rank(N)[i32] prob(N,K)[f32]
  *  softmax_xent_bwd  prob label                                          dlogits
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
@@ -61,6 +62,8 @@
  *    rank = number of classes with a score above the label's (equal scores of lower index count as above).
  *    softmax_xent = -sum q log p with
  *    q = (1-smoothing) onehot + smoothing/K. l2_loss = 0.5*|x - onehot|^2. *_bwd scale by run.grad_scale.
+ *  - mix: base/mix.h, stream = ls_random_stream(LS_RANDOM_MIX, step, replica, 0). With attr.mix, softmax_xent's q is weight *
+ *    onehot(label) + (1-weight) * onehot(label of the partner) in place of the onehot; the rank is that of the own label.
  *  - lrn: y = x / (k + alpha/size * sum of squares over size channels around c)^beta, window as in PyTorch
  *    (size/2 below, (size-1)/2 above).
  *  - avgpool: mean over the window; include_pad divides by kernel_h*kernel_w clipped to the padded input.

@@ -107,6 +107,8 @@ enum ls_status ls_model_build(const struct ls_model_request *r, struct ls_graph 
     LS_TRY(ls_build_begin(&b, g, &size, r->training, r->dtype));
     b.dropout = r->dropout;
     b.drop_path = r->drop_path;
+    b.mixup = r->mixup;
+    b.cutmix = r->cutmix;
     if (r->yaml || ls_model_is_file(r->model)) {
         LS_TRY(r->yaml ? ls_model_parse_yaml(r->model, r->yaml, strlen(r->yaml), &b, &logits)
                        : ls_model_read_yaml(r->model, &b, &logits));

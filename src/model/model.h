@@ -31,6 +31,7 @@ struct ls_model_request {
     float smoothing;     /* label smoothing, for xent */
     float dropout;       /* < 0: as the model specifies */
     float drop_path;     /* likewise */
+    float mixup, cutmix; /* training: parameters of Beta distributions; 0: none */
 };
 
 /* Builds the forward graph with its loss. The graph is new; the caller releases it, also after a failure. Returns

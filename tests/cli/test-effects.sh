@@ -41,6 +41,26 @@ lockstep train --run three --resume --epochs 2 --steps 12
 expect_code 0
 expect_same one/checkpoints/step-00000012/model.safetensors three/checkpoints/step-00000012/model.safetensors
 
+it "computes the same bits with mixup and cutmix on two workers, and after a resume"
+run_of mixed --augment flip --mixup 0.2 --cutmix 1
+expect_code 0
+run_of mixed2 --augment flip --mixup 0.2 --cutmix 1 --workers 2 --loader-threads 2
+expect_code 0
+expect_same mixed/checkpoints/step-00000012/model.safetensors mixed2/checkpoints/step-00000012/model.safetensors
+run_of mixed3 --augment flip --mixup 0.2 --cutmix 1 --steps 5
+expect_code 0
+lockstep train --run mixed3 --resume --epochs 2 --steps 12
+expect_code 0
+expect_same mixed/checkpoints/step-00000012/model.safetensors mixed3/checkpoints/step-00000012/model.safetensors
+run_of unmixed --augment flip
+expect_code 0
+expect "$(cmp -s mixed/checkpoints/step-00000012/model.safetensors unmixed/checkpoints/step-00000012/model.safetensors; echo $?)" = 1
+
+it "refuses mixup with a loss that has no mixture of labels"
+run_of wrong-loss --mixup 0.2 --loss l2
+expect_code 2
+expect_error '--mixup and --cutmix need --loss xent'
+
 it "names a number out of its range"
 run_of wrong --augment rotate:270
 expect_code 2

@@ -9,6 +9,9 @@
 #include <string>
 #include <vector>
 
+/* Neither mixup nor cutmix. */
+static const struct ls_mix_rule no_mix = {0, 0, 0, 0};
+
 typedef std::vector<float> values;
 
 extern const enum ls_dtype misc_types[3];

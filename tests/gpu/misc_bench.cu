@@ -119,7 +119,7 @@ static void others(void)
     bench("image_planes 256x3x224x224", 256.0 * 224 * 224 * 28,
           [&] { ls_cuda_image_planes(0, LS_BF16, dev_run.ptr(), &m, 3, to.at); });
     bench("softmax_xent 256x1000", 256.0 * 1000 * 4, [&] {
-        ls_cuda_softmax_xent(0, LS_BF16, dev_run.ptr(), 256, 1000, 1000, 0.1f, logits.at, loss.as<float>(),
+        ls_cuda_softmax_xent(0, LS_BF16, dev_run.ptr(), 256, 1000, 1000, 0.1f, &no_mix, logits.at, loss.as<float>(),
                              rank.as<int32_t>(), prob.as<float>());
     });
     int64_t rows = 256 * 55 * 55, count = rows * 64;

@@ -57,8 +57,8 @@ static void softmax(enum ls_dtype t, int64_t n, int64_t classes, float smoothing
         }
         loss[(size_t)i] = b.labels[(size_t)i] < 0 ? 0 : (float)cross;
     }
-    ls_cuda_softmax_xent(0, t, run.ptr(), n, b.c, classes, smoothing, x.at, dev_loss.as<float>(), rank.as<int32_t>(),
-                         dev_prob.as<float>());
+    ls_cuda_softmax_xent(0, t, run.ptr(), n, b.c, classes, smoothing, &no_mix, x.at, dev_loss.as<float>(),
+                         rank.as<int32_t>(), dev_prob.as<float>());
     verdict("softmax_xent loss " + name, dev_loss.read(LS_F32, (size_t)n), loss, 2e-5);
     verdict_ints("softmax_xent rank " + name, rank.read_ints((size_t)n), b.rank);
     verdict("softmax_xent prob " + name, dev_prob.read(LS_F32, count), prob, 1e-5);
@@ -69,7 +69,8 @@ static void softmax(enum ls_dtype t, int64_t n, int64_t classes, float smoothing
             dx[(size_t)(i * b.c + k)] = (float)((prob[(size_t)(i * b.c + k)] - q) * 0.125 * 64);
         }
     void *to = t == LS_F32 ? from.at : dev_dx.at;
-    ls_cuda_softmax_xent_bwd(0, t, run.ptr(), dev_scale.ptr(), n, b.c, classes, smoothing, from.as<float>(), to);
+    ls_cuda_softmax_xent_bwd(0, t, run.ptr(), dev_scale.ptr(), n, b.c, classes, smoothing, &no_mix, from.as<float>(),
+                             to);
     verdict("softmax_xent_bwd " + name, (t == LS_F32 ? from : dev_dx).read(t, count), dx, misc_tolerance(t));
 }
 

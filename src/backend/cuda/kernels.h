@@ -199,6 +199,9 @@ void ls_cuda_mul(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_map *ma
                  void *y);
 void ls_cuda_mul_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_map *map, const void *dy, const void *a,
                      const void *factors, void *da, void *ds);
+/* Mixup and cutmix as base/mix.h says; y is other memory than x. */
+void ls_cuda_mix(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, const struct ls_mix_rule *rule,
+                 const struct ls_cuda_map *map, const void *x, void *y);
 /* Channels [from_first, from_first + channels) of rows of from_c into [to_first, ...) of rows of to_c; logical channels,
  * padded strides. `clear`: the padding of `to` beyond to_first + channels becomes zero. */
 void ls_cuda_copy_channels(ls_cuda_stream s, enum ls_dtype t, const void *from, int64_t from_c, int64_t from_first,
@@ -235,12 +238,12 @@ void ls_cuda_sum_parts(ls_cuda_stream s, const struct ls_cuda_parts *p, int64_t 
 
 /* logits: rows of c stored, `classes` of them real. labels: int32 through run->labels. prob optional. */
 void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
-                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank,
-                          float *prob);
+                          int64_t classes, float smoothing, const struct ls_mix_rule *mix, const void *logits,
+                          float *loss, int32_t *rank, float *prob);
 /* dlogits = (prob - q) * grad_scale * (scale ? scale->scale : 1), 0 where there is no sample. */
 void ls_cuda_softmax_xent_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                               const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, float smoothing,
-                              const float *prob, void *dlogits);
+                              const struct ls_mix_rule *mix, const float *prob, void *dlogits);
 void ls_cuda_l2_loss(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
                      int64_t classes, const void *x, float *loss, int32_t *rank);
 void ls_cuda_l2_loss_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,

@@ -302,6 +302,51 @@ static void dropout_test(void **state)
     session_close(&s);
 }
 
+/* A batch is mixed as torchvision's MixUp and CutMix do it: with the sample before, by one weight, or within one box whose
+ * area is the weight. Weights follow Beta(1, 1), which is uniform. */
+static void mix_test(void **state)
+{
+    enum { SAMPLES_MIXED = 5, SIDE = 16, STEPS_MIXED = 200 };
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        const struct ls_case c = {.op = &ls_op_mix,
+                                  .n = SAMPLES_MIXED,
+                                  .c = 1,
+                                  .h = SIDE,
+                                  .w = SIDE,
+                                  .attr = {.mix = {kind == 0, kind == 1, SIDE, SIDE}},
+                                  .first = true,
+                                  .inference = true};
+        struct ls_session s;
+        double sum = 0, squares = 0;
+        open_case(&s, &c, ls_backend_find("ref"), LS_F32, &apart);
+        for (int64_t i = 0; i < tensor_count(&s, s.g.input); i++)
+            s.images[i] = (float)(i / (SIDE * SIDE)); /* its sample's number */
+        for (s.run.step = 0; s.run.step < STEPS_MIXED; s.run.step++) {
+            session_run(&s);
+            float *y = session_read(&s, s.g.logits);
+            double mean[SAMPLES_MIXED] = {0};
+            for (int i = 0; i < SAMPLES_MIXED * SIDE * SIDE; i++)
+                mean[i / (SIDE * SIDE)] += (double)y[i] / (SIDE * SIDE);
+            double weight = 1 - (1 - mean[1]); /* sample 1 becomes weight * 1 + (1 - weight) * 0 */
+            for (int i = 0; i < SAMPLES_MIXED; i++) {
+                int other = i ? i - 1 : SAMPLES_MIXED - 1;
+                assert_true(fabs(mean[i] - (weight * i + (1 - weight) * other)) < 1e-5);
+            }
+            for (int i = SIDE * SIDE; kind == 1 && i < 2 * SIDE * SIDE; i++)
+                assert_true(y[i] == 0 || y[i] == 1);
+            sum += weight / STEPS_MIXED;
+            squares += weight * weight / STEPS_MIXED;
+            ls_free(y);
+        }
+        session_close(&s);
+        if (kind == 0)
+            assert_true(fabs(sum - 0.5) < 0.07 && fabs(squares - 1.0 / 3) < 0.07);
+        else
+            assert_true(sum > 0.5 && sum < 0.85); /* boxes are cut off at the border */
+    }
+}
+
 /* --- the list of tests -------------------------------------------------------------------------------- */
 
 enum { MOST = 4096 };
@@ -353,6 +398,7 @@ int main(void)
     add(&l, "short batch", "", short_batch_test, NULL);
     add(&l, "rank of the label", "", rank_test, NULL);
     add(&l, "dropout mask", "", dropout_test, NULL);
+    add(&l, "mixup and cutmix", "", mix_test, NULL);
     int failed = _cmocka_run_group_tests("ops", l.tests, l.n, NULL, NULL);
     ls_arena_release(&l.names);
     return failed;

@@ -1,6 +1,6 @@
 /* Losses. One block handles one sample, with as many threads as the classes keep busy. The kernels read a row
  * several times, mostly from the caches. All arithmetic is in f32. */
-#include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/mix.cuh"
 
 using namespace ls_device;
 
@@ -84,14 +84,27 @@ static int threads_for(int64_t c)
     return threads < MAX_THREADS ? (int)threads : MAX_THREADS;
 }
 
+/* The label of the sample's partner, and the weight of its own label; 1 without mixup and cutmix. */
+static __device__ float mix_labels(const struct row &r, const struct ls_mix_rule &rule, const struct ls_cuda_run *run,
+                                   int32_t *other)
+{
+    *other = r.label;
+    if (!(rule.mixup > 0 || rule.cutmix > 0))
+        return 1;
+    *other = run->labels[ls_mix_partner(r.sample, run->valid)];
+    return block_mix(rule, run).weight;
+}
+
 /* --- softmax with cross-entropy ------------------------------------------------------------------------------ */
 
 template <typename T>
 static __global__ void __launch_bounds__(MAX_THREADS)
-    softmax_kernel(const struct ls_cuda_run *run, int64_t c, int64_t classes, float smoothing, const void *logits,
-                   float *loss, int32_t *rank, float *prob)
+    softmax_kernel(const struct ls_cuda_run *run, int64_t c, int64_t classes, float smoothing, struct ls_mix_rule rule,
+                   const void *logits, float *loss, int32_t *rank, float *prob)
 {
     struct row r = row_of(run, c, classes);
+    int32_t other;
+    float weight = mix_labels(r, rule, run, &other);
     float own = score_at<T>(r, logits), top = -INFINITY, sum = 0, distance = 0, v[8];
     int32_t higher = 0;
     for (int64_t octet = threadIdx.x; octet < r.octets; octet += blockDim.x) {
@@ -115,6 +128,8 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     write_rank(r, higher, rank);
     if (threadIdx.x == 0) {
         /* The log-probability of class k is v[k] - top - log(sum). */
+        if (weight < 1 && r.label >= 0)
+            own = weight * own + (1 - weight) * to_float(((const T *)logits)[r.sample * r.octets * 8 + other]);
         float log_sum = logf(sum), log_p = own - top - log_sum, mean = distance / (float)classes - log_sum;
         loss[r.sample] = r.label < 0 ? 0 : -((1 - smoothing) * log_p + smoothing * mean);
     }
@@ -131,15 +146,19 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 template <typename T>
 static __global__ void __launch_bounds__(MAX_THREADS)
     softmax_bwd_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, int64_t c, int64_t classes,
-                       float smoothing, const float *prob, void *dlogits)
+                       float smoothing, struct ls_mix_rule rule, const float *prob, void *dlogits)
 {
     struct row r = row_of(run, c, classes);
+    int32_t other;
+    float weight = mix_labels(r, rule, run, &other), hard = (1 - smoothing) * weight,
+          soft = (1 - smoothing) * (1 - weight);
     float factor = run->grad_scale * (scale ? scale->scale : 1), floor = smoothing / (float)classes, v[8];
     for (int64_t octet = threadIdx.x; octet < r.octets; octet += blockDim.x) {
         widen<float>(load<float>(prob, r.sample * r.octets + octet), v); /* dlogits of f32 may alias prob */
         for (int i = 0; i < 8; i++) {
             int64_t k = octet * 8 + i;
-            float q = k == r.label ? 1 - smoothing + floor : floor;
+            float q = k == r.label ? hard + floor : floor;
+            q += weight < 1 && k == other ? soft : 0;
             v[i] = r.label < 0 || k >= classes ? 0 : (v[i] - q) * factor;
         }
         row_store<T>(r, dlogits, octet, v);
@@ -147,18 +166,19 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 }
 
 void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
-                          int64_t classes, float smoothing, const void *logits, float *loss, int32_t *rank, float *prob)
+                          int64_t classes, float smoothing, const struct ls_mix_rule *mix, const void *logits,
+                          float *loss, int32_t *rank, float *prob)
 {
-    LS_CUDA_BY_TYPE(t, softmax_kernel<T>
-                    <<<(unsigned)n, threads_for(c), 0, s>>>(run, c, classes, smoothing, logits, loss, rank, prob));
+    LS_CUDA_BY_TYPE(t, softmax_kernel<T><<<(unsigned)n, threads_for(c), 0, s>>>(run, c, classes, smoothing, *mix,
+                                                                                logits, loss, rank, prob));
 }
 
 void ls_cuda_softmax_xent_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                               const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, float smoothing,
-                              const float *prob, void *dlogits)
+                              const struct ls_mix_rule *mix, const float *prob, void *dlogits)
 {
     LS_CUDA_BY_TYPE(t, softmax_bwd_kernel<T>
-                    <<<(unsigned)n, threads_for(c), 0, s>>>(run, scale, c, classes, smoothing, prob, dlogits));
+                    <<<(unsigned)n, threads_for(c), 0, s>>>(run, scale, c, classes, smoothing, *mix, prob, dlogits));
 }
 
 /* --- half the squared distance from the one-hot vector ------------------------------------------------------- */

@@ -6,8 +6,8 @@ static enum ls_status softmax_run(struct ls_program *p, int node)
     const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->in[0]);
     ls_cuda_softmax_xent(stream_of(p), type_of(p), p->run, x.n, x.c, channels_of(p, n->in[0]), n->attr.smoothing,
-                         data_of(p, n->in[0]), floats(p, n->out[0]), (int32_t *)(void *)data_of(p, n->out[1]),
-                         floats(p, n->out[2]));
+                         &n->attr.mix, data_of(p, n->in[0]), floats(p, n->out[0]),
+                         (int32_t *)(void *)data_of(p, n->out[1]), floats(p, n->out[2]));
     return LS_OK;
 }
 
@@ -16,7 +16,7 @@ static enum ls_status softmax_bwd_run(struct ls_program *p, int node)
     const struct ls_node *n = &p->core.g->nodes[node];
     struct ls_cuda_map x = map_of(p, n->out[0]);
     ls_cuda_softmax_xent_bwd(stream_of(p), type_of(p), p->run, p->scale, x.n, x.c, channels_of(p, n->out[0]),
-                             n->attr.smoothing, floats(p, n->in[0]), data_of(p, n->out[0]));
+                             n->attr.smoothing, &n->attr.mix, floats(p, n->in[0]), data_of(p, n->out[0]));
     return LS_OK;
 }
 

@@ -117,6 +117,8 @@ struct ls_loss {
     const void *scores; /* logits; bwd: probabilities (f32) or outputs */
     const int32_t *label;
     float *loss, smoothing, scale;
+    float weight;  /* of the own label, 1 without mixup and cutmix; the rest is for the partner's */
+    int64_t valid; /* samples among which partners are */
     int32_t *rank;
     void *out; /* probabilities (f32); bwd: the gradient */
 };
@@ -147,6 +149,7 @@ struct ls_kernels {
     /* y = a * s, s with one pixel a sample; da = dy * s, ds = the sum of dy * a over pixels. */
     void (*mul)(const struct ls_map *, const void *a, const void *s, void *y);
     void (*mul_bwd)(const struct ls_map *, const void *dy, const void *a, const void *s, void *da, void *ds);
+    void (*mix)(const struct ls_map *, const struct ls_mix *, const void *x, void *y);
     /* `size` stored elements a sample. */
     void (*drop_path)(int64_t samples, int64_t size, float p, uint64_t seed, uint64_t stream, const void *x, void *y);
     /* `shape` is the logical shape. `blocked`: the tensor has 4 dimensions and is stored blocked; otherwise it is

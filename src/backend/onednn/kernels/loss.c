@@ -17,6 +17,12 @@ INLINE int32_t rank_of(const E *row, int64_t classes, int32_t label)
     return above;
 }
 
+/* The label of the sample that this one is mixed with. */
+INLINE int32_t other_label(const struct ls_loss *a, int64_t n)
+{
+    return a->label[ls_mix_partner(n, a->valid)];
+}
+
 static void softmax(const struct ls_loss *a)
 {
 #pragma omp parallel for schedule(static) if (a->n > ALONE)
@@ -38,6 +44,8 @@ static void softmax(const struct ls_loss *a)
         a->loss[n] = 0;
         if (label >= 0) {
             float hard = log_sum - (get(row + label) - highest);
+            if (a->weight < 1.0f)
+                hard = a->weight * hard + (1.0f - a->weight) * (log_sum - (get(row + other_label(a, n)) - highest));
             float soft = log_sum - total / (float)a->classes;
             a->loss[n] = (1.0f - a->smoothing) * hard + a->smoothing * soft;
         }
@@ -51,8 +59,15 @@ static void softmax_bwd(const struct ls_loss *a)
     for (int64_t n = 0; n < a->n; n++) {
         const float *prob = (const float *)a->scores + n * a->classes;
         E *dx = (E *)a->out + n * a->classes;
+        float own = 1.0f - a->smoothing, other = 0;
+        if (a->weight < 1.0f) {
+            other = own * (1.0f - a->weight);
+            own *= a->weight;
+        }
+        int32_t partner = other_label(a, n);
         for (int64_t c = 0; c < a->classes; c++) {
-            float target = share + (c == a->label[n] ? 1.0f - a->smoothing : 0.0f);
+            float target = share + (c == a->label[n] ? own : 0.0f);
+            target += c == partner ? other : 0.0f;
             put(dx + c, a->label[n] < 0 ? 0.0f : a->scale * (prob[c] - target));
         }
     }

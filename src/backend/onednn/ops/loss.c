@@ -1,4 +1,5 @@
 /* Losses. */
+#include "backend/core/mix.h"
 #include "backend/onednn/ops/op.h"
 
 static struct ls_loss loss_of(struct ls_program *p, int node, const struct ls_run *run)
@@ -10,6 +11,8 @@ static struct ls_loss loss_of(struct ls_program *p, int node, const struct ls_ru
                             .scores = IN(0),
                             .label = (int32_t *)IN(1),
                             .smoothing = n->attr.smoothing,
+                            .weight = ls_mix_of_run(&n->attr.mix, run).weight,
+                            .valid = run->valid,
                             .scale = run->grad_scale};
 }
 

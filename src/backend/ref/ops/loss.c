@@ -1,4 +1,5 @@
 /* Losses. */
+#include "backend/core/mix.h"
 #include "backend/ref/ref.h"
 
 #include <math.h>
@@ -19,16 +20,19 @@ static int32_t rank_of(const float *score, int64_t classes, int32_t label)
     return rank;
 }
 
-static double target(const struct ls_ref_call *call, int64_t classes, int64_t k, int32_t label)
+/* What class k of sample n should have. */
+static double target(const struct ls_ref_call *call, int64_t classes, int64_t k, int64_t n, const struct ls_mix *mix)
 {
-    double smoothing = call->n->attr.smoothing;
-    return (1 - smoothing) * (k == label) + smoothing / (double)classes;
+    double smoothing = call->n->attr.smoothing, weight = mix->weight;
+    int32_t own = labels(call)[n], other = labels(call)[ls_mix_partner(n, call->run->valid)];
+    return (1 - smoothing) * (weight * (k == own) + (1 - weight) * (k == other)) + smoothing / (double)classes;
 }
 
 static void softmax_xent(const struct ls_ref_call *call)
 {
     struct ls_ref_view x = ls_ref_in(call, 0), loss = ls_ref_out(call, 0), prob = ls_ref_out(call, 2);
     int32_t *rank = ls_ref_out_data(call, 1);
+    struct ls_mix mix = ls_mix_of_run(&call->n->attr.mix, call->run);
     for (int64_t n = 0; n < x.n; n++) {
         const float *score = x.v + n * x.c;
         int32_t label = labels(call)[n];
@@ -40,7 +44,7 @@ static void softmax_xent(const struct ls_ref_call *call)
         for (int64_t k = 0; k < x.c; k++) {
             double log_p = score[k] - top - log(sum);
             prob.v[n * x.c + k] = (float)exp(log_p);
-            cross -= target(call, x.c, k, label) * log_p;
+            cross -= target(call, x.c, k, n, &mix) * log_p;
         }
         loss.v[n] = label < 0 ? 0 : (float)cross;
         rank[n] = rank_of(score, x.c, label);
@@ -50,10 +54,11 @@ static void softmax_xent(const struct ls_ref_call *call)
 static void softmax_xent_bwd(const struct ls_ref_call *call)
 {
     struct ls_ref_view prob = ls_ref_in(call, 0), dx = ls_ref_out(call, 0);
+    struct ls_mix mix = ls_mix_of_run(&call->n->attr.mix, call->run);
     for (int64_t n = 0; n < prob.n; n++)
         for (int64_t k = 0; k < prob.c; k++) {
             int32_t label = labels(call)[n];
-            double d = (prob.v[n * prob.c + k] - target(call, prob.c, k, label)) * call->run->grad_scale;
+            double d = (prob.v[n * prob.c + k] - target(call, prob.c, k, n, &mix)) * call->run->grad_scale;
             dx.v[n * prob.c + k] = label < 0 ? 0 : (float)d;
         }
 }
