@@ -303,7 +303,7 @@ static struct ls_options normalised(const struct ls_options *o, bool any_length)
     return plain;
 }
 
-enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size)
+enum ls_status ls_rundir_result_options(const struct ls_options *o, char **text, size_t *size)
 {
     struct ls_options plain = normalised(o, !ls_schedule_whole_run(o->schedule));
     char *model = o->model_yaml ? model_meaning(o) : NULL;
@@ -312,7 +312,7 @@ enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t
     plain.model = model ? model : plain.model;
     FILE *file = open_memstream(text, size);
     if (file)
-        ls_options_write_meaning(&plain, LS_CMD_TRAIN, file);
+        ls_options_write_result(&plain, LS_CMD_TRAIN, file);
     ls_free(model);
     if (!file)
         return ls_fail(LS_FAILED, "the configuration cannot be formatted: %s", strerror(errno));
@@ -333,7 +333,7 @@ enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)
 {
     char *text;
     size_t size;
-    LS_TRY(ls_rundir_meaning(o, &text, &size));
+    LS_TRY(ls_rundir_result_options(o, &text, &size));
     *digest = ls_checksum_of(text, size);
     free(text);
     return LS_OK;

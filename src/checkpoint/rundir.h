@@ -30,7 +30,7 @@ enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
 /* Writes the options that determine the result of a run as YAML, without those about placement, speed or output. Free
  * *text with free(). */
-enum ls_status ls_rundir_meaning(const struct ls_options *o, char **text, size_t *size);
+enum ls_status ls_rundir_result_options(const struct ls_options *o, char **text, size_t *size);
 /* Describes the differences of two configurations in these options: "--lr 0.1 is now 0.2, ...", or "". */
 void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room);
 /* Computes the checksum of these options. */

@@ -177,7 +177,7 @@ static enum ls_status take_memory(struct ls_comm *c)
         return LS_FAILED;
     for (int r = 0; r < c->size; r++) {
         c->peers[r].local = r;
-        c->peers[r].node = r; /* until the hellos tell */
+        c->peers[r].node = r; /* until the hellos have arrived */
         snprintf(c->peers[r].host, LS_HOST_ROOM, "not known yet");
     }
     void *room;

@@ -224,7 +224,7 @@ void ls_deadline_extend(_Atomic int64_t *allowed, double seconds);
 /* --- finding the cause: blame.c ------------------------------------------------------------------------------ */
 
 /* The ranks marked in c->missing did not come; the deadline passed `beyond` seconds ago. Names them, or the ranks that
- * hold them up. LS_OK: ask again later, because the cause is not certain yet or those ranks are excused. */
+ * hold them up. LS_OK: call it again later, because the cause is not certain yet or those ranks are excused. */
 enum ls_status ls_blame(struct ls_comm *c, double beyond);
 /* Ranks are marked in c->missing, and all of them start, save or evaluate. */
 bool ls_blame_excused(const struct ls_comm *c);
@@ -232,7 +232,7 @@ bool ls_blame_excused(const struct ls_comm *c);
 enum ls_status ls_blame_overdue(struct ls_comm *c);
 /* Ends the group because no other host was heard for this many seconds. */
 enum ls_status ls_blame_network(struct ls_comm *c, double seconds);
-/* "it was last seen computing step 7 3 s ago" */
+/* "it was last seen computing in step 7 3 s ago" */
 void ls_blame_describe(const struct ls_comm *c, int rank, char *text, size_t room);
 
 /* --- the communication thread: thread.c ------------------------------------------------------------------------ */

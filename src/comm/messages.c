@@ -112,8 +112,8 @@ static enum ls_status test_envelope(struct ls_comm *c, const struct ls_message *
     return done && m->coming ? open_envelope(c, m) : LS_OK;
 }
 
-/* The envelope is judged first: a message of the wrong length belongs to another collective, and the mark says to
- * which. */
+/* The envelope is checked first: a message of the wrong length belongs to another collective, and the mark identifies
+ * that one. */
 static enum ls_status test_message(struct ls_comm *c, struct ls_message *m)
 {
     bool done = !m->apart;

@@ -289,7 +289,7 @@ static bool has_meaning(const struct ls_option *option, enum ls_command command)
     return (option->commands & command) && !option->here && !option->view && !option->free;
 }
 
-void ls_options_write_meaning(const struct ls_options *o, enum ls_command command, FILE *out)
+void ls_options_write_result(const struct ls_options *o, enum ls_command command, FILE *out)
 {
     char room[32];
     for (int i = 0; i < ls_option_count; i++) {

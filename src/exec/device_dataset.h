@@ -16,7 +16,7 @@ struct ls_device_dataset {
 };
 
 /* Decides, and sets the program's source of images. Holding a data set reads all of it. A sample that cannot be read, or is not of the size the
- * data set says, is no error here: the set is then not held, and the loader comes upon it in its turn. */
+ * data set says, is no error here: the set is then not held, and the loader reports it when it reads that sample. */
 enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct ls_engine *e, const struct ls_net *net,
                                       struct ls_dataset *set, const struct ls_augment *a);
 /* The same without a data set, for bytes as `pixels` says: the form is pixels, or planes. */

@@ -45,7 +45,7 @@ static bool tunes(const struct ls_engine *e, const struct ls_options *o)
 }
 
 /* Measured kernels that cannot be kept cost time at every start, and nothing else. */
-static void say_lost_cache(const struct ls_engine *e, const struct ls_options *o)
+static void warn_no_cache(const struct ls_engine *e, const struct ls_options *o)
 {
     char *cache = ls_engine_plan_cache(o);
     if (tunes(e, o) && !o->quiet && (!cache || !ls_file_can_write(cache)))
@@ -322,7 +322,7 @@ static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o,
         return ls_fail(LS_USAGE, "--servers %d: none of the %d processes would be left to train; start more", servers,
                        size);
     if (servers > 0 && o->replicas != size - servers)
-        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
+        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or give %d",
                        o->sync, size - servers);
     LS_TRY(ls_tree_init(&e->own_tree, train ? (int)o->replicas : 1, size - servers));
     return ls_tree_add_idle(&e->own_tree, servers);
@@ -371,7 +371,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, train ? ls_peers_plan(e, o) : LS_OK);
     LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
     if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
-        say_lost_cache(e, o);
+        warn_no_cache(e, o);
     if (uses & LS_ENGINE_PREDICT) {
         e->store_bytes = ls_store_bytes(e->store);
         ls_free(lines);

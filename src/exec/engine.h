@@ -77,7 +77,7 @@ void ls_engine_free_buckets(struct ls_engine *e);
 
 /* peers.c: devices that sum gradients among themselves (ls_backend_peers), which is a strategy. plan decides by the options
  * whether they may, and refuses options that do not go with --collective nccl. open connects the processes; where that is
- * not possible the host sums, by the strategy of --sync. share says what is summed, when there are buckets; `settle` as
+ * not possible the host sums, by the strategy of --sync. share describes what is summed, when there are buckets; `settle` as
  * ls_peers_group has it. Without peers, open, share and close do nothing. close(together): all processes do so now, and all
  * went well; close may be called twice. */
 enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o);

@@ -28,10 +28,10 @@ enum ls_status ls_identity_load_plan(const char *path, char **lines);
 enum ls_status ls_identity_try_plan(const char *path, char **lines, char *why, size_t room);
 /* The identity that a plan begins with; "": none. */
 void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM]);
-/* The lines of the plan that a run has recorded; NULL: there is none, or it is damaged, which is said. run may be NULL.
+/* The lines of the plan that a run has recorded; NULL: there is none, or it is damaged, which is reported. run may be NULL.
  * Freed by ls_free. */
 char *ls_identity_recorded_plan(const char *run);
-/* The number of threads that a plan is for; 0: it does not say, or cannot be read, of which nothing is said. */
+/* The number of threads that a plan is for; 0: it has none, or cannot be read, which is not reported. */
 int ls_identity_plan_threads(const char *path);
 /* Write the plan of an engine, with its identity. */
 enum ls_status ls_identity_save_plan(const struct ls_engine *e, const char *identity, const char *path);

@@ -1,4 +1,4 @@
-/* Devices that sum gradients among themselves (engine.h): when they may, and what the backend asks of the others. */
+/* Devices that sum gradients among themselves (engine.h): when they may, and what the backend needs from the others. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/engine.h"
@@ -26,7 +26,7 @@ void ls_peers_library(const struct ls_engine *e, char *text, size_t room)
         text[0] = 0;
 }
 
-/* --- what the backend may ask --------------------------------------------------------------------------------------- */
+/* --- what the backend may call --------------------------------------------------------------------------------------- */
 
 static enum ls_status gather(void *context, const void *mine, size_t bytes, void *all)
 {
@@ -95,7 +95,7 @@ static enum ls_status check_nccl(const struct ls_engine *e, const struct ls_opti
         return ls_fail(
             LS_USAGE,
             "--collective nccl takes one sum from each process, and with --replicas %d one of the %d would have "
-            "several: leave it out, or say %d",
+            "several: leave it out, or give %d",
             e->tree->replicas, e->tree->size, e->tree->size);
     return LS_OK;
 }

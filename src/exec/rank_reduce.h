@@ -1,4 +1,4 @@
-/* What all processes must know alike: sums, the largest of their values, and whether one of them failed. */
+/* Values that must be equal on all processes: sums, the largest of their values, and whether one of them failed. */
 #ifndef LS_EXEC_RANK_REDUCE_H
 #define LS_EXEC_RANK_REDUCE_H
 

@@ -6,7 +6,7 @@
 
 /* --- reports -------------------------------------------------------------------------------------------------- */
 
-/* Why this process wants to stop, 0: it does not. `ahead`: steps that it will have begun before it is asked again. A process
+/* Why this process wants to stop, 0: it does not. `ahead`: steps that it will have begun before this is called again. A process
  * that is alone needs no warning: it stops when it cannot take its samples (EXEC-6). */
 static int why_stop(struct ls_stepper *s, int ahead)
 {
@@ -116,7 +116,7 @@ static enum ls_status skip_steps(struct ls_stepper *s)
     uint64_t left = next > here ? (next - here - 1) * (uint64_t)s->replicas.n_slices : 0;
     double start = ls_now();
     for (; left > 0 && !s->starved; left--) {
-        s->starved = s->feed.ready && !s->feed.ready(s->feed.context, 1); /* the next push says so */
+        s->starved = s->feed.ready && !s->feed.ready(s->feed.context, 1); /* the next push reports it */
         if (!s->starved)
             LS_TRY(s->feed.next(s->feed.context, &slot));
     }

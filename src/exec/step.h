@@ -73,23 +73,23 @@ struct ls_stepper {
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
                                const struct ls_options *o);
 void ls_stepper_release(struct ls_stepper *s);
-/* Records the steps that the trace wants, from now until the stepper is released, which must be before the trace is freed.
+/* Records the steps that the trace selects, from now until the stepper is released, which must be before the trace is freed.
  * Nodes are recorded one by one where run returns when its work is over; where it only enqueues, what the host enqueues and
  * what the device does. The slices of a device are in the trace after trace_end, which waits for them. */
 enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace);
 void ls_stepper_trace_end(struct ls_stepper *s);
 
 /* Step number `step` (from 0) over the next `samples` samples of all processes: one slot of the feed for each pass of each
- * replica of this process, in the order replicas.order. s->outcome says where to go on.
+ * replica of this process, in the order replicas.order. s->outcome has the step to continue with.
  *
- * *r comes with what the caller knows of the step (epochs), and goes with the report of the step s->report_delay before it;
+ * *r is in and out: in, what the caller provides (epochs); out, the report of the step s->report_delay before this one;
  * r->step is 0 if there is none. The delay is 1 where a backend only enqueues, a step is one pass of each process, and the
  * host does not wait for gradients: the queue never runs dry then. The seconds of a report are those since the one before.
  * s->stop belongs to the reported step.
  *
  * A rank that only serves does so until the workers collect, and collects. Its report has step 0 and the seconds of that. */
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r);
-/* Wait for the steps that are not reported, and report the last one; *r stays as it is if there is none. Call it before the
+/* Waits for the steps that are not reported, and reports the last one; *r is unchanged if there is none. Call it before the
  * state is read. */
 enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r);
 /* After a failure: waits for the last step, exchanges nothing with other processes, and closes sums on devices. */
@@ -99,7 +99,7 @@ enum ls_status ls_step_collect(struct ls_stepper *s);
 /* The evaluation program over one slot. Adds to *totals the results of the pass as many passes before as the queue's delay:
  * a slot stays in use until the call after the next. NULL for a slot, the last, adds the rest. */
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
-/* Pin the memory that slots are fed from (ls_backend_queue.pin); unpin it before it is freed. The loader may be NULL. */
+/* Pins the memory that slots are fed from (ls_backend_queue.pin); unpin it before it is freed. The loader may be NULL. */
 void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader);
 void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader);
 /* The means over totals' samples into *r. */

@@ -84,7 +84,7 @@ static enum ls_status check_strategy(const struct ls_engine *e, const struct ls_
 {
     const struct ls_sync_ops *ops = e->strategy;
     if (ops->local_mean && !ops->servers && e->tree->replicas != e->tree->size)
-        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or say %d",
+        return ls_fail(LS_USAGE, "--sync %s needs as many replicas as workers: leave --replicas out, or give %d",
                        o->sync, e->tree->size);
     if (o->ema > 0 && ops->servers)
         return ls_fail(LS_USAGE,

@@ -186,10 +186,10 @@ static void note_end(struct group *p, int rank, int how)
                             strsignal(number));
     else {
         p->status = (enum ls_status)code; /* the worker or rank 0 reports the error */
-        bool said = code == LS_INTERRUPTED || code == LS_DIVERGED || p->dedup.streams[rank].complained;
+        bool reported = code == LS_INTERRUPTED || code == LS_DIVERGED || p->dedup.streams[rank].complained;
         p->silent.rank = rank;
         p->silent.code = code;
-        p->silent.pid = said ? 0 : pid;
+        p->silent.pid = reported ? 0 : pid;
     }
     if (p->running > 0) /* starts again when the worker that others reported lost ends */
         p->until = ls_now() + (p->indirect ? SOON : p->o->deadline + GRACE);

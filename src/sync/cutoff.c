@@ -83,10 +83,10 @@ static enum ls_status arrived(struct ls_sync *s, int worker)
 static int late(const struct ls_sync *s)
 {
     const struct ls_pushpull *p = s->state;
-    bool somebody = false;
+    bool any_pushed = false;
     for (int w = 0; w < p->workers; w++)
-        somebody |= p->pushers[w].waits || p->pushers[w].left;
-    for (int w = 0; somebody && w < p->workers; w++)
+        any_pushed |= p->pushers[w].waits || p->pushers[w].left;
+    for (int w = 0; any_pushed && w < p->workers; w++)
         if (!p->pushers[w].waits && !p->pushers[w].left)
             return w;
     return -1;

@@ -1,14 +1,14 @@
 /* Parameter servers, for strategies that do not wait for all workers.
  *
  * Ranks 0 .. workers-1 compute a replica each; the servers follow, and bucket b belongs to server b mod servers. A worker
- * sends each bucket's gradients while its pass still runs, then a push that says which step they belong to, and waits
+ * sends each bucket's gradients while its pass still runs, then a push with the number of their step, and waits
  * for the answer: the new values of all buckets, and where to go on. What a server does with a push, and when it answers
  * it, is the strategy's: `arrived`.
  *
  *   SYNC-4  A worker has one push under way at a time, and pushes to all servers alike.
  *   SYNC-5  A server never waits for one worker, which may have been stopped: it has a buffer for the answer to each, and a
  *       push is sent when its gradients are through, so that a server that has the push has them too.
- *   SYNC-6  Workers come together (collect) at the same step; no answer is owed then. Each worker says so by a push of kind
+ *   SYNC-6  Workers collect at the same step; no answer is owed then. Each worker announces it by a push of kind
  *       LS_PUSH_LEAVE with empty gradients, which ends the receives that servers keep posted.
  *   SYNC-7  A signal reaches the first server with a push. That server names a step that no worker has passed, and all stop there. */
 #ifndef LS_SYNC_PUSHPULL_H

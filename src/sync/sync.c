@@ -125,7 +125,7 @@ void ls_sync_begin(struct ls_sync *s, uint64_t step, double lr, int64_t own, int
     s->outcome = (struct ls_sync_outcome){.next_step = step + 1, .samples = samples, .reported = samples};
 }
 
-static void say_position(const struct ls_sync *s)
+static void publish_position(const struct ls_sync *s)
 {
     if (s->comm)
         ls_comm_position(s->comm, s->step, s->next, LS_STAGE_REDUCE);
@@ -149,7 +149,7 @@ static enum ls_status finish_reducer(struct ls_sync *s)
 enum ls_status ls_sync_finish(struct ls_sync *s, struct ls_sync_outcome *outcome)
 {
     if (!s->ops->no_reduce || s->ops->works_on_values) /* others sum nothing here */
-        say_position(s);
+        publish_position(s);
     s->wrote = s->ops->no_reduce ? LS_PART_NONE : LS_PART_MODEL;
     LS_TRY(s->reducer ? finish_reducer(s) : s->ops->finish(s));
     *outcome = s->outcome;

@@ -3,7 +3,7 @@
  * A pass leaves gradients in one flat memory, in the order in which it completes them. A bucket is a range of it. The step
  * says that a bucket is complete (ready) while its last pass still runs, and asks for the rest when the pass is over
  * (finish). Between the two, a strategy combines gradients and has parameters updated, bucket by bucket. What a strategy is
- * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder knows a strategy by its name.
+ * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder depends on the name of a strategy.
  *
  * A run always has a strategy. One process has `none`. Where devices sum among themselves, exec/peers.c has one.
  *
@@ -60,7 +60,7 @@ enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_ALL };
 
 /* What a step came to for a process. */
 struct ls_sync_outcome {
-    uint64_t next_step; /* the step to go on with: the one that follows, unless servers say otherwise */
+    uint64_t next_step; /* the step to go on with: the one that follows, unless servers set another */
     int64_t samples;    /* samples of all processes that became updates since the step before */
     int64_t reported;   /* samples that the step's totals are over: all of the step, or this process's */
     int64_t gradients;  /* gradients of this process that servers took: 1, or 0 where they are summed */
@@ -154,7 +154,7 @@ enum ls_status ls_sync_finish(struct ls_sync *s, struct ls_sync_outcome *outcome
 /* The totals of a step over all processes, or with servers those of this one. A process's `stop` is why it wants to stop;
  * then it is why all stop. */
 enum ls_status ls_sync_totals(struct ls_sync *s, struct ls_totals *totals);
-/* *stop: why all stop, where servers say so; else it is left as it is. */
+/* *stop: why all stop, where servers decide that; otherwise unchanged. */
 enum ls_status ls_sync_collect(struct ls_sync *s, int *stop);
 /* On a rank that only serves: until the workers collect. */
 enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t step, struct ls_sync_outcome *outcome);

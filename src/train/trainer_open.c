@@ -495,7 +495,7 @@ static enum ls_status together(struct ls_trainer *t, enum ls_status (*open)(stru
 }
 
 /* Removes a run directory that this run made and did not use. rmdir keeps a directory that is not empty. */
-static void give_up_run(struct ls_trainer *t)
+static void remove_failed_run(struct ls_trainer *t)
 {
     ls_run_lock_release(t->lock);
     t->lock = NULL;
@@ -523,7 +523,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;
 failed:
-    give_up_run(t);
+    remove_failed_run(t);
     ls_trainer_close(t);
     return st;
 }

@@ -184,6 +184,6 @@ expect_code 2
 expect_err '--compress powersgd: servers take gradients as they are'
 small --run no --workers 3 --sync async --replicas 3
 expect_code 2
-expect_err 'needs as many replicas as workers: leave --replicas out, or say 2'
+expect_err 'needs as many replicas as workers: leave --replicas out, or give 2'
 
 finish

@@ -42,7 +42,7 @@ static double process_age(void)
 }
 
 /* Workers of parameter servers, which do not wait for each other in a step, synchronise. */
-static enum ls_status come_together(struct ls_bench_session *b)
+static enum ls_status synchronise_workers(struct ls_bench_session *b)
 {
     return b->stepper.sync.ops->servers ? ls_step_collect(&b->stepper) : LS_OK;
 }
@@ -65,7 +65,7 @@ static enum ls_status warm_up(struct ls_bench_session *b)
     while (b->step < (uint64_t)b->o->warmup_steps || b->step < 1)
         LS_TRY(one_step(b, &r));
     LS_TRY(ls_step_flush(&b->stepper, &r));
-    LS_TRY(come_together(b));
+    LS_TRY(synchronise_workers(b));
     double seconds = r.seconds;
     b->steps = b->o->steps;
     if (b->steps == 0)
@@ -110,7 +110,7 @@ static enum ls_status measure(struct ls_bench_session *b)
         b->speed[i] = (double)samples / seconds;
         b->measured_seconds += seconds;
     }
-    return come_together(b);
+    return synchronise_workers(b);
 }
 
 /* Events between the nodes of a card cost time: its shares come from further steps, which are not measured. */
@@ -125,7 +125,7 @@ static enum ls_status record_card(struct ls_bench_session *b)
     while (b->trace && b->step < first + STEPS)
         LS_TRY(one_step(b, &r));
     LS_TRY(ls_step_flush(&b->stepper, &r));
-    return b->trace ? come_together(b) : LS_OK;
+    return b->trace ? synchronise_workers(b) : LS_OK;
 }
 
 /* --- the command -------------------------------------------------------------------------------------- */

@@ -33,7 +33,7 @@ static enum ls_status verdict(const struct ls_sweep *s)
     return count[LS_TRIAL_DIVERGED] == s->n_trials ? LS_DIVERGED : LS_OK;
 }
 
-static void say_how_to_go_on(const struct ls_sweep *s, const char *text)
+static void print_how_to_continue(const struct ls_sweep *s, const char *text)
 {
     char *words[] = {"lockstep", "sweep", s->folder};
     struct ls_options o = {.command_line = words, .n_command_line = 3};
@@ -56,9 +56,10 @@ static enum ls_status finish(struct ls_sweep *s, enum ls_status run)
     LS_TRY(st);
     enum ls_status end = run == LS_OK ? verdict(s) : run;
     if (end == LS_INTERRUPTED)
-        say_how_to_go_on(s, run == LS_OK ? "Some trials are paused. Go on with" : "Stopped, and saved. Go on with");
+        print_how_to_continue(s,
+                              run == LS_OK ? "Some trials are paused. Go on with" : "Stopped, and saved. Go on with");
     if (end == LS_FAILED)
-        say_how_to_go_on(s, "To try the failed trials again");
+        print_how_to_continue(s, "To try the failed trials again");
     return end;
 }
 

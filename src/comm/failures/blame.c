@@ -83,7 +83,7 @@ static void describe_ranks(const struct ls_comm *c, char *text, size_t room)
         }
 }
 
-/* The text travels to every rank, so that it says which rank knows this. */
+/* The text is sent to every rank, so it names the rank that observed this. */
 void ls_blame_describe(const struct ls_comm *c, int rank, char *text, size_t room)
 {
     struct ls_position p = ls_comm_where(c, rank);
@@ -91,12 +91,13 @@ void ls_blame_describe(const struct ls_comm *c, int rank, char *text, size_t roo
     if (!same_node(c, rank) && heard > SILENT_REMOTE && p.stage == LS_STAGE_START)
         snprintf(text, room, "rank %d last heard from it %.0f s ago, when it was starting", c->rank, heard);
     else if (!same_node(c, rank) && heard > SILENT_REMOTE)
-        snprintf(text, room, "rank %d last heard from it %.0f s ago, when it was %s step %" PRIu64, c->rank, heard,
+        snprintf(text, room, "rank %d last heard from it %.0f s ago, when it was %s in step %" PRIu64, c->rank, heard,
                  ls_stage_name(p.stage), p.step);
     else if (p.stage == LS_STAGE_START)
         snprintf(text, room, "it was still starting %.0f s ago", p.age);
     else
-        snprintf(text, room, "it was last seen %s step %" PRIu64 " %.0f s ago", ls_stage_name(p.stage), p.step, p.age);
+        snprintf(text, room, "it was last seen %s in step %" PRIu64 " %.0f s ago", ls_stage_name(p.stage), p.step,
+                 p.age);
 }
 
 /* --- what is known of a rank ------------------------------------------------------------------------------------ */

@@ -144,8 +144,8 @@ static int tcp_descriptor(void *state)
 
 /* --- close ------------------------------------------------------------------------------------------------ */
 
-/* Every rank says goodbye and waits for all goodbyes before it closes: messages under way still arrive. */
-static void say_goodbye(struct ls_tcp_group *g)
+/* Every rank sends a goodbye and waits for those of all others before it closes, so that messages under way still arrive. */
+static void send_goodbyes(struct ls_tcp_group *g)
 {
     double until = ls_now() + CLOSE_SECONDS;
     int left;
@@ -180,7 +180,7 @@ static void tcp_close(void *state, bool graceful)
 {
     struct ls_tcp_group *g = state;
     if (graceful && g->peers)
-        say_goodbye(g);
+        send_goodbyes(g);
     for (int i = 0; g->peers && i < g->size; i++) {
         if (g->peers[i].in >= 0)
             close_socket(g->peers[i].in, g->peers[i].out);

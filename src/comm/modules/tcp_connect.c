@@ -307,7 +307,7 @@ static void send_report(const struct connecting *o, uint32_t number)
     ls_put32(bytes, number);
     for (int r = 0; r < o->m->size; r++)
         if (o->sockets[r] >= 0 && send(o->sockets[r], bytes, sizeof bytes, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-            ls_note("rank %d was not told about the connections of rank %d: %s", r, o->m->rank, strerror(errno));
+            ls_note("rank %d got no report about the connections of rank %d: %s", r, o->m->rank, strerror(errno));
 }
 
 static enum ls_status read_report(struct connecting *o, int rank)

@@ -52,7 +52,7 @@ struct ls_tcp_group {
     int epoll, rank, size, any_lost; /* any_lost: a rank, -1: none */
 };
 
-/* The connection to a rank has ended. This is a loss unless the rank has said goodbye. */
+/* The connection to a rank has ended. This is a loss unless the rank has sent a goodbye. */
 void ls_tcp_lose(struct ls_tcp_group *g, int rank);
 
 /* tcp_write.c */
@@ -68,7 +68,7 @@ void ls_tcp_retry(struct ls_tcp_group *g);
 /* tcp_read.c */
 /* Reads from a rank once; false: there is nothing more now, or the connection has ended. */
 bool ls_tcp_read(struct ls_tcp_group *g, int rank);
-/* A receive meets an announced message and asks for it; false: there is no memory. */
+/* A receive matches an announced message: queues the request for its data. False: there is no memory. */
 bool ls_tcp_grant(struct ls_tcp_group *g, struct ls_transfer *t, int peer, uint64_t id, uint64_t bytes);
 
 #endif

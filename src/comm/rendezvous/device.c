@@ -59,7 +59,7 @@ bool ls_device_has_rdma(void)
     return n > 0;
 }
 
-/* A host whose name resolves to 127.0.1.1 does not know its outer address. The address 127.0.0.1 given by the user does
+/* A host whose name resolves to 127.0.1.1 has no name for its outer address. The address 127.0.0.1 given by the user does
  * mean loopback. */
 bool ls_device_address(const struct ls_launch *l, struct sockaddr_storage *own)
 {

@@ -115,7 +115,7 @@ static bool get(const char *name, size_t limit, void **data, size_t *bytes, doub
     return true;
 }
 
-static bool stat_of(const char *name, double *when)
+static bool time_of_file(const char *name, double *when)
 {
     struct stat s;
     if (lstat(name, &s) != 0)
@@ -125,7 +125,7 @@ static bool stat_of(const char *name, double *when)
 }
 
 /* Reads the file system's clock by touching a file. */
-static enum ls_status look_at_clock(struct folder *f)
+static enum ls_status read_server_clock(struct folder *f)
 {
     char name[PATH_MAX];
     if (f->rank >= 0)
@@ -137,7 +137,7 @@ static enum ls_status look_at_clock(struct folder *f)
         if (fd >= 0)
             close(fd);
     }
-    bool good = utimensat(AT_FDCWD, name, NULL, AT_SYMLINK_NOFOLLOW) == 0 && stat_of(name, &f->mark);
+    bool good = utimensat(AT_FDCWD, name, NULL, AT_SYMLINK_NOFOLLOW) == 0 && time_of_file(name, &f->mark);
     int why = errno;
     if (f->rank < 0)
         unlink(name);
@@ -147,7 +147,7 @@ static enum ls_status look_at_clock(struct folder *f)
     return good ? LS_OK : ls_fail(LS_FAILED, "%s: cannot be written: %s", name, strerror(why));
 }
 
-static void wait_a_little(void)
+static void sleep_briefly(void)
 {
     struct timespec t = {.tv_nsec = (long)(1e9 * LOOK_SECONDS)};
     nanosleep(&t, NULL);
@@ -191,15 +191,15 @@ static enum ls_status newest(const struct folder *f, int *number)
 }
 
 /* A process of this session has touched its file lately. */
-static bool anybody(struct folder *f)
+static bool has_live_rank(struct folder *f)
 {
     char name[PATH_MAX];
     double when = 0, last = 0;
     name_of(f, "", 0, name);
-    stat_of(name, &last);
+    time_of_file(name, &last);
     for (int i = 0; i < f->m->size; i++) {
         name_of(f, "rank", i, name);
-        if (stat_of(name, &when) && when > last)
+        if (time_of_file(name, &when) && when > last)
             last = when;
     }
     return f->mark - last < SILENCE;
@@ -266,9 +266,9 @@ static enum ls_status enter(struct folder *f)
         LS_TRY(newest(f, &number));
         if (f->found < 0)
             f->found = number;
-        LS_TRY(look_at_clock(f));
+        LS_TRY(read_server_clock(f));
         f->number = number;
-        if (number > 0 && anybody(f))
+        if (number > 0 && has_live_rank(f))
             LS_TRY(read_session(f, &fits));
         if (fits)
             return LS_OK;
@@ -324,13 +324,13 @@ static enum ls_status claim(struct folder *f, bool *again)
     *again = true;
     if (number == f->number && !is_gone(f))
         LS_TRY(taken(f));
-    wait_a_little(); /* until the new session is visible */
+    sleep_briefly(); /* until the new session is visible */
     return LS_OK;
 }
 
 /* Counts the missing files of a kind. DEAD: a rank that came is silent (RENDEZVOUS-5). `seen` remembers ranks that came
  * and gave up since: they are not reported as missing. */
-static enum look look_around(struct folder *f, const char *what, int *missing)
+static enum look check_ranks(struct folder *f, const char *what, int *missing)
 {
     char name[PATH_MAX];
     enum look state = ALIVE;
@@ -338,20 +338,20 @@ static enum look look_around(struct folder *f, const char *what, int *missing)
     *missing = 0;
     for (int i = 0; i < f->m->size; i++) {
         name_of(f, what, i, name);
-        bool there = stat_of(name, &when);
+        bool there = time_of_file(name, &when);
         *missing += !there;
         f->seen[i] = f->seen[i] || there;
         name_of(f, "ready", i, name);
-        bool ready = stat_of(name, &when);
+        bool ready = time_of_file(name, &when);
         name_of(f, "rank", i, name);
-        if (stat_of(name, &when) && !ready && f->mark - when > SILENCE)
+        if (time_of_file(name, &when) && !ready && f->mark - when > SILENCE)
             state = DEAD;
     }
     return state;
 }
 
 /* Reports the missing ranks, by number where they have numbers. */
-static enum ls_status nobody_came(struct folder *f)
+static enum ls_status report_missing(struct folder *f)
 {
     char who[256];
     int here = 0;
@@ -374,7 +374,7 @@ static enum ls_status wait_for_all(struct folder *f, const char *what, bool *aga
     *again = false;
     memset(f->seen, 0, (size_t)f->m->size * sizeof *f->seen);
     for (;;) {
-        enum look state = look_around(f, what, &missing);
+        enum look state = check_ranks(f, what, &missing);
         if (missing == 0)
             return LS_OK;
         LS_TRY(newest(f, &number));
@@ -382,10 +382,10 @@ static enum ls_status wait_for_all(struct folder *f, const char *what, bool *aga
         if (*again) /* the first process that notices makes the next one */
             return state == DEAD && number == f->number ? make_session(f) : LS_OK;
         if (ls_now() > f->until)
-            return nobody_came(f);
+            return report_missing(f);
         if (ls_now() - f->touched > TOUCH_SECONDS)
-            LS_TRY(look_at_clock(f));
-        wait_a_little();
+            LS_TRY(read_server_clock(f));
+        sleep_briefly();
     }
 }
 
@@ -425,7 +425,7 @@ static enum ls_status try_session(struct folder *f, bool *again)
 /* --- the rendezvous ---------------------------------------------------------------------------------------- */
 
 /* A process that gives up removes its files, so that the next run need not wait until they are old. */
-static void give_up(const struct folder *f)
+static void remove_own_files(const struct folder *f)
 {
     char name[PATH_MAX];
     static const char *const what[] = {"ready", "rank"};
@@ -466,7 +466,7 @@ enum ls_status ls_rendezvous_file(const struct ls_launch *launch, double until, 
     }
     ls_free(f.seen);
     if (st != LS_OK) {
-        give_up(&f);
+        remove_own_files(&f);
         return st;
     }
     m->rank = f.rank;

@@ -128,7 +128,7 @@ static enum ls_status expect(struct joining *v, enum ls_frame kind, size_t least
     return state == LS_WIRE_FRAME ? LS_OK : no_answer(v, state);
 }
 
-static enum ls_status say(struct joining *v, enum ls_frame kind, const void *body, size_t bytes)
+static enum ls_status send_frame(struct joining *v, enum ls_frame kind, const void *body, size_t bytes)
 {
     return ls_wire_write(&v->w, kind, body, bytes, v->until) ? LS_OK : no_answer(v, LS_WIRE_GONE);
 }
@@ -160,7 +160,7 @@ static enum ls_status join(struct joining *v)
     memcpy(body + 8, v->nonce, LS_NONCE);
     const struct ls_proof_part parts[] = {{theirs, LS_NONCE}, {body, 8 + LS_NONCE}, {NULL, 0}};
     LS_TRY(prove(v, "join", parts, body + 8 + LS_NONCE));
-    LS_TRY(say(v, LS_FRAME_JOIN, body, sizeof body));
+    LS_TRY(send_frame(v, LS_FRAME_JOIN, body, sizeof body));
     LS_TRY(expect(v, LS_FRAME_WELCOME, LS_PROOF, LS_PROOF));
     LS_TRY(prove(v, "welcome", parts, proof));
     if (!ls_proof_same(proof, v->w.body))
@@ -194,7 +194,7 @@ static enum ls_status give_address(struct joining *v)
     const struct ls_proof_part parts[] = {{v->nonce, LS_NONCE}, {own->data, own->bytes}, {NULL, 0}};
     enum ls_status st = prove(v, "address", parts, body);
     if (st == LS_OK)
-        st = say(v, LS_FRAME_ADDRESS, body, LS_PROOF + own->bytes);
+        st = send_frame(v, LS_FRAME_ADDRESS, body, LS_PROOF + own->bytes);
     ls_free(body);
     return st;
 }

@@ -10,16 +10,16 @@ enum { TRANSPORT = 8 /* bytes of its name, before each address */ };
 
 void ls_rendezvous_missing(const struct ls_rendezvous *m, char *text, size_t room)
 {
-    int count = 0, said = 0;
+    int count = 0, written = 0;
     for (int i = 0; i < m->size; i++)
         count += !m->address[i].data;
     size_t used = (size_t)snprintf(text, room, count == 1 ? "rank" : "ranks");
     for (int i = 0; i < m->size && used < room; i++)
         if (!m->address[i].data) {
-            const char *before = said == 0 ? " " : said + 1 == count ? " and " : ", ";
+            const char *before = written == 0 ? " " : written + 1 == count ? " and " : ", ";
             used += (size_t)snprintf(text + used, room - used, "%s%d", before, i);
-            if (++said == 16 && count > 17) {
-                snprintf(text + used, room - used < room ? room - used : 0, " and %d more", count - said);
+            if (++written == 16 && count > 17) {
+                snprintf(text + used, room - used < room ? room - used : 0, " and %d more", count - written);
                 return;
             }
         }

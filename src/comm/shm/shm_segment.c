@@ -148,8 +148,7 @@ static enum ls_status take_slot(struct ls_shm_segment *s, double until, double d
 {
     int nobody = 0;
     if (!atomic_compare_exchange_strong(&ls_shm_slot(s, s->me)->pid, &nobody, (int32_t)getpid()))
-        return ls_fail(LS_USAGE, "two workers say that they are number %d (processes %d and %d)", s->me, nobody,
-                       (int)getpid());
+        return ls_fail(LS_USAGE, "two workers have the number %d (processes %d and %d)", s->me, nobody, (int)getpid());
     atomic_fetch_add(&s->head->attached, 1);
     ls_futex_wake(&s->head->attached, true);
     for (;;) {

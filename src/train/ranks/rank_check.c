@@ -33,7 +33,7 @@ enum ls_status ls_rank_check_options(struct ls_comm *comm, const struct ls_optio
     size_t size;
     if (!comm || ls_comm_size(comm) == 1)
         return LS_OK;
-    LS_TRY(ls_rundir_meaning(o, &text, &size));
+    LS_TRY(ls_rundir_result_options(o, &text, &size));
     snprintf(mine, ROOM, "%s", text);
     free(text);
     char *all = ls_alloc((size_t)ls_comm_size(comm), ROOM);

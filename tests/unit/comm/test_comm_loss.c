@@ -110,7 +110,7 @@ static void a_killed_rank_is_found_at_once(void **state)
     (void)state;
     lose_one((struct ranks){.size = 2, .deadline = 300}, 1000, SIGKILL, PROMPT, "rank 1 (pid ");
     lose_one((struct ranks){.size = 4, .deadline = 300}, 100000, SIGKILL, PROMPT,
-             "is gone; it was last seen computing step ");
+             "is gone; it was last seen computing in step ");
     lose_one((struct ranks){.size = 3, .deadline = 300}, 0, SIGKILL, PROMPT, "rank 1 (pid ");
 }
 
@@ -372,8 +372,8 @@ static void who_keeps_others_from_waiting_for_a_card_is_named(void **state)
         {5, LS_STAGE_SAVE, false, NULL},
         {6, LS_STAGE_INPUT, false, NULL},
         {5, LS_STAGE_INPUT, false,
-         "did not come through step 5 within 2 s; it was last seen waiting for input step 5 "},
-        {4, LS_STAGE_COMPUTE, false, "did not come through step 5 within 2 s; it was last seen computing step 4 "},
+         "did not come through step 5 within 2 s; it was last seen waiting for input in step 5 "},
+        {4, LS_STAGE_COMPUTE, false, "did not come through step 5 within 2 s; it was last seen computing in step 4 "},
         {5, LS_STAGE_COMPUTE, true, "did not come through step 5 within 2 s; "},
     };
     struct ranks all[12];

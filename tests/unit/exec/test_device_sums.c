@@ -159,7 +159,7 @@ static void refuse_rank(struct ls_comm *c, const struct ranks *r)
 {
     struct ls_trainer t;
     NEED(ls_trainer_open(&t, r->argument, c) == LS_USAGE);
-    NEED(strstr(ls_log_last(), "with --replicas 3 one of the 2 would have several: leave it out, or say 2"));
+    NEED(strstr(ls_log_last(), "with --replicas 3 one of the 2 would have several: leave it out, or give 2"));
     NEED(queued_empty());
     ls_comm_close(c, LS_OK);
 }

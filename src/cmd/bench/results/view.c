@@ -230,7 +230,7 @@ static bool is_worth_saying(const struct ls_option *option, const struct ls_benc
     return !minor || !option->missing || strcmp(value, option->missing) != 0;
 }
 
-static void say_machines(const struct ls_bench_table *t, FILE *out)
+static void print_machines(const struct ls_bench_table *t, FILE *out)
 {
     char shown[LS_PRINTABLE_SIZE];
     json_t *said = json_object();
@@ -244,7 +244,7 @@ static void say_machines(const struct ls_bench_table *t, FILE *out)
     json_decref(said);
 }
 
-static void say_common(const struct ls_bench_view *v, const struct ls_bench_table *t, FILE *out)
+static void print_common(const struct ls_bench_view *v, const struct ls_bench_table *t, FILE *out)
 {
     static const char *const input[] = {"data", "augment"}; /* of the loader alone */
     const char *between = "";
@@ -269,7 +269,7 @@ static void say_common(const struct ls_bench_view *v, const struct ls_bench_tabl
     if (differs(t, "workers") && !differs(t, "scaling"))
         fprintf(out, ", %s scaling", ls_bench_text(json_object_get(row_at(t, 0), "scaling"), room));
     putc('\n', out);
-    say_machines(t, out);
+    print_machines(t, out);
     if (v->left_out > 0 && t->o->verbose)
         fprintf(out, "%d repetitions are in the formats csv and json only\n", v->left_out);
 }
@@ -281,7 +281,7 @@ static enum ls_status describe(struct ls_bench_view *v, const struct ls_bench_ta
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return ls_fail(LS_FAILED, "out of memory");
-    say_common(v, t, out);
+    print_common(v, t, out);
     fclose(out);
     v->about = text;
     return LS_OK;
