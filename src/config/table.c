@@ -88,7 +88,7 @@ static const char line_formats[] =
 #define X(name, NAME) " " #name
 #include "config/lists/line_formats.def"
     ;
-static const char writer_help[] = "fetch: folder that gets the folder of the data set (~/.local/share/lockstep); convert: the format to write,"
+static const char writer_help[] = "format to write,"
 #define X(name) " " #name
 #include "config/lists/writers.def"
                                   " (the one that the name of DST ends in)";

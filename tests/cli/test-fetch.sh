@@ -17,9 +17,9 @@ expect_error '^lockstep: error: --from: .*ftp://host'
 lockstep data fetch cifar10 --json
 expect_code 2
 expect_error 'data fetch takes no --json'
-lockstep data mnist --to here
+lockstep data mnist --into here
 expect_code 2
-expect_error 'data check takes no --to; it is an option of data fetch'
+expect_error 'data check takes no --into; it is an option of data fetch'
 
 it "tells how a data set is fetched that is not there"
 for set in cifar-10 cifar10 CIFAR_10 cifar-10-batches-bin; do
@@ -117,19 +117,19 @@ fetch good cifar10
 expect_code 0
 expect_out 'cifar10: is there already: .*cifar-10-batches-bin'
 expect "$(cat log)" = ""
-fetch good cifar-10-batches-bin --to $home --quiet
+fetch good cifar-10-batches-bin --into $home --quiet
 expect_code 0
 expect "$(cat out err)" = ""
 
 it "puts it into another folder, with spaces and UTF-8 in its name"
-fetch moved cifar-10 --to "a b/été"
+fetch moved cifar-10 --into "a b/été"
 expect_code 0
 expect_out 'use it with --data a b/été/cifar-10-batches-bin'
 expect_same "a b/été/cifar-10-batches-bin/test_batch.bin" $home/cifar-10-batches-bin/test_batch.bin
 expect "$(ls -A "a b/été")" = cifar-10-batches-bin
 
 it "goes on after a broken connection, as often as bytes arrive"
-fetch cut cifar10 --to cut
+fetch cut cifar10 --into cut
 expect_code 0
 expect "$(grep -c 'bytes=[1-9]' log)" -ge 10
 expect_same cut/cifar-10-batches-bin/test_batch.bin $home/cifar-10-batches-bin/test_batch.bin
@@ -144,7 +144,7 @@ wait_for() {
 # begin: fetches until a part has arrived
 begin() {
     : >log
-    "$program" data fetch cifar10 --from "$web/hang" --checksums www/SHA256SUMS --to "$1" >out 2>err &
+    "$program" data fetch cifar10 --from "$web/hang" --checksums www/SHA256SUMS --into "$1" >out 2>err &
     child=$!
     wait_for "$1/cifar-10-binary.tar.gz.part" 1000
 }
@@ -156,7 +156,7 @@ wait $child 2>/dev/null
 expect "$(ls -A killed)" = cifar-10-binary.tar.gz.part
 mkdir -p killed/.cifar-10-batches-bin.unpacking/cifar-10-batches-bin # as if it had been killed while unpacking
 echo half >killed/.cifar-10-batches-bin.unpacking/cifar-10-batches-bin/test_batch.bin
-fetch good cifar10 --to killed
+fetch good cifar10 --into killed
 expect_code 0
 expect "$(cat log)" = '/good/cifar-10-binary.tar.gz bytes=1000-'
 expect_same killed/cifar-10-batches-bin/test_batch.bin $home/cifar-10-batches-bin/test_batch.bin
@@ -168,75 +168,75 @@ kill -INT $child
 wait $child
 expect $? = 75
 expect_err 'interrupted after 1000 bytes.*the same command goes on'
-fetch whole cifar10 --to stopped
+fetch whole cifar10 --into stopped
 expect_code 0
 expect "$(wc -l <log)" = 2 # the server cannot go on: once more from the start
 
 it "lets one process at a time fetch a file"
 begin both
-fetch good cifar10 --to both
+fetch good cifar10 --into both
 expect_code 1
 expect_error 'both/cifar-10-binary.tar.gz.part: another process is fetching it'
 kill -9 $child
 wait $child 2>/dev/null
-fetch good cifar10 --to both
+fetch good cifar10 --into both
 expect_code 0
 
 it "verifies a complete part without another transfer, and replaces one that is wrong or too long"
 mkdir parts
 cp www/cifar-10-binary.tar.gz parts/cifar-10-binary.tar.gz.part
-fetch good cifar10 --to parts
+fetch good cifar10 --into parts
 expect_code 0
 expect "$(cat log)" = ""
 rm -r parts
 mkdir parts
 head -c 3000 /dev/zero >parts/cifar-10-binary.tar.gz.part
-fetch good cifar10 --to parts
+fetch good cifar10 --into parts
 expect_code 3
 expect_error 'wrong sha256 checksum: expected [0-9a-f]*, found [0-9a-f]*; the download was removed'
 expect_nothing parts
 
 it "refuses a wrong checksum"
-fetch wrong cifar10 --to wrong
+fetch wrong cifar10 --into wrong
 expect_code 3
 expect_error "$web/wrong/cifar-10-binary.tar.gz: wrong sha256 checksum"
 expect_nothing wrong
-lockstep data fetch mnist --from "$web/good" --to wrong # the published checksums, of files of another size
+lockstep data fetch mnist --from "$web/good" --into wrong # the published checksums, of files of another size
 expect_code 3
 expect_error 'train-images-idx3-ubyte.gz: [0-9]* bytes, expected 9912422'
 expect_nothing wrong
 printf '%s  cifar-10-binary.tar.gz\n' 0123 >odd
-sums=odd fetch good cifar10 --to wrong
+sums=odd fetch good cifar10 --into wrong
 expect_code 3
 expect_error 'odd: line 1: expected a checksum'
 : >odd
-sums=odd fetch good cifar10 --to wrong
+sums=odd fetch good cifar10 --into wrong
 expect_code 3
 expect_error 'odd: no checksum of cifar-10-binary.tar.gz'
 md5sum www/cifar-10-binary.tar.gz >odd
-sums=odd fetch good cifar10 --to md5
+sums=odd fetch good cifar10 --into md5
 expect_code 0
 
 it "reports errors of the server and of the network"
 for answer in 404 500 403; do
-    fetch "error/$answer" cifar10 --to none
+    fetch "error/$answer" cifar10 --into none
     expect_code 1
     expect_error "$web/error/$answer/cifar-10-binary.tar.gz: .*$answer.*--from"
     expect_nothing none
 done
-lockstep data fetch cifar10 --from http://127.0.0.1:9 --to none
+lockstep data fetch cifar10 --from http://127.0.0.1:9 --into none
 expect_code 1
 expect_error 'http://127.0.0.1:9/cifar-10-binary.tar.gz: .*onnect'
-lockstep data fetch cifar10 --from http://no-such-host.invalid --to none
+lockstep data fetch cifar10 --from http://no-such-host.invalid --into none
 expect_code 1
 expect_error 'no-such-host.invalid.*resolve'
-fetch inward cifar10 --to none # a redirection to a file of this machine
+fetch inward cifar10 --into none # a redirection to a file of this machine
 expect_code 1
 expect_error 'inward/cifar-10-binary.tar.gz: .*rotocol'
 expect_nothing none
 
 it "fetches from a folder of this machine"
-lockstep data fetch cifar10 --from "file://$PWD/www" --checksums www/SHA256SUMS --to local
+lockstep data fetch cifar10 --from "file://$PWD/www" --checksums www/SHA256SUMS --into local
 expect_code 0
 expect_same local/cifar-10-batches-bin/test_batch.bin $home/cifar-10-batches-bin/test_batch.bin
 
@@ -245,28 +245,28 @@ for bad in www/bad/*; do
     kind=$(basename "$bad")
     set=cifar10
     case $kind in zip-*) set=tiny-imagenet ;; esac
-    sums="$bad/SHA256SUMS" fetch "good/bad/$kind" $set --to "bad-$kind"
+    sums="$bad/SHA256SUMS" fetch "good/bad/$kind" $set --into "bad-$kind"
     expect_code 3
     expect_nothing "bad-$kind"
 done
 expect "$(ls -d escaped /tmp/lockstep-escaped 2>/dev/null)" = ""
-sums=www/bad/link/SHA256SUMS fetch good/bad/link cifar10 --to bad-link
+sums=www/bad/link/SHA256SUMS fetch good/bad/link cifar10 --into bad-link
 expect_error "bad-link/cifar-10-binary.tar.gz.part: the member 'cifar-10-batches-bin/a' is neither a file nor a folder"
 
 it "says so where it may not write"
 mkdir shut
 chmod a-w shut
 if [ -w shut ]; then # root may write everywhere except where there can be no file
-    fetch good cifar10 --to /proc/lockstep
+    fetch good cifar10 --into /proc/lockstep
     expect_code 1
     expect_error '/proc/lockstep.*cannot be created'
 else
-    fetch good cifar10 --to shut
+    fetch good cifar10 --into shut
     expect_code 1
     expect_error 'shut.*cannot be created: Permission denied'
 fi
 : >file
-fetch good cifar10 --to file
+fetch good cifar10 --into file
 expect_code 1
 expect_error 'file'
 
@@ -277,16 +277,16 @@ if mount -t tmpfs -o size=40k none full 2>err; then
         kill "$server" 2>/dev/null
         umount "$scratch/full"
     }
-    fetch good cifar10 --to full
+    fetch good cifar10 --into full
     expect_code 1
     expect_error 'full/cifar-10-binary.tar.gz.part: cannot be written beyond byte [0-9]*: No space left'
     mount -o remount,size=150k full
-    fetch good cifar10 --to full
+    fetch good cifar10 --into full
     expect_code 1
     expect_error 'full/.cifar-10-batches-bin.unpacking/.*: No space left'
     expect "$(ls -A full)" = cifar-10-binary.tar.gz.part
     mount -o remount,size=2m full
-    fetch good cifar10 --to full
+    fetch good cifar10 --into full
     expect_code 0
     expect "$(ls -A full)" = cifar-10-batches-bin
 else

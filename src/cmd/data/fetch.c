@@ -72,7 +72,7 @@ static enum ls_status fetch_one(const struct ls_options *o, const struct ls_down
 {
     struct view v = {0};
     struct ls_fetch f = {.set = set,
-                         .to = o->to ? o->to : root,
+                         .to = o->into ? o->into : root,
                          .from = o->from,
                          .checksums = o->checksums,
                          .quiet = o->quiet,
@@ -86,9 +86,9 @@ static enum ls_status fetch_one(const struct ls_options *o, const struct ls_down
     enum ls_status st = ls_fetch(&f, &was_there);
     ls_interrupt_release();
     ls_console_end(&v.console);
-    if (st == LS_OK && !o->quiet && o->to)
-        ls_print("%s: %s%s/%s; use it with --data %s/%s", set->name, was_there ? "is there already: " : "", o->to,
-                 set->folder, o->to, set->folder);
+    if (st == LS_OK && !o->quiet && o->into)
+        ls_print("%s: %s%s/%s; use it with --data %s/%s", set->name, was_there ? "is there already: " : "", o->into,
+                 set->folder, o->into, set->folder);
     else if (st == LS_OK && !o->quiet)
         ls_print("%s: %s%s/%s; use it with --data %s", set->name, was_there ? "is there already: " : "", root,
                  set->folder, set->name);
@@ -104,8 +104,9 @@ enum ls_status ls_data_fetch(struct ls_options *o, int n_words, char **words)
         if (!ls_download_find(words[i]))
             return unknown(words[i]);
     LS_TRY(check_address(o->from));
-    if (!o->to && !ls_download_root(root))
-        return ls_fail(LS_FAILED, "data fetch: there is no home folder to put data into; name a folder with --to DIR");
+    if (!o->into && !ls_download_root(root))
+        return ls_fail(LS_FAILED,
+                       "data fetch: there is no home folder to put data into; name a folder with --into DIR");
     for (int i = 0; i < n_words; i++)
         LS_TRY(fetch_one(o, ls_download_find(words[i]), root));
     return LS_OK;

@@ -91,7 +91,7 @@ static enum ls_status tell_ended(const struct transfer *t, const char *url)
     if (t->error)
         return ls_fail(LS_FAILED,
                        "%s: cannot be written beyond byte %" PRId64
-                       ": %s; the same command goes on from there, --to names another folder",
+                       ": %s; the same command goes on from there, --into names another folder",
                        t->part->path, t->done, strerror(t->error));
     if (t->too_long)
         return ls_fail(LS_BAD_INPUT, "%s: longer than the %" PRId64 " bytes of the published file; it was removed", url,

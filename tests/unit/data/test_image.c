@@ -14,7 +14,7 @@ static int difference(const struct ls_image *a, const struct ls_image *b)
     return largest;
 }
 
-static void refused(const uint8_t *bytes, size_t size, const char *why)
+static void not_decoded(const uint8_t *bytes, size_t size, const char *why)
 {
     struct ls_image image = {0};
     /* A copy of exactly that size, so that a sanitizer sees a read beyond it. */
@@ -130,13 +130,13 @@ static void broken_jpeg_is_refused(void **state)
         paint(&in, 3, 64, 64);
         unsigned char *bytes = encode_jpeg(&in, progressive, &size);
         for (unsigned long cut = 3; cut < size - 2; cut += 61)
-            refused(bytes, cut, "JPEG");
-        refused(bytes, size - 2, "JPEG"); /* only the end marker is missing */
+            not_decoded(bytes, cut, "JPEG");
+        not_decoded(bytes, size - 2, "JPEG"); /* only the end marker is missing */
         memset(bytes + size / 2, 0xff, 40);
-        refused(bytes, size, "JPEG");
+        not_decoded(bytes, size, "JPEG");
         free(bytes);
     }
-    refused((const uint8_t *)"\xff\xd8\xff", 3, "JPEG");
+    not_decoded((const uint8_t *)"\xff\xd8\xff", 3, "JPEG");
     ls_image_release(&in);
 }
 
@@ -152,7 +152,7 @@ static void jpeg_bombs_are_refused(void **state)
             memcpy(bytes + i + 5, "\xf0\x00\xf0\x00", 4); /* 61440 x 61440 */
             break;
         }
-    refused(bytes, size, "more than the 178956970");
+    not_decoded(bytes, size, "more than the 178956970");
     free(bytes);
     ls_image_release(&in);
 }
@@ -208,12 +208,12 @@ static void broken_png_is_refused(void **state)
     put_png_image(at("a.png"), &in);
     GOOD(ls_file_read(at("a.png"), 1 << 20, &bytes, &size));
     for (size_t cut = 8; cut < size; cut += 37)
-        refused((uint8_t *)bytes, cut, "PNG");
+        not_decoded((uint8_t *)bytes, cut, "PNG");
     bytes[size / 2] = (char)~bytes[size / 2];
-    refused((uint8_t *)bytes, size, "PNG");
+    not_decoded((uint8_t *)bytes, size, "PNG");
     bytes[size / 2] = (char)~bytes[size / 2];
     memcpy(bytes + 16, "\x7f\xff\xff\xff\x7f\xff\xff\xff", 8);
-    refused((uint8_t *)bytes, size, "PNG");
+    not_decoded((uint8_t *)bytes, size, "PNG");
     ls_free(bytes);
     ls_image_release(&in);
 }
@@ -228,13 +228,13 @@ static void ppm_and_pgm(void **state)
     assert_memory_equal(out.pixels, ((uint8_t[]){1, 2, 3, 4, 5, 6}), 6);
     GOOD(ls_image_decode(p5, sizeof p5 - 1, NULL, 1, &out));
     assert_memory_equal(out.pixels, ((uint8_t[]){255, 127}), 2);
-    refused(p6, sizeof p6 - 2, "truncated PPM: 5 bytes of pixels, expected 6");
-    refused((const uint8_t *)"P3 1 1 255 1 2 3", 16, "only binary PPM");
-    refused((const uint8_t *)"P6 0 5 255 ", 11, "5 pixels");
-    refused((const uint8_t *)"P6 99999 99999 255 ", 19, "more than");
-    refused((const uint8_t *)"P6 99999999999999999999 1 255 ", 30, "bad PPM header");
-    refused((const uint8_t *)"P6 1 1 0 abc", 12, "bad PPM header");
-    refused((const uint8_t *)"P6", 2, "bad PPM header");
+    not_decoded(p6, sizeof p6 - 2, "truncated PPM: 5 bytes of pixels, expected 6");
+    not_decoded((const uint8_t *)"P3 1 1 255 1 2 3", 16, "only binary PPM");
+    not_decoded((const uint8_t *)"P6 0 5 255 ", 11, "5 pixels");
+    not_decoded((const uint8_t *)"P6 99999 99999 255 ", 19, "more than");
+    not_decoded((const uint8_t *)"P6 99999999999999999999 1 255 ", 30, "bad PPM header");
+    not_decoded((const uint8_t *)"P6 1 1 0 abc", 12, "bad PPM header");
+    not_decoded((const uint8_t *)"P6", 2, "bad PPM header");
     ls_image_release(&out);
 }
 
@@ -265,21 +265,21 @@ static void bmp_of_the_common_kinds(void **state)
     size_t size = make_bmp(b, 2, 2, 24); /* rows of 6 bytes and 2 of padding, the lower first */
     GOOD(ls_image_decode(b, size, NULL, 3, &out));
     assert_memory_equal(out.pixels, ((uint8_t[]){10, 9, 8, 13, 12, 11, 2, 1, 0, 5, 4, 3}), 12);
-    refused(b, size - 1, "truncated BMP");
+    not_decoded(b, size - 1, "truncated BMP");
     size = make_bmp(b, 2, -2, 32);
     GOOD(ls_image_decode(b, size, NULL, 3, &out));
     assert_memory_equal(out.pixels, ((uint8_t[]){2, 1, 0, 6, 5, 4, 10, 9, 8, 14, 13, 12}), 12);
     size = make_bmp(b, 2, 1, 8);
     GOOD(ls_image_decode(b, size, NULL, 3, &out));
     assert_memory_equal(out.pixels, ((uint8_t[]){2, 1, 0, 2, 1, 1}), 6);
-    refused(b, 100, "palette");
+    not_decoded(b, 100, "palette");
     make_bmp(b, 2, 1, 16);
-    refused(b, 100, "only uncompressed");
+    not_decoded(b, 100, "only uncompressed");
     make_bmp(b, 0, 1, 24);
-    refused(b, 54, "pixels");
+    not_decoded(b, 54, "pixels");
     make_bmp(b, 1, 1, 24);
     memcpy(b + 22, "\x00\x00\x00\x80", 4); /* the height whose negative is itself */
-    refused(b, 58, "more than");
+    not_decoded(b, 58, "more than");
     ls_image_release(&out);
 }
 
@@ -287,8 +287,8 @@ static void other_files_are_named(void **state)
 {
     struct ls_image image = {0};
     (void)state;
-    refused((const uint8_t *)"", 0, "empty");
-    refused((const uint8_t *)"II*\0", 4, "PPM and BMP): it begins with 49 49");
+    not_decoded((const uint8_t *)"", 0, "empty");
+    not_decoded((const uint8_t *)"II*\0", 4, "PPM and BMP): it begins with 49 49");
     BAD(ls_image_read_file(at("missing.jpg"), 0, 3, &image));
     SAID("missing.jpg: cannot be opened");
     BAD(ls_image_read_file(folder, 0, 3, &image));

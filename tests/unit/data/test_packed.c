@@ -46,13 +46,6 @@ static void write_set(const char *part)
     ls_writer_packed.close(w);
 }
 
-static struct ls_dataset *opened(const char *spec, const char *part)
-{
-    struct ls_dataset *set;
-    GOOD(ls_dataset_open(spec, part, &set));
-    return set;
-}
-
 static void what_is_written_is_read(void **state)
 {
     struct ls_image image = {0};

@@ -2,13 +2,6 @@
 #include "data_files.h"
 #include "data/split.h"
 
-static struct ls_dataset *opened(const char *spec, const char *part)
-{
-    struct ls_dataset *set;
-    GOOD(ls_dataset_open(spec, part, &set));
-    return set;
-}
-
 static struct ls_dataset *part_of(const char *spec, double share, bool validation)
 {
     struct ls_dataset *part;
