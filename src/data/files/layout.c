@@ -126,13 +126,12 @@ static enum ls_status find_test(struct ls_files *f, const struct listing *in, st
         return ls_fail(
             LS_BAD_INPUT,
             "%s: no folders in it: expected one for each class, or a file with the label of each image beside it "
-            "(%s.txt); give other images with --eval-data, or train with --no-evaluate",
+            "(%s.txt); give other images with --eval-data, or do without (train --no-evaluate, data convert --part train)",
             flat, flat);
-    return ls_fail(
-        LS_BAD_INPUT,
-        "%s: there is a train folder but no val or test folder: give other images with --eval-data, or train "
-        "with --no-evaluate",
-        in->spec);
+    return ls_fail(LS_BAD_INPUT,
+                   "%s: there is a train folder but no val or test folder: give other images with --eval-data, or do "
+                   "without (train --no-evaluate, data convert --part train)",
+                   in->spec);
 }
 
 /* Folders of images beside the parts may be classes, one of which is named like a part. */
