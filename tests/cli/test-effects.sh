@@ -56,6 +56,15 @@ run_of unmixed --augment flip
 expect_code 0
 expect "$(cmp -s mixed/checkpoints/step-00000012/model.safetensors unmixed/checkpoints/step-00000012/model.safetensors; echo $?)" = 1
 
+it "computes the first convolution behind mixup with a fast kernel, from one and from three channels"
+for data in "lenet --data synthetic:1x28x28:10" "vgg11-cifar --data synthetic:3x32x32:10"; do
+    # $data is a list of words.
+    # shellcheck disable=SC2086
+    lockstep plan --model $data --mixup 0.2 --backend onednn
+    expect_code 0
+    expect "$(grep -c ' ref' out)" = 0
+done
+
 it "refuses mixup with a loss that has no mixture of labels"
 run_of wrong-loss --mixup 0.2 --loss l2
 expect_code 2

@@ -25,12 +25,18 @@ enum ls_status kernel_find(struct ls_program *p, int node, const struct kernel *
 
 /* --- prepare ------------------------------------------------------------------------------------------------- */
 
-/* Vector kernels read blocked maps, and images are plain. oneDNN reads plain images. */
+static bool is_plain_map(const struct ls_program *p, int tensor)
+{
+    const struct ls_tensor *t = &p->core.g->tensors[tensor];
+    return t->shape.rank == 4 && (t->role == LS_ROLE_INPUT || (t->role == LS_ROLE_ACT && !p->layouts[tensor].blocked));
+}
+
+/* Vector kernels read blocked maps, and images, mixed or not, are plain. oneDNN reads plain images. */
 static enum ls_status block_images(struct ls_program *p, int *n)
 {
     for (int i = 0; i < LS_MAX_IN; i++) {
         int copy, in = p->core.g->nodes[*n].in[i];
-        if (in == LS_NONE || p->core.g->tensors[in].role != LS_ROLE_INPUT || p->core.g->tensors[in].shape.rank != 4)
+        if (in == LS_NONE || !is_plain_map(p, in))
             continue;
         struct dnn_md md = {0};
         LS_TRY(dnn_md_init(&md, 4, p->core.g->tensors[in].shape.dim, p->core.g->act_dtype,

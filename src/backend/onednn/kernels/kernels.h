@@ -149,7 +149,8 @@ struct ls_kernels {
     /* y = a * s, s with one pixel a sample; da = dy * s, ds = the sum of dy * a over pixels. */
     void (*mul)(const struct ls_map *, const void *a, const void *s, void *y);
     void (*mul_bwd)(const struct ls_map *, const void *dy, const void *a, const void *s, void *da, void *ds);
-    void (*mix)(const struct ls_map *, const struct ls_mix *, const void *x, void *y);
+    /* Images: x and y are plain. */
+    void (*mix)(const struct ls_map *, int64_t channels, const struct ls_mix *, const float *x, void *y);
     /* `size` stored elements a sample. */
     void (*drop_path)(int64_t samples, int64_t size, float p, uint64_t seed, uint64_t stream, const void *x, void *y);
     /* `shape` is the logical shape. `blocked`: the tensor has 4 dimensions and is stored blocked; otherwise it is

@@ -173,22 +173,19 @@ static void drop_path(int64_t samples, int64_t size, float p, uint64_t seed, uin
     }
 }
 
-static void mix(const struct ls_map *m, const struct ls_mix *how, const void *x, void *y)
+static void mix(const struct ls_map *m, int64_t channels, const struct ls_mix *how, const float *x, void *y)
 {
     int64_t area = m->h * m->w;
     float weight = how->weight;
 #pragma omp parallel for schedule(static)
-    for (int64_t plane = 0; plane < m->n * m->blocks; plane++) {
-        int64_t n = plane / m->blocks, shift = (ls_mix_partner(n, m->valid) - n) * m->blocks * area;
-        for (int64_t i = 0; i < area; i++) {
-            int64_t h = i / m->w, w = i % m->w, at = plane * area + i;
-            bool inside = h >= how->top && h < how->bottom && w >= how->left && w < how->right;
-            vf own = load((const E *)x + at * B), other = load((const E *)x + (at + shift) * B);
-            if (how->cuts)
-                store((E *)y + at * B, inside ? other : own);
-            else
-                store((E *)y + at * B, weight * own + (1.0f - weight) * other);
-        }
+    for (int64_t plane = 0; plane < m->n * channels; plane++) {
+        int64_t n = plane / channels, shift = (ls_mix_partner(n, m->valid) - n) * channels * area;
+        for (int64_t h = 0, at = plane * area; h < m->h; h++)
+            for (int64_t w = 0; w < m->w; w++, at++) {
+                bool inside = h >= how->top && h < how->bottom && w >= how->left && w < how->right;
+                float other = x[at + shift];
+                put((E *)y + at, how->cuts ? (inside ? other : x[at]) : weight * x[at] + (1.0f - weight) * other);
+            }
     }
 }
 
