@@ -74,7 +74,9 @@ static int add_own(struct ls_program *p, const struct dnn_spec *spec, const stru
                    enum ls_conv_method method, struct choice *list, int count)
 {
     struct choice c = {.own = method};
-    snprintf(c.pd.name, sizeof c.pd.name, "%s:%s", method == LS_CONV_AMX ? "amx" : "winograd", p->k.isa);
+    static const char *const names[] = {
+        [LS_CONV_WINOGRAD] = "winograd", [LS_CONV_AMX] = "amx", [LS_CONV_GROUPS] = "groups"};
+    snprintf(c.pd.name, sizeof c.pd.name, "%s:%s", names[method], p->k.isa);
     if (count < MAX_CANDIDATES && own_conv_fits(p, spec, method) && own_conv_layout(p, spec, &c.wei) == LS_OK &&
         reachable(p, spec, fixed, &c.wei))
         list[count++] = c;
@@ -111,11 +113,12 @@ static int drop_namesakes(const struct dnn_md *fixed, struct choice *list, int c
 
 /* --- the rule (SELECT-1) ----------------------------------------------------------------------------------------- */
 
-enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD, OWN_AMX };
+enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD, OWN_AMX, OWN_GROUPS };
 
 static enum method method_of(const struct choice *c)
 {
     return c->own == LS_CONV_AMX        ? OWN_AMX
+           : c->own == LS_CONV_GROUPS   ? OWN_GROUPS
            : c->own == LS_CONV_WINOGRAD ? OWN_WINOGRAD
            : strstr(c->pd.name, "wino") ? LIBRARY_WINOGRAD
                                         : DIRECT;
@@ -131,6 +134,8 @@ static enum method likely_method(const struct ls_program *p, const struct dnn_sp
     int64_t tiles = s->dst[0] * ((s->dst[2] + 3) / 4) * ((s->dst[3] + 3) / 4);
     int64_t channels = s->src[1] < s->dst[1] ? s->src[1] : s->dst[1];
     bool weights = s->pass == DNN_BWD_WEIGHTS;
+    if (s->w_rank == 5)
+        return OWN_GROUPS; /* likewise */
     if (s->dtype == LS_BF16)
         return OWN_AMX; /* where it is among the candidates */
     if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
@@ -171,6 +176,7 @@ int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct d
         count = add_candidates(p, &s, fixed, list, count);
     }
     count = add_own(p, spec, fixed, LS_CONV_AMX, list, count);
+    count = add_own(p, spec, fixed, LS_CONV_GROUPS, list, count);
     if (may_winograd(spec)) {
         count = add_own(p, spec, fixed, LS_CONV_WINOGRAD, list, count);
         for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {

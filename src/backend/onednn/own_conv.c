@@ -3,22 +3,38 @@
 
 #include <string.h>
 
-static bool winograd_fits(const struct dnn_spec *s)
+/* The height of the kernel stands in wei behind groups, results and inputs. */
+static const int64_t *kernel_of(const struct dnn_spec *s)
 {
-    return s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1 && s->stride[1] == 1 && s->dtype == LS_F32;
+    return s->wei + s->w_rank - 2;
 }
 
-static bool amx_fits(const struct dnn_spec *s)
+static bool winograd_fits(const struct ls_program *p, const struct dnn_spec *s)
 {
-    return s->stride[0] == s->stride[1] && s->wei[2] * s->wei[3] <= LS_AMX_TAPS && s->dtype == LS_BF16;
+    (void)p;
+    return s->w_rank == 4 && s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1 && s->dtype == LS_F32;
+}
+
+static bool amx_fits(const struct ls_program *p, const struct dnn_spec *s)
+{
+    (void)p;
+    return s->w_rank == 4 && s->wei[2] * s->wei[3] <= LS_AMX_TAPS && s->dtype == LS_BF16;
+}
+
+static bool groups_fit(const struct ls_program *p, const struct dnn_spec *s)
+{
+    int64_t group = s->wei[1];
+    return s->w_rank == 5 && group == s->wei[2] && group < p->k.block && (group == 2 || group == 4 || group == 8);
 }
 
 bool own_conv_fits(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method)
 {
+    static bool (*const fits[])(const struct ls_program *, const struct dnn_spec *) = {
+        [LS_CONV_WINOGRAD] = winograd_fits, [LS_CONV_AMX] = amx_fits, [LS_CONV_GROUPS] = groups_fit};
     char src[48], dst[48];
     const char *blocked = p->k.block == 16 ? "aBcd16b" : "aBcd8b";
-    if (!p->k.conv[method].run || s->kind != DNN_CONV || s->w_rank != 4 || s->dilation[0] != 0 || s->dilation[1] != 0 ||
-        !(method == LS_CONV_AMX ? amx_fits : winograd_fits)(s))
+    if (!p->k.conv[method].run || s->kind != DNN_CONV || s->dilation[0] != 0 || s->dilation[1] != 0 ||
+        s->stride[0] != s->stride[1] || !fits[method](p, s))
         return false;
     dnn_md_text(s->src_md, src, sizeof src);
     dnn_md_text(s->dst_md, dst, sizeof dst);
@@ -27,7 +43,8 @@ bool own_conv_fits(const struct ls_program *p, const struct dnn_spec *s, enum ls
 
 enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei)
 {
-    return dnn_md_init(wei, 4, s->wei, LS_F32, p->k.block == 16 ? DNN_WEIGHTS_16 : DNN_WEIGHTS_8);
+    enum dnn_tag blocks = p->k.block == 16 ? DNN_WEIGHTS_16 : DNN_WEIGHTS_8;
+    return dnn_md_init(wei, s->w_rank, s->wei, LS_F32, s->w_rank == 5 ? DNN_PLAIN : blocks);
 }
 
 void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method, struct ls_conv *w)
@@ -47,11 +64,13 @@ void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum l
                           .out_blocks = back ? src : dst,
                           .out_h = out[2],
                           .out_w = out[3],
-                          .kernel_h = s->wei[2],
-                          .kernel_w = s->wei[3],
+                          .kernel_h = kernel_of(s)[0],
+                          .kernel_w = kernel_of(s)[1],
                           .stride = s->stride[0],
                           .pad_t = s->pad_l[0],
                           .pad_l = s->pad_l[1],
+                          .group = s->w_rank == 5 ? s->wei[1] : 0,
+                          .channels = s->src[1],
                           .act = s->act};
 }
 

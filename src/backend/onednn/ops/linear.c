@@ -87,7 +87,7 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
     struct dnn_md src = {0}, dst = {0};
     struct choice c = {0};
     enum ls_status st = LS_OK;
-    if (own_conv_fits(p, spec, LS_CONV_AMX)) {
+    if (own_conv_fits(p, spec, LS_CONV_AMX) || own_conv_fits(p, spec, LS_CONV_GROUPS)) {
         LS_TRY(own_conv_layout(p, spec, &c.wei));
         st = place_as(p, wei, &c.wei);
         choice_release(&c);
