@@ -6,6 +6,7 @@
 #include "report/gpu.h"
 #include "exec/identity.h"
 #include "checkpoint/model_snapshot.h"
+#include "train/evaluation/bn_estimate.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -158,6 +159,11 @@ static void say_rate(const struct ls_trainer *t)
             t->schedule.warmup_length, t->schedule.global / 10);
     ls_optim_describe(o, optimizer, sizeof optimizer);
     ls_trainer_say(t, "  optimizer  %s%s", optimizer, o->label_smoothing > 0 ? ", labels smoothed" : "");
+    if (o->bn_samples > 0)
+        ls_trainer_say(t,
+                       "  BN         statistics taken anew before each evaluation, from %" PRId64
+                       " training samples in batches of %" PRId64,
+                       ls_bn_estimate_samples(&t->task, o), t->task.size.batch);
 }
 
 /* Prints the GPU or the processor, and the versions of the libraries that compute and communicate. */

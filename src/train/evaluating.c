@@ -1,6 +1,8 @@
 /* Evaluations of a run: when they come, and what they change. */
 #include "base/log.h"
 #include "exec/averages.h"
+#include "base/system/clock.h"
+#include "train/evaluation/bn_estimate.h"
 #include "train/evaluation/evaluate.h"
 #include "train/trainer.h"
 
@@ -29,22 +31,36 @@ static enum ls_status write_confusion(const struct ls_trainer *t, const struct l
     return st;
 }
 
-enum ls_status ls_trainer_show_averages(struct ls_trainer *t)
+/* All processes know it. */
+static enum ls_status diverged(struct ls_trainer *t, const char *what, const char *of, const char *option)
 {
-    const char *bad;
-    LS_TRY(ls_averages_check(&t->engine, &bad));
-    if (!bad)
-        return ls_averages_swap(&t->engine);
     if (!t->root)
         return ls_trainer_all_know(t, LS_DIVERGED);
     ls_console_end(&t->console);
     enum ls_status st = ls_fail(LS_DIVERGED,
-                                "step %" PRIu64 ": the average of %s (--ema) is not finite: training diverged; try a "
-                                "lower --lr (now %g) or a --warmup",
-                                t->state.step, bad, ls_schedule_lr(&t->schedule, t->state.step));
+                                "step %" PRIu64 ": %s of %s (%s) is not finite: training diverged; try a lower --lr "
+                                "(now %g) or a --warmup",
+                                t->state.step, what, of, option, ls_schedule_lr(&t->schedule, t->state.step));
     ls_trainer_await_saved(t);
     ls_trainer_name_checkpoint(t);
     return ls_trainer_all_know(t, st);
+}
+
+enum ls_status ls_trainer_show_averages(struct ls_trainer *t)
+{
+    const char *bad;
+    LS_TRY(ls_averages_check(&t->engine, &bad));
+    return bad ? diverged(t, "the average", bad, "--ema") : ls_averages_swap(&t->engine);
+}
+
+/* --bn-samples */
+static enum ls_status estimate_bn(struct ls_trainer *t)
+{
+    const char *bad;
+    double start = ls_now();
+    LS_TRY(ls_bn_estimate(&t->engine, &t->task, t->o, &t->console, &bad));
+    t->evaluating += ls_now() - start;
+    return bad ? diverged(t, "a batch statistic", bad, "--bn-samples") : LS_OK;
 }
 
 enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better)
@@ -58,7 +74,9 @@ enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better)
     t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;
     LS_TRY(ls_trainer_show_averages(t));
     double begin = ls_trace_begin(t->stepper.track);
-    enum ls_status st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r, last ? &confusion : NULL);
+    enum ls_status st = estimate_bn(t);
+    if (st == LS_OK)
+        st = ls_evaluate(&t->stepper, &t->task, t->o, &t->console, &r, last ? &confusion : NULL);
     enum ls_status back = ls_averages_swap(&t->engine);
     st = st == LS_OK ? back : st;
     ls_trace_end(t->stepper.track, begin,

@@ -3,6 +3,7 @@
 #include "base/files/file.h"
 #include "base/log.h"
 #include "exec/rank_reduce.h"
+#include "train/evaluation/bn_estimate.h"
 #include "train/ranks/fingerprint.h"
 #include "exec/averages.h"
 #include "exec/identity.h"
@@ -28,9 +29,12 @@ static enum ls_status check_evaluated(const struct ls_trainer *t)
     if (!t->task.test && ls_schedule_observes(&t->schedule))
         return ls_fail(LS_USAGE, "--schedule %s follows the loss of evaluations, and there are none: %s", o->schedule,
                        remedy);
-    if (!t->task.test && (o->early_stop > 0 || o->eval_every > 0))
+    if (!t->task.test && (o->early_stop > 0 || o->eval_every > 0 || o->bn_samples > 0))
         return ls_fail(LS_USAGE, "--%s needs evaluations, and there are none: %s",
-                       o->early_stop > 0 ? "early-stop" : "eval-every", remedy);
+                       o->early_stop > 0   ? "early-stop"
+                       : o->eval_every > 0 ? "eval-every"
+                                           : "bn-samples",
+                       remedy);
     if (o->eval_every > 0 && ls_sync_choose(o, t->comm ? ls_comm_size(t->comm) : 1)->servers)
         return ls_fail(LS_USAGE,
                        "--eval-every: with --sync %s workers go on without each other and meet at the end of an epoch; "
@@ -46,6 +50,9 @@ static enum ls_status decide_length(struct ls_trainer *t)
     if (o->epoch_size > count)
         return ls_fail(LS_USAGE, "--epoch-size %" PRId64 ": the data has only %" PRId64 " samples", o->epoch_size,
                        count);
+    if (o->bn_samples > count)
+        return ls_fail(LS_USAGE, "--bn-samples %" PRId64 ": the training data has only %" PRId64 " samples",
+                       o->bn_samples, count);
     t->epoch_samples = o->epoch_size > 0 ? o->epoch_size : count;
     t->steps_per_epoch = (t->epoch_samples + o->batch - 1) / o->batch;
     t->total_steps = o->steps > 0 ? o->steps : o->epochs * t->steps_per_epoch;
@@ -372,6 +379,11 @@ static enum ls_status open_engine(struct ls_trainer *t)
     return ls_engine_open(&t->engine, t->o, t->comm, &t->task.size, t->plan, uses);
 }
 
+static enum ls_status check_bn(struct ls_trainer *t)
+{
+    return ls_bn_estimate_check(&t->engine, t->o);
+}
+
 static enum ls_status open_files(struct ls_trainer *t)
 {
     char *log = ls_format("%s/log.txt", t->run), *metrics = ls_format("%s/metrics.jsonl", t->run);
@@ -516,6 +528,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     describe_model(t);
     LS_TRY_GOTO(failed, together(t, recorded_plan));
     LS_TRY_GOTO(failed, open_engine(t));
+    LS_TRY_GOTO(failed, together(t, check_bn));
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_schedule(&t->engine)));
     LS_TRY_GOTO(failed, together(t, open_state));
