@@ -198,11 +198,12 @@ static void warn_unknown_variable(const char *variable, int length, const char *
         ls_warn("%.*s: no such option, ignored", length, variable);
 }
 
-/* Variables that Lockstep processes set for each other (WORKER_*), the folder of the modules (MODULES), and the name
- * that hosts share to count as one node (NODE). */
+/* Variables that Lockstep processes set for each other (WORKER_*, LAUNCH_*), the folder of the modules (MODULES), and
+ * the name that hosts share to count as one node (NODE). */
 static bool is_internal(const char *name)
 {
-    return strncmp(name, "WORKER_", 7) == 0 || strcmp(name, "MODULES") == 0 || strcmp(name, "NODE") == 0;
+    return strncmp(name, "WORKER_", 7) == 0 || strncmp(name, "LAUNCH_", 7) == 0 || strcmp(name, "MODULES") == 0 ||
+           strcmp(name, "NODE") == 0;
 }
 
 static enum ls_status set_variable(struct ls_options *o, const char *variable)

@@ -2,6 +2,7 @@
  * exports RANK. The innermost one counts:
  *
  *   1. the parent of `--workers`                    LOCKSTEP_WORKER_*
+ *      a rank of `bench --scale`                    LOCKSTEP_LAUNCH_*
  *   2. mpirun, mpiexec                              OMPI_COMM_WORLD_*, PMI_RANK and PMI_SIZE
  *   3. torchrun, or a script with its variables     RANK, WORLD_SIZE, MASTER_ADDR
  *   4. srun                                         PMIX_RANK, SLURM_PROCID
@@ -70,6 +71,33 @@ static enum ls_status by_parent(struct ls_launch *l)
     l->local_size = l->size;
     l->session = ls_strdup(session);
     return l->session ? check_place("LOCKSTEP_WORKER_RANK and LOCKSTEP_WORKER_SIZE", l->rank, l->size) : LS_FAILED;
+}
+
+static enum ls_status copy(char **to, const char *text)
+{
+    char *fresh = ls_strdup(text);
+    if (!fresh)
+        return LS_FAILED;
+    ls_free(*to);
+    *to = fresh;
+    return LS_OK;
+}
+
+/* A rank of a launch has started this process to measure a number of workers (cmd/bench/ranks). Options do not count: the
+ * command line is that of the rank. */
+static enum ls_status by_bench(struct ls_launch *l)
+{
+    const char *address = variable("LOCKSTEP_LAUNCH_ADDRESS"), *token = variable("LOCKSTEP_LAUNCH_TOKEN");
+    l->kind = LS_LAUNCH_TCP;
+    l->how = "lockstep bench --scale";
+    LS_TRY(number("LOCKSTEP_LAUNCH_RANK", &l->rank));
+    LS_TRY(number("LOCKSTEP_LAUNCH_SIZE", &l->size));
+    LS_TRY(number("LOCKSTEP_LAUNCH_PORT", &l->port));
+    if (!address || !token || l->port < 1 || l->port > 65535)
+        return ls_fail(LS_USAGE, "LOCKSTEP_LAUNCH_RANK is for the processes that bench --scale starts; unset it");
+    LS_TRY(copy(&l->address, address));
+    LS_TRY(copy(&l->token, token));
+    return check_place("LOCKSTEP_LAUNCH_RANK and LOCKSTEP_LAUNCH_SIZE", l->rank, l->size);
 }
 
 static enum ls_status by_openmpi(struct ls_launch *l)
@@ -198,6 +226,8 @@ static enum ls_status innermost(struct ls_launch *l)
     bool variables = variable("RANK") || variable("WORLD_SIZE");
     if (variable("LOCKSTEP_WORKER_RANK"))
         return by_parent(l);
+    if (variable("LOCKSTEP_LAUNCH_RANK"))
+        return by_bench(l);
     if (openmpi || pmi) {
         LS_TRY(openmpi ? by_openmpi(l) : by_pmi(l));
         return l->size > 1 ? check_variables(l) : LS_OK;
@@ -232,16 +262,6 @@ static enum ls_status place(const struct ls_options *o, struct ls_launch *l)
     l->size = o->num_nodes > 0 ? (int)o->num_nodes : 1;
     l->rank = l->size > 1 || o->rank > 0 ? (int)o->rank : 0;
     return l->rank < 0 ? LS_OK : check_place("--rank and --num-nodes", l->rank, l->size);
-}
-
-static enum ls_status copy(char **to, const char *text)
-{
-    char *fresh = ls_strdup(text);
-    if (!fresh)
-        return LS_FAILED;
-    ls_free(*to);
-    *to = fresh;
-    return LS_OK;
 }
 
 static enum ls_status meet_in_file(const struct ls_options *o, struct ls_launch *l)
@@ -311,7 +331,7 @@ static enum ls_status resolve(const struct ls_options *o, struct ls_launch *l)
     LS_TRY(innermost(l));
     l->transport = transport_of(o);
     l->ucx_tcp = o->allow_unprotected_ucx;
-    if (l->kind == LS_LAUNCH_WORKERS)
+    if (l->kind == LS_LAUNCH_WORKERS || l->token) /* by_parent, by_bench */
         return LS_OK;
     if (l->kind == LS_LAUNCH_ALONE && o->num_nodes == 0 && (o->master_ip || o->rendezvous))
         return ls_fail(LS_USAGE, "%s: for how many processes? Give --num-nodes and --rank",

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "cmd/bench/results/results.h"
+#include "cmd/world.h"
 #include "config/options.h"
 #include "exec/step.h"
 #include "launch/launch.h"
@@ -11,9 +12,13 @@
 
 /* Lists of values, or --scale: measures every combination, each in processes of its own, and prints one table. */
 bool ls_bench_over_axes_wanted(const struct ls_options *o);
-/* Sets *done to false, and does nothing, if a launcher has started this process and --scale is the only list: then the
- * processes of the launch are measured as one group. Other lists are LS_USAGE under a launcher. */
+/* Sets *done to false, and does nothing, if a launcher has started this process and --scale is the only list: see
+ * ls_bench_over_ranks. Other lists are LS_USAGE under a launcher. */
 enum ls_status ls_bench_over_axes(struct ls_options *o, bool *done);
+/* --scale under a launcher: its first ranks measure each number of workers (ranks/ranks.h). All ranks call it, and get the
+ * same status unless the group is broken. *done: false where that is not possible; the reason is printed, and the processes
+ * of the launch are to be measured as one group. */
+enum ls_status ls_bench_over_ranks(struct ls_options *o, const struct ls_world *world, bool *done);
 
 /* --scale 1,2,4: a list of numbers of workers. All use the same number of threads per worker: --threads, or the cores divided
  * by the largest number of workers. */
@@ -24,8 +29,11 @@ enum ls_status ls_bench_scale_begin(struct ls_options *o);
  * number of workers. */
 enum ls_status ls_bench_scale_print(const struct ls_options *o, const json_t *rows);
 json_t *ls_bench_scale_keys(const struct ls_options *o, const json_t *rows);
-/* Under a launcher: prints the commands that measure the other numbers of workers and merge the results. */
-void ls_bench_scale_commands(const struct ls_options *o, const struct ls_launch *launch);
+/* Under a launcher: prints why not all numbers of workers are measured by this launch, the commands that measure each of them,
+ * and the one that merges the results. */
+void ls_bench_scale_commands(const struct ls_options *o, const struct ls_launch *launch, const char *why);
+/* Removes the numbers above `most` from the list of --scale. Returns how many were removed; *left is how many remain. */
+int ls_bench_scale_limit(struct ls_options *o, int most, int *left);
 
 /* --merge A.json B.json ...: prints one table of the results in the files. */
 enum ls_status ls_bench_merge(const struct ls_options *o);

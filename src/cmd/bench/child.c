@@ -37,7 +37,7 @@ static char **make_words(const struct ls_bench_child *c)
     while (at < given && strcmp(c->o->command_line[at], "--") != 0)
         words[n++] = c->o->command_line[at++];
     for (int i = 0; i < c->n_words; i++)
-        words[n++] = (char *)(uintptr_t)c->words[i]; /* execv does not change them */
+        words[n++] = (char *)(uintptr_t)c->words[i]; /* execve does not change them */
     while (at < given)
         words[n++] = c->o->command_line[at++];
     return words;
@@ -62,7 +62,7 @@ static void become_bench(const struct ls_bench_child *c, char **words, int out, 
         fflush(NULL);
         _exit((int)st);
     }
-    execv(self, words);
+    execve(self, words, c->environment ? c->environment : environ);
     fprintf(stderr, "lockstep: error: %s cannot be started: %s\n", self, strerror(errno));
     _exit(LS_FAILED);
 }
@@ -150,13 +150,15 @@ static void sort_errors(struct ls_bench_child *c, struct text *t, bool at_end)
     t->bytes[t->used] = 0;
 }
 
-/* Reads both streams to their ends. Returns false if a signal came first. */
+/* Reads both streams to their ends. Returns false if a signal, or `stop`, came first. */
 static bool listen(struct ls_bench_child *c, struct streams *s)
 {
     while (s->out >= 0 || s->err >= 0) {
         struct pollfd p[3] = {
             {.fd = s->out, .events = POLLIN}, {.fd = s->err, .events = POLLIN}, {.fd = c->signals, .events = POLLIN}};
         c->tick(c->context);
+        if (c->stop)
+            return false;
         if (poll(p, 3, 500) <= 0)
             continue;
         if (p[0].revents)
@@ -205,6 +207,17 @@ static int wait_for(pid_t pid)
     return how;
 }
 
+int ls_bench_child_signals(sigset_t *before)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigprocmask(SIG_BLOCK, &signals, before);
+    return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
 enum ls_status ls_bench_child_run(struct ls_bench_child *c)
 {
     struct streams s = {.out = -1, .err = -1};
@@ -227,7 +240,7 @@ enum ls_status ls_bench_child_run(struct ls_bench_child *c)
     c->status = LS_OK;
     if (how != 0)
         explain(c, how);
-    else if (heard)
+    else if (heard && !c->silent)
         parse(c, &s.from_out);
     ls_free(s.from_out.bytes);
     ls_free(s.from_err.bytes);

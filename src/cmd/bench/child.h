@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "config/options.h"
 #include <jansson.h>
+#include <signal.h>
 #include <stdbool.h>
 
 enum { LS_BENCH_REASON = 1024 };
@@ -16,10 +17,13 @@ struct ls_bench_child {
     /* Instead of a bench: runs in the child, prints JSON with one result, and returns the exit code. NULL: none. */
     enum ls_status (*work)(const void *of);
     const void *of;
-    int signals; /* a signalfd with the signals that end the measurement */
+    char *const *environment; /* NULL: that of this process */
+    bool silent;              /* it prints no result */
+    int signals;              /* a signalfd with the signals that end the measurement */
     /* Called about twice a second. */
     void (*tick)(void *context);
     void *context;
+    bool stop;    /* set by tick: end the child as if a signal had come */
     json_t *said; /* lines of standard error that were printed before; each is printed once */
     /* results */
     json_t *output; /* owned by the caller; the JSON output; NULL: the child failed */
@@ -27,6 +31,9 @@ struct ls_bench_child {
     enum ls_status status;
     char reason[LS_BENCH_REASON]; /* why it failed */
 };
+
+/* Blocks the signals that end the measurement and returns a signalfd of them. *before is the mask to restore. */
+int ls_bench_child_signals(sigset_t *before);
 
 /* Runs the child to its end. Its errors are kept in `reason`, and other lines of its standard error are printed as they come.
  * Returns

@@ -176,11 +176,18 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
         return ls_bench_collective(o);
     struct ls_world world;
     LS_TRY(ls_world_open(&world, o));
+    if (world.comm && ls_bench_scale_wanted(o)) {
+        bool done;
+        st = ls_bench_over_ranks(o, &world, &done);
+        if (done || st != LS_OK) {
+            bool whole = ls_comm_broken(world.comm) == LS_OK; /* then all ranks have this status */
+            ls_world_close(&world, whole ? LS_OK : st);
+            return st;
+        }
+    }
     if (o->weak && world.comm)
         o->batch *= ls_comm_size(world.comm);
     bool root = !world.comm || ls_comm_rank(world.comm) == 0;
-    if (root && ls_bench_scale_wanted(o))
-        ls_bench_scale_commands(o, &world.launch);
     struct ls_bench_session b = {.o = o, .comm = world.comm};
     LS_TRY_GOTO(out, root ? ls_bench_check_output(o) : LS_OK);
     LS_TRY_GOTO(out, setup(&b));

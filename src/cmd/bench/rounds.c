@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 enum { EXTRA = 24 /* words that a child gets besides those of the axes */ };
@@ -31,11 +30,12 @@ struct config {
 struct rounds {
     const struct ls_options *o;
     const struct ls_bench_axes *axes;
-    struct config *configs; /* owned; axes->total */
-    int64_t threads;        /* of a worker, where --threads does not say; 0: the child decides */
-    int signals;            /* a signalfd */
-    json_t *said;           /* owned; see child.h */
-    char machine[512];      /* of the first row */
+    const struct ls_bench_ranks *ranks; /* NULL: the child starts the workers */
+    struct config *configs;             /* owned; axes->total */
+    int64_t threads;                    /* of a worker, where --threads does not say; 0: the child decides */
+    int signals;                        /* a signalfd */
+    json_t *said;                       /* owned; see child.h */
+    char machine[512];                  /* of the first row */
     struct ls_bench_progress progress;
 };
 
@@ -194,7 +194,9 @@ static enum ls_status run(struct rounds *r, int64_t at, int64_t repeat)
     struct ls_arena strings = {0};
     int n = make_words(r, at, repeat, &strings, words);
     struct ls_bench_child child = child_of(r, words, n);
-    enum ls_status st = n > 0 ? ls_bench_child_run(&child) : LS_FAILED;
+    enum ls_status st = n <= 0     ? LS_FAILED
+                        : r->ranks ? ls_bench_ranks_run(r->ranks, &child, (int)workers_of(r, at))
+                                   : ls_bench_child_run(&child);
     if (st == LS_OK && child.status == LS_OK)
         take_row(r, at, &child);
     else if (st == LS_OK)
@@ -338,20 +340,16 @@ static json_t *take_rows(struct rounds *r)
     return rows;
 }
 
-enum ls_status ls_bench_rounds(const struct ls_options *o, const struct ls_bench_axes *axes, json_t **rows)
+enum ls_status ls_bench_rounds(const struct ls_options *o, const struct ls_bench_axes *axes,
+                               const struct ls_bench_ranks *ranks, json_t **rows)
 {
-    struct rounds r = {.o = o, .axes = axes, .said = json_object()};
-    sigset_t signals, before;
+    struct rounds r = {.o = o, .axes = axes, .ranks = ranks, .said = json_object()};
+    sigset_t before;
     r.configs = ls_alloc((size_t)axes->total, sizeof *r.configs);
     if (!r.configs)
         return LS_FAILED;
     r.threads = common_threads(&r);
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGHUP);
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    r.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    r.signals = ls_bench_child_signals(&before);
     enum ls_status st = ls_bench_progress_open(&r.progress, o, axes->total);
     if (st == LS_OK)
         st = measure_all(&r);

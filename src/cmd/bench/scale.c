@@ -29,6 +29,29 @@ enum ls_status ls_bench_scale_begin(struct ls_options *o)
     return *list ? LS_OK : LS_FAILED;
 }
 
+int ls_bench_scale_limit(struct ls_options *o, int most, int *left)
+{
+    char *list = o->lists[ls_option_find("workers") - ls_option_table], *to = list;
+    int removed = 0;
+    *left = 0;
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ",");
+        const char *next = at[n] ? at + n + 1 : at + n;
+        if (strtoll(at, NULL, 10) > most) {
+            removed++;
+        } else {
+            if ((*left)++ > 0)
+                *to++ = ',';
+            memmove(to, at, n);
+            to += n;
+        }
+        at = next;
+    }
+    if (to)
+        *to = 0;
+    return removed;
+}
+
 /* --- rows ----------------------------------------------------------------------------------------------- */
 
 static double number(const json_t *row, const char *key)
@@ -77,10 +100,12 @@ static void print_head(const struct ls_options *o, const json_t *rows)
            o->weak ? " a worker" : "", threads, threads == 1 ? "" : "s", (long long)o->repeat,
            o->repeat == 1 ? "" : "s");
     for (size_t i = 0; i < json_array_size(rows); i++) {
-        long long workers = (long long)number(row_at(rows, i), "workers");
-        if (workers * threads > cores)
-            printf("%lld workers have %d cores for %lld threads: their figures say little of how this scales\n",
-                   workers, cores, workers * threads);
+        const json_t *row = row_at(rows, i);
+        long long workers = (long long)number(row, "workers"), nodes = (long long)number(row, "nodes");
+        long long each = nodes > 1 ? (workers + nodes - 1) / nodes : workers; /* on one machine */
+        if (each * threads > cores)
+            printf("%lld workers have %d cores for %lld threads%s: their figures say little of how this scales\n",
+                   workers, cores, each * threads, nodes > 1 ? " on a node" : "");
     }
 }
 
@@ -210,16 +235,16 @@ static void print_command(const struct ls_launch *launch, const char *command, l
     ls_progress("  %s%s --threads %lld -o bench-%lld.json", start, command, threads, workers);
 }
 
-void ls_bench_scale_commands(const struct ls_options *o, const struct ls_launch *launch)
+void ls_bench_scale_commands(const struct ls_options *o, const struct ls_launch *launch, const char *why)
 {
-    const char *list = ls_option_list(o, ls_option_find("workers"));
+    const char *list = o->scale;
     char *command = make_command(o), *files = NULL;
     size_t size;
     FILE *out = open_memstream(&files, &size);
     ls_progress(
-        "--scale %s: the processes of %s are measured as one group. Start each number of processes once, with your "
-        "other options of the launcher, and merge the results:",
-        o->scale, launch->how);
+        "--scale %s: %s. Start each number of processes once, with your other options of the launcher, and merge "
+        "the results:",
+        o->scale, why);
     for (const char *at = list; at && command; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
         long long workers = strtoll(at, NULL, 10);
         print_command(launch, command, workers, (long long)o->threads);

@@ -47,6 +47,11 @@ static const char *const variables[] = {
     "LOCKSTEP_WORKER_RANK",
     "LOCKSTEP_WORKER_SIZE",
     "LOCKSTEP_WORKER_SESSION",
+    "LOCKSTEP_LAUNCH_RANK",
+    "LOCKSTEP_LAUNCH_SIZE",
+    "LOCKSTEP_LAUNCH_ADDRESS",
+    "LOCKSTEP_LAUNCH_PORT",
+    "LOCKSTEP_LAUNCH_TOKEN",
     "LOCKSTEP_TOKEN",
     "LOCKSTEP_WORKERS",
     "LOCKSTEP_RANK",
@@ -87,6 +92,9 @@ static enum ls_status detect(const char *environment, const char *line, struct l
 #define TORCH "RANK=1 WORLD_SIZE=4 MASTER_ADDR=10.0.0.1 MASTER_PORT=1234 LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 "
 #define OPENMPI \
     "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_LOCAL_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+#define BENCH(rank, size)                                        \
+    "LOCKSTEP_LAUNCH_RANK=" #rank " LOCKSTEP_LAUNCH_SIZE=" #size \
+    " LOCKSTEP_LAUNCH_ADDRESS=h LOCKSTEP_LAUNCH_PORT=2345 LOCKSTEP_LAUNCH_TOKEN=0123456789 "
 #define HYDRA "PMI_RANK=1 PMI_SIZE=4 PMI_FD=6 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 "
 
 static const struct {
@@ -101,6 +109,12 @@ static const struct {
     {"", "--workers 4", LS_LAUNCH_ALONE, 0, 1, 0, 1, NULL, NULL, 0, NULL, "alone"},
     {"LOCKSTEP_WORKER_RANK=2 LOCKSTEP_WORKER_SIZE=4 LOCKSTEP_WORKER_SESSION=abc " OPENMPI, "--workers 4",
      LS_LAUNCH_WORKERS, 2, 4, 2, 4, NULL, NULL, 0, NULL, "lockstep --workers"},
+    /* a rank of bench --scale: neither its launcher nor its options count */
+    {BENCH(1, 2) OPENMPI "PMIX_RANK=2", "--workers 2", LS_LAUNCH_TCP, 1, 2, -1, -1, NULL, "h", 2345, NULL,
+     "lockstep bench --scale"},
+    {BENCH(1, 2) TORCH, "--rendezvous file:///x --num-nodes 4 --rank 1", LS_LAUNCH_TCP, 1, 2, -1, -1, NULL, "h", 2345,
+     NULL, "lockstep bench --scale"},
+    {BENCH(0, 1) SRUN SRUN_NODES, "--master-ip x", LS_LAUNCH_ALONE, 0, 1, 0, 1, NULL, NULL, 0, NULL, "alone"},
     /* MPI */
     {OPENMPI "PMIX_RANK=2", "", LS_LAUNCH_MPI, 2, 4, 0, 2, "openmpi", NULL, 0, NULL, "mpirun (Open MPI)"},
     {OPENMPI "RANK=2 WORLD_SIZE=4 " SRUN, "", LS_LAUNCH_MPI, 2, 4, 0, 2, "openmpi", NULL, 0, NULL, "mpirun (Open MPI)"},
@@ -217,6 +231,8 @@ static const struct {
     {"", "--rank 0 --num-nodes 3 --master-ip h --workers 2", "--workers 2 starts processes"},
     {"LOCKSTEP_TOKEN=short", "--rank 0 --num-nodes 3 --master-ip h", "the token has fewer than 8"},
     {"LOCKSTEP_WORKER_RANK=1", "", "set all three, or none"},
+    {"LOCKSTEP_LAUNCH_RANK=1", "", "is for the processes that bench --scale starts; unset it"},
+    {BENCH(2, 2), "", "rank 2 of 2"},
     {SRUN "SLURM_STEP_NODELIST=n[1", "", "is not a list of nodes"},
     {SRUN, "", "does not say which nodes"},
 };

@@ -46,6 +46,7 @@ struct ls_bench_table {
     const struct ls_options *o;
     json_t *about, *rows; /* owned */
     json_t *old;          /* owned; keys that JSON has at the top level besides; NULL: none */
+    const char *over;     /* how the processes communicate, in words; NULL: not said */
 };
 void ls_bench_table_release(struct ls_bench_table *t);
 /* Writes the table to standard output or --output, in the format of --format, --json or the file's ending. With --output
