@@ -13,7 +13,9 @@ static enum ls_status deliver_failure(struct ls_loader *l, const struct place *p
     char where[512];
     ls_dataset_where(l->o.set, p->bad_sample, where, sizeof where);
     l->failed = p->status;
-    return ls_fail(p->status, "%s: %s (`lockstep data` lists every broken file)", where, p->why);
+    return ls_fail(p->status,
+                   "%s: %s (`lockstep data` lists every broken file; --on-bad-sample skip trains without them)", where,
+                   p->why);
 }
 
 /* Wakes threads for a free place, at most one per chunk: waking a thread can take as long as cropping a batch. */

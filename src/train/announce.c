@@ -68,11 +68,11 @@ static void say_model(const struct ls_trainer *t)
     say_frozen(t);
 }
 
-enum { AUGMENT_TEXT = 256 };
+enum { AUGMENT_TEXT = LS_AUGMENT_TEXT + 256 };
 
-static void describe_augment(const struct ls_augment *a, char text[AUGMENT_TEXT])
+static void describe_augment(const struct ls_augment *a, const struct ls_options *o, char text[AUGMENT_TEXT])
 {
-    char scale[48] = "", cut[48] = "", effects[LS_AUGMENT_TEXT];
+    char scale[48] = "", cut[48] = "", mixup[48] = "", cutmix[48] = "", effects[LS_AUGMENT_TEXT];
     if (a->random_resized)
         snprintf(scale, sizeof scale, "random resized crops");
     else if (a->resize > 0)
@@ -81,11 +81,15 @@ static void describe_augment(const struct ls_augment *a, char text[AUGMENT_TEXT]
         snprintf(cut, sizeof cut, "random crops after padding by %d", a->crop_pad);
     else if (a->center)
         snprintf(cut, sizeof cut, "the centre");
+    if (o->mixup > 0)
+        snprintf(mixup, sizeof mixup, "mixup %g", o->mixup);
+    if (o->cutmix > 0)
+        snprintf(cutmix, sizeof cutmix, "cutmix %g", o->cutmix);
     ls_effects_text(a, effects);
-    const char *words[] = {scale, cut, a->flip ? "flips" : "", *effects ? effects + 1 : ""};
+    const char *words[] = {scale, cut, a->flip ? "flips" : "", *effects ? effects + 1 : "", mixup, cutmix};
     int at = 0;
     text[0] = 0;
-    for (int i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (*words[i])
             at += snprintf(text + at, AUGMENT_TEXT - (size_t)at, "%s%s", at > 0 ? ", " : "", words[i]);
     if (at == 0)
@@ -120,7 +124,7 @@ static void say_data(const struct ls_trainer *t)
     note_ignored(t->task.train);
     if (t->task.test)
         note_ignored(t->task.test);
-    describe_augment(&t->task.augment, augment);
+    describe_augment(&t->task.augment, t->o, augment);
     ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);
     ls_augment_describe(&t->task.test_augment, evaluated);
