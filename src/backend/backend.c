@@ -51,8 +51,30 @@ const struct ls_backend *ls_backend_find(const char *name)
     return NULL;
 }
 
+bool ls_start_needed(const struct ls_tensor *t)
+{
+    return t->init.kind != LS_INIT_CONST || t->init.value != 0.0f;
+}
+
 /* Streams are numbered by the parameter's place among the parameters, so that a run's start depends on the seed and
  * the model alone. */
+void ls_start_values(const struct ls_tensor *t, uint64_t number, uint64_t seed, float *values)
+{
+    int64_t count = ls_shape_count(&t->shape);
+    uint64_t stream = ls_random_stream(LS_RANDOM_INIT, number, 0, 0);
+    switch (t->init.kind) {
+    case LS_INIT_UNIFORM:
+        ls_random_fill_uniform(seed, stream, -t->init.value, t->init.value, count, values);
+        break;
+    case LS_INIT_NORMAL:
+        ls_random_fill_normal(seed, stream, t->init.value, count, values);
+        break;
+    default:
+        for (int64_t i = 0; i < count; i++)
+            values[i] = t->init.value;
+    }
+}
+
 enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_program *p, const struct ls_graph *g,
                                       uint64_t seed)
 {
@@ -62,24 +84,13 @@ enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_prog
         const struct ls_tensor *tensor = &g->tensors[t];
         if (!ls_role_kept(tensor->role))
             continue;
-        uint64_t stream = ls_random_stream(LS_RANDOM_INIT, number++, 0, 0);
-        if (tensor->init.kind == LS_INIT_CONST && tensor->init.value == 0.0f)
-            continue; /* as a store's memory starts */
-        int64_t count = ls_shape_count(&tensor->shape);
-        float *values = ls_alloc((size_t)count, sizeof *values);
+        uint64_t own = number++;
+        if (!ls_start_needed(tensor))
+            continue;
+        float *values = ls_alloc((size_t)ls_shape_count(&tensor->shape), sizeof *values);
         if (!values)
             return LS_FAILED;
-        switch (tensor->init.kind) {
-        case LS_INIT_UNIFORM:
-            ls_random_fill_uniform(seed, stream, -tensor->init.value, tensor->init.value, count, values);
-            break;
-        case LS_INIT_NORMAL:
-            ls_random_fill_normal(seed, stream, tensor->init.value, count, values);
-            break;
-        default:
-            for (int64_t i = 0; i < count; i++)
-                values[i] = tensor->init.value;
-        }
+        ls_start_values(tensor, own, seed, values);
         st = b->write(p, t, values);
         ls_free(values);
     }

@@ -241,6 +241,10 @@ void ls_backend_give(const struct ls_backend *b, void *memory, size_t bytes);
 struct ls_store *ls_store_new(const struct ls_backend *b);
 void ls_store_free(struct ls_store *s);
 
+/* The start values of a kept tensor that is number `number` among the kept tensors of the whole model. needed: they are not
+ * all zero, as a store's memory starts. */
+bool ls_start_needed(const struct ls_tensor *t);
+void ls_start_values(const struct ls_tensor *t, uint64_t number, uint64_t seed, float *values);
 /* Every PARAM and STATE tensor of the program's graph gets its start value (init, from seed); the store is new. */
 enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_program *p, const struct ls_graph *g,
                                       uint64_t seed);

@@ -23,7 +23,7 @@ static bool ends_with(const char *text, const char *tail)
 
 struct ls_weights_copy {
     const struct ls_engine *e;
-    const struct ls_net *net;
+    const struct ls_graph *g;     /* of the whole model */
     struct ls_st_tensor *tensors; /* owned */
     int *source;                  /* owned; the graph tensor of each; LS_NONE: data is set */
     int n;
@@ -44,8 +44,8 @@ static bool all_finite(const float *v, int64_t count)
 static enum ls_status fill(void *context, int i, void *values)
 {
     const struct ls_weights_copy *s = context;
-    const struct ls_tensor *t = &s->net->graph.tensors[s->source[i]];
-    LS_TRY(s->e->backend->read(s->net->program, s->source[i], values));
+    const struct ls_tensor *t = &s->g->tensors[s->source[i]];
+    LS_TRY(ls_engine_read(s->e, s->source[i], values));
     if (!all_finite(values, ls_shape_count(&t->shape)))
         return ls_fail(LS_DIVERGED, "%s has a value that is not finite; this state is not saved", t->name);
     return LS_OK;
@@ -63,7 +63,7 @@ static enum ls_status list_tracked(struct ls_weights_copy *s, const char *runnin
 
 static enum ls_status list_tensors(struct ls_weights_copy *s, enum ls_weights which)
 {
-    const struct ls_graph *g = &s->net->graph;
+    const struct ls_graph *g = s->g;
     s->tensors = ls_alloc(2 * (size_t)g->n_tensors, sizeof *s->tensors);
     s->source = ls_alloc(2 * (size_t)g->n_tensors, sizeof *s->source);
     if (!s->tensors || !s->source)
@@ -98,7 +98,7 @@ enum ls_status ls_weights_write(struct ls_weights_copy *c, const char *path, con
 enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which, const char *path,
                                const struct ls_st_pair *metadata, int n_metadata, uint64_t steps, uint64_t *checksum)
 {
-    struct ls_weights_copy s = {.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
+    struct ls_weights_copy s = {.e = e, .g = ls_engine_whole(e), .steps = (int64_t)steps};
     enum ls_status st = list_tensors(&s, which);
     if (st == LS_OK)
         st = ls_weights_write(&s, path, metadata, n_metadata, checksum);
@@ -109,7 +109,7 @@ enum ls_status ls_weights_save(const struct ls_engine *e, enum ls_weights which,
 /* The number of values that come from the engine. */
 static size_t count_of(const struct ls_weights_copy *c, int i)
 {
-    return c->source[i] == LS_NONE ? 0 : (size_t)ls_shape_count(&c->net->graph.tensors[c->source[i]].shape);
+    return c->source[i] == LS_NONE ? 0 : (size_t)ls_shape_count(&c->g->tensors[c->source[i]].shape);
 }
 
 /* Allocates the values of all tensors and sets the pointer of each. */
@@ -136,7 +136,7 @@ enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which,
     struct ls_weights_copy *c = *copy = ls_alloc(1, sizeof *c);
     if (!c)
         return LS_FAILED;
-    *c = (struct ls_weights_copy){.e = e, .net = ls_engine_net(e), .steps = (int64_t)steps};
+    *c = (struct ls_weights_copy){.e = e, .g = ls_engine_whole(e), .steps = (int64_t)steps};
     LS_TRY(list_tensors(c, which));
     return copy_values(c);
 }
@@ -218,8 +218,7 @@ enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safete
 static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
                                   int except, const char *path)
 {
-    const struct ls_net *net = ls_engine_net(e);
-    const struct ls_graph *g = &net->graph;
+    const struct ls_graph *g = ls_engine_whole(e);
     for (int t = 0; t < g->n_tensors; t++) {
         if (!belongs(g, t, which) || reads(g, except, t))
             continue;
@@ -229,7 +228,7 @@ static enum ls_status load_values(struct ls_engine *e, const struct ls_safetenso
             return LS_FAILED;
         enum ls_status st = ls_safetensors_f32(found, path, values);
         if (st == LS_OK)
-            st = e->backend->write(net->program, t, values);
+            st = ls_engine_write(e, t, values);
         ls_free(values);
         if (st != LS_OK)
             return st;
@@ -241,7 +240,7 @@ enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const
 {
     struct ls_safetensors file;
     LS_TRY(ls_safetensors_open(path, &file));
-    enum ls_status st = check_file(path, &file, &ls_engine_net(e)->graph, which, LS_NONE);
+    enum ls_status st = check_file(path, &file, ls_engine_whole(e), which, LS_NONE);
     if (st == LS_OK)
         st = load_values(e, &file, which, LS_NONE, path);
     ls_safetensors_release(&file);
@@ -275,7 +274,7 @@ static int foreign_head(const struct ls_graph *g, const struct ls_safetensors *f
 
 enum ls_status ls_weights_start(struct ls_engine *e, const char *path, const char **head, int64_t *classes)
 {
-    const struct ls_graph *g = &ls_engine_net(e)->graph;
+    const struct ls_graph *g = ls_engine_whole(e);
     struct ls_safetensors file;
     LS_TRY(ls_safetensors_open(path, &file));
     int except = foreign_head(g, &file, classes);

@@ -67,6 +67,10 @@ static const char strategies[] =
 #define X(name) " " #name
 #include "config/lists/strategies.def"
     ;
+static const char parallel_forms[] = "how processes divide the work, a list of"
+#define X(name, NAME, form) " " form
+#include "config/lists/parallel.def"
+                                     "; of sweep: trials that run side by side";
 static const char collectives[] =
 #define X(name, NAME) " " #name
 #define DEVICE(name) " " #name

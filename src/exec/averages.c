@@ -1,4 +1,5 @@
 #include "exec/averages.h"
+#include "exec/rank_reduce.h"
 #include "graph/ops.h"
 
 #include <math.h>
@@ -73,6 +74,17 @@ static enum ls_status is_finite(struct ls_engine *e, int tensor, bool *finite)
     return st;
 }
 
+/* Where every rank has its part of the model, all of them say so when one finds a value. */
+static enum ls_status agree(struct ls_engine *e, const char **name)
+{
+    int64_t most = 0;
+    if (!ls_engine_in_parts(e))
+        return LS_OK;
+    LS_TRY(ls_rank_reduce_most(e->comm, *name != NULL, &most));
+    *name = *name || !most ? *name : "a tensor of another rank";
+    return LS_OK;
+}
+
 enum ls_status ls_averages_check(struct ls_engine *e, const char **name)
 {
     const struct ls_graph *g = &e->train.graph;
@@ -84,5 +96,5 @@ enum ls_status ls_averages_check(struct ls_engine *e, const char **name)
         LS_TRY(is_finite(e, g->nodes[n].in[2], &finite));
         *name = finite ? NULL : g->tensors[g->nodes[n].in[0]].name;
     }
-    return LS_OK;
+    return agree(e, name);
 }

@@ -10,7 +10,8 @@
 enum ls_status ls_averages_begin(struct ls_engine *e);
 /* Swaps every weight with its average. Twice changes nothing. */
 enum ls_status ls_averages_swap(struct ls_engine *e);
-/* *name is the first value with an average that is not finite; NULL: there is none. */
+/* *name is the first value with an average that is not finite; NULL: there is none. All ranks call it where each holds a part
+ * of the model. */
 enum ls_status ls_averages_check(struct ls_engine *e, const char **name);
 
 #endif

@@ -355,6 +355,10 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);
+    ls_graph_init(&e->whole);
+    if (train)
+        LS_TRY_GOTO(failed, ls_mesh_parse(o->parallel, e->comm ? ls_comm_size(comm) : 1,
+                                          e->comm ? ls_comm_rank(comm) : 0, &e->mesh));
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
     if (o->plan) {
         LS_TRY_GOTO(failed, take_plan(e, o, &lines));
@@ -379,8 +383,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     }
     LS_TRY_GOTO(failed, bind_memory(e));
     e->store_bytes = ls_store_bytes(e->store);
-    const struct ls_net *net = ls_engine_net(e);
-    LS_TRY_GOTO(failed, ls_program_init_params(e->backend, net->program, &net->graph, o->seed));
+    LS_TRY_GOTO(failed, ls_engine_start_values(e, o->seed));
     ls_free(lines);
     return LS_OK;
 failed:
@@ -399,6 +402,8 @@ static void close_net(struct ls_engine *e, struct ls_net *net)
 void ls_engine_close(struct ls_engine *e)
 {
     ls_peers_close(e, false);
+    ls_engine_close_parts(e);
+    ls_graph_release(&e->whole);
     ls_engine_free_buckets(e);
     close_net(e, &e->eval);
     close_net(e, &e->train);
@@ -429,7 +434,7 @@ free_values:
 enum ls_status ls_engine_share(struct ls_engine *e)
 {
     const struct ls_net *net = ls_engine_net(e);
-    for (int t = 0; e->comm && t < net->graph.n_tensors; t++) {
+    for (int t = 0; e->comm && !e->parts && t < net->graph.n_tensors; t++) {
         if (ls_role_kept(net->graph.tensors[t].role))
             LS_TRY(share_values(e, net, t));
     }

@@ -5,6 +5,8 @@
 #include "backend/backend.h"
 #include "config/options.h"
 #include "graph/build.h"
+#include "parallel/mesh.h"
+#include "parallel/parts.h"
 #include "sync/sync.h"
 #include "exec/replicas.h"
 
@@ -21,6 +23,7 @@ struct ls_engine {
     struct ls_model_size size; /* of one pass */
     int threads, passes;
     struct ls_comm *comm;               /* borrowed; NULL: one process */
+    struct ls_mesh mesh;                /* --parallel; its text is borrowed from the options */
     const struct ls_sync_ops *strategy; /* how gradients are combined; never NULL */
     const struct ls_tree *tree;         /* of replicas over the processes: comm's, or own_tree */
     struct ls_tree own_tree;
@@ -40,6 +43,8 @@ struct ls_engine {
     struct ls_host_copy *host_copy; /* owned; of the values that updates change; NULL: the host sees them as they are */
     struct ls_peers *peers;         /* owned; devices sum gradients among themselves; NULL: they do not */
     struct ls_sync_ops device;      /* the strategy then */
+    struct ls_engine_parts *parts;  /* owned; this process holds a part of the model; NULL: all of it */
+    struct ls_graph whole;          /* then: the training graph of the whole model, which never runs */
 };
 
 enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2, LS_ENGINE_PREDICT = 4 };
@@ -66,10 +71,27 @@ void ls_engine_close(struct ls_engine *e);
 
 /* The net that holds the parameters: train where there is one. */
 const struct ls_net *ls_engine_net(const struct ls_engine *e);
-/* Every parameter and all state as rank 0 has it. */
+/* Every parameter and all state as rank 0 has it. Where processes hold parts, they have them from ls_engine_write. */
 enum ls_status ls_engine_share(struct ls_engine *e);
 /* Run the updates of a bucket, on the gradients that strategies see. */
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run);
+
+/* parts.c: whole tensors, whichever process holds them. `tensor` is a number of the whole model's graph, ls_engine_whole.
+ * Where every process holds the whole model, read and write are this process's, and serve and served do nothing. Otherwise
+ * rank 0 reads and writes while all other ranks are in serve, until rank 0 calls served, which it also does after a failure:
+ * served returns `status`, or why it could not end the service. */
+const struct ls_graph *ls_engine_whole(const struct ls_engine *e);
+bool ls_engine_in_parts(const struct ls_engine *e);
+enum ls_status ls_engine_read(const struct ls_engine *e, int tensor, float *values);
+enum ls_status ls_engine_write(struct ls_engine *e, int tensor, const float *values);
+enum ls_status ls_engine_serve(struct ls_engine *e);
+enum ls_status ls_engine_served(struct ls_engine *e, enum ls_status status);
+/* For layouts, with e->whole built and this process's programs prepared. A process has the tensors of the whole model that
+ * its own graph has under the same names. rows: its rows of each of them, for each tensor of e->whole; NULL: all rows. All
+ * ranks call open. start_values: from the seed, the same on every layout. */
+enum ls_status ls_engine_open_parts(struct ls_engine *e, const struct ls_rows *rows);
+void ls_engine_close_parts(struct ls_engine *e);
+enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed);
 
 /* buckets.c: cut the kept gradients into buckets as the strategy wants them, and find their updates. */
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o);

@@ -80,10 +80,9 @@ enum ls_status ls_trainer_observe(struct ls_trainer *t)
     return ls_observers_want_images(&t->observers) && !t->resumed ? show_images(t) : LS_OK;
 }
 
-enum ls_status ls_trainer_observe_values(struct ls_trainer *t)
+static enum ls_status show_values(struct ls_trainer *t)
 {
-    const struct ls_net *net = ls_engine_net(&t->engine);
-    const struct ls_graph *g = &net->graph;
+    const struct ls_graph *g = ls_engine_whole(&t->engine);
     int64_t largest = 0;
     if (!ls_observers_want_values(&t->observers))
         return LS_OK;
@@ -96,11 +95,16 @@ enum ls_status ls_trainer_observe_values(struct ls_trainer *t)
         const struct ls_tensor *tensor = &g->tensors[i];
         if (tensor->role != LS_ROLE_PARAM)
             continue;
-        st = t->engine.backend->read(net->program, i, values);
+        st = ls_engine_read(&t->engine, i, values);
         if (st == LS_OK)
             st = ls_observers_values(&t->observers, (int64_t)t->state.step, tensor->name, values,
                                      ls_shape_count(&tensor->shape));
     }
     ls_free(values);
     return st;
+}
+
+enum ls_status ls_trainer_observe_values(struct ls_trainer *t)
+{
+    return t->root ? ls_engine_served(&t->engine, show_values(t)) : ls_engine_serve(&t->engine);
 }

@@ -80,6 +80,16 @@ enum ls_status ls_trainer_collect(struct ls_trainer *t)
     return t->o->check_every > 0 ? ls_trainer_compare(t, LS_RANK_CHECK_PARTS) : LS_OK;
 }
 
+/* What a rank that writes no file does meanwhile: it gives rank 0 its part of the model. */
+static enum ls_status give_part(struct ls_trainer *t)
+{
+    if (!ls_engine_in_parts(&t->engine))
+        return LS_OK;
+    LS_TRY(ls_averages_swap(&t->engine));
+    LS_TRY(ls_engine_serve(&t->engine));
+    return ls_averages_swap(&t->engine);
+}
+
 /* Servers take part in a gathering once the workers have collected. */
 static enum ls_status save(struct ls_trainer *t, bool last)
 {
@@ -88,9 +98,9 @@ static enum ls_status save(struct ls_trainer *t, bool last)
     LS_TRY(last ? ls_ranks_write(t) : ls_rank_steps_gather(t));
     LS_TRY(ls_broken_gather(t));
     if (!t->root)
-        return LS_OK;
+        return give_part(t);
     ls_trainer_say_position(t, LS_STAGE_SAVE);
-    return saved_since(t, start, begin_saving(t));
+    return saved_since(t, start, ls_engine_served(&t->engine, begin_saving(t)));
 }
 
 enum ls_status ls_trainer_save(struct ls_trainer *t)

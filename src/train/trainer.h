@@ -114,8 +114,8 @@ void ls_trainer_keep_saving(struct ls_trainer *t);
 /* Name the newest good checkpoint. */
 void ls_trainer_name_checkpoint(const struct ls_trainer *t);
 
-/* observe.c: opens the observers and shows them images of the first batch; and the values of all parameters. The latter is
- * for the root, while its parameters are complete, and does nothing if no observer wants them. */
+/* observe.c: opens the observers and shows them images of the first batch; and the values of all parameters. All ranks call
+ * the latter, while rank 0's parameters are complete. It shows nothing if no observer wants them. */
 enum ls_status ls_trainer_observe(struct ls_trainer *t);
 enum ls_status ls_trainer_observe_values(struct ls_trainer *t);
 

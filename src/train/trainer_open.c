@@ -266,20 +266,6 @@ static char *describe_changes(const struct ls_trainer *t, uint64_t config, const
                   : NULL;
 }
 
-/* A checkpoint has the averages of --ema in the place of the weights. */
-static enum ls_status load_checkpoint(struct ls_trainer *t)
-{
-    const char *bad;
-    LS_TRY(ls_checkpoint_load(t->checkpoint, &t->engine));
-    LS_TRY(ls_averages_swap(&t->engine));
-    LS_TRY(ls_averages_check(&t->engine, &bad));
-    if (bad)
-        return ls_fail(LS_BAD_INPUT,
-                       "%s/model.safetensors: the average of %s is not finite; resume an older checkpoint",
-                       t->checkpoint, bad);
-    return LS_OK;
-}
-
 static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
 {
     char identity[LS_IDENTITY_ROOM];
@@ -296,7 +282,7 @@ static enum ls_status resume_state(struct ls_trainer *t, uint64_t config)
     snprintf(t->state.identity, sizeof t->state.identity, "%s", identity);
     if (t->state.scale.scale > 0)
         LS_TRY(t->engine.backend->queue->set_scale(t->engine.train.program, &t->state.scale));
-    return t->root ? load_checkpoint(t) : LS_OK;
+    return t->root ? ls_checkpoint_load(t->checkpoint, &t->engine) : LS_OK;
 }
 
 /* Describes why a configuration that is run again does not give the same bits. Returns NULL when it does. Freed by
@@ -338,9 +324,7 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)
         t->caution = describe_machine(t);
-    if (t->o->init && t->root)
-        LS_TRY(start_weights(t));
-    return t->root ? ls_averages_begin(&t->engine) : LS_OK;
+    return t->o->init && t->root ? start_weights(t) : LS_OK;
 }
 
 /* A resumed run needs its plan to compute the same bits. Without the plan the bits would change silently. */
@@ -409,12 +393,38 @@ static enum ls_status open_files(struct ls_trainer *t)
     return st;
 }
 
-/* Sets the state on every rank. Rank 0 also loads the weights. */
-static enum ls_status open_state(struct ls_trainer *t)
+static enum ls_status find_state_of_rank(struct ls_trainer *t)
 {
     uint64_t config;
     LS_TRY(ls_rundir_digest(t->o, &config));
     return t->resumed ? resume_state(t, config) : start_state(t, config);
+}
+
+/* Sets the state on every rank. Rank 0 also loads the weights, for all that hold a part of them. */
+static enum ls_status open_state(struct ls_trainer *t)
+{
+    enum ls_status st = find_state_of_rank(t);
+    if (t->root)
+        return ls_engine_served(&t->engine, st);
+    enum ls_status served = ls_engine_serve(&t->engine);
+    return st != LS_OK ? st : served;
+}
+
+/* A checkpoint has the averages of --ema in the place of the weights. A new run has none yet. */
+static enum ls_status open_averages(struct ls_trainer *t)
+{
+    const char *bad;
+    if (!t->root && !ls_engine_in_parts(&t->engine))
+        return LS_OK;
+    if (!t->resumed)
+        return ls_averages_begin(&t->engine);
+    LS_TRY(ls_averages_swap(&t->engine));
+    LS_TRY(ls_averages_check(&t->engine, &bad));
+    if (bad)
+        return ls_fail(LS_BAD_INPUT,
+                       "%s%smodel.safetensors: the average of %s is not finite; resume an older checkpoint",
+                       t->checkpoint ? t->checkpoint : "", t->checkpoint ? "/" : "", bad);
+    return LS_OK;
 }
 
 /* The number of slots in the loader's ring. Several processes look one step ahead (step.h: starved), so the ring
@@ -532,6 +542,7 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_schedule(&t->engine)));
     LS_TRY_GOTO(failed, together(t, open_state));
+    LS_TRY_GOTO(failed, together(t, open_averages));
     LS_TRY_GOTO(failed, ls_engine_share(&t->engine));
     LS_TRY_GOTO(failed, together(t, open_run));
     return LS_OK;

@@ -88,7 +88,7 @@ const struct ls_axis *ls_sweep_axis(const struct ls_sweep *s, const struct ls_op
 
 static enum ls_status can_vary(const struct ls_option *option, const char *where)
 {
-    static const char *const never[] = {"run", "written-in", NULL};
+    static const char *const never[] = {"run", "written-in", "parallel", NULL};
     LS_TRY(ls_sweep_takes(option, where));
     if (option->view || !(option->commands & LS_CMD_TRAIN) || is_one_of(option->name, never))
         return ls_fail(LS_USAGE, "%s: one value is the same for all trials; a list is not possible here", where);
@@ -184,8 +184,23 @@ const char *ls_rank_by_option(enum ls_rank_by by)
     return names[by];
 }
 
+/* To train, --parallel is a layout; a sweep passes none on. */
+static enum ls_status parse_parallel(struct ls_sweep *s)
+{
+    char *end;
+    const char *text = ls_options_changed(&s->o, "parallel") ? s->o.parallel : "1";
+    long n = strtol(text, &end, 10);
+    if (n < 1 || n > 4096 || *end)
+        return ls_fail(LS_USAGE,
+                       "--parallel %s: one value is the same for all trials: how many run side by side, from 1 to 4096",
+                       s->o.parallel);
+    s->side_by_side = (int)n;
+    return LS_OK;
+}
+
 enum ls_status ls_sweep_settle(struct ls_sweep *s)
 {
+    LS_TRY(parse_parallel(s));
     if (s->o.target)
         LS_TRY(parse_target(s, s->o.target));
     if (s->o.asha)

@@ -92,6 +92,7 @@ static void become_trial(const struct start *c)
     take_cores(c->slot, c->slots);
     if (c->cards)
         setenv("CUDA_VISIBLE_DEVICES", c->cards, 1);
+    unsetenv("LOCKSTEP_PARALLEL"); /* of the sweep: to train it is another thing */
     int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (nothing >= 0)
         dup2(nothing, STDIN_FILENO);
@@ -118,7 +119,7 @@ static int open_log(const struct ls_sweep *s, struct ls_trial *t, struct ls_aren
 enum ls_status ls_child_start(struct ls_sweep *s, struct ls_trial *t, int slot)
 {
     struct ls_arena arena = {0};
-    struct start c = {.slot = slot, .slots = (int)s->o.parallel, .parent = getpid()};
+    struct start c = {.slot = slot, .slots = s->side_by_side, .parent = getpid()};
     pid_t pid = -1;
     c.words = ls_trial_command(s, t, true, &arena);
     c.cards = cards_of(slot, c.slots, &arena);

@@ -66,7 +66,7 @@ static void put_axes(const struct ls_sweep *s, const char *heading, bool random,
 /* Whether train gets the option and its value is the same for all trials. */
 static bool is_fixed(const struct ls_sweep *s, const struct ls_option *option)
 {
-    static const char *const own[] = {"run", "written-in", NULL};
+    static const char *const own[] = {"run", "written-in", "parallel", NULL};
     for (const char *const *name = own; *name; name++)
         if (strcmp(option->name, *name) == 0)
             return false;

@@ -33,7 +33,7 @@ void ls_live_begin(struct ls_live *l, const struct ls_sweep *s)
     int kept = 0;
     for (int i = 0; i < s->n_trials; i++)
         kept += !s->trials[i].is_waiting && s->trials[i].state != LS_TRIAL_PAUSED;
-    ls_print("Sweep of %d trials in %s, %" PRId64 " at a time%s.", s->n_trials, s->folder, s->o.parallel,
+    ls_print("Sweep of %d trials in %s, %d at a time%s.", s->n_trials, s->folder, s->side_by_side,
              s->has_asha ? ", with successive halving" : "");
     if (kept > 0)
         ls_print("%d of them are finished already.", kept);

@@ -164,7 +164,7 @@ static int64_t choose_threads(const struct ls_sweep *s, const struct ls_trial *t
     const char *threads = ls_trial_value(s, t, ls_option_find("threads"), room);
     int64_t given = strtoll(threads, NULL, 10);
     const char *workers = ls_trial_value(s, t, ls_option_find("workers"), room);
-    int64_t share = ls_engine_cores() / s->o.parallel / strtoll(workers, NULL, 10);
+    int64_t share = ls_engine_cores() / s->side_by_side / strtoll(workers, NULL, 10);
     return given > 0 ? given : share > 0 ? share : 1;
 }
 
@@ -221,7 +221,7 @@ const char *ls_trial_describe(const struct ls_sweep *s, const struct ls_trial *t
 /* Whether the option is passed to train. */
 static bool is_passed(const struct ls_sweep *s, const struct ls_option *option)
 {
-    static const char *const own[] = {"run", "resume", "written-in", "stop-after", "threads", NULL};
+    static const char *const own[] = {"run", "resume", "written-in", "stop-after", "threads", "parallel", NULL};
     for (const char *const *name = own; *name; name++)
         if (strcmp(option->name, *name) == 0)
             return false;

@@ -137,7 +137,7 @@ static enum ls_status end_paused(struct ls_sweep *s)
 static enum ls_status open_loop(struct loop *l, struct ls_sweep *s)
 {
     sigset_t key;
-    *l = (struct loop){.s = s, .n = (int)s->o.parallel};
+    *l = (struct loop){.s = s, .n = s->side_by_side};
     sigemptyset(&key);
     sigaddset(&key, SIGTSTP);
     sigprocmask(SIG_BLOCK, &key, &l->before);

@@ -71,6 +71,7 @@ struct ls_sweep {
     struct ls_axis axes[LS_SWEEP_AXES];
     int n_axes;
     enum ls_rank_by rank_by;
+    int side_by_side;        /* --parallel: trials that run at once */
     struct ls_goals goals;   /* the target, and the epochs at which successive halving decides */
     bool has_asha;           /* successive halving */
     int64_t grace, factor;   /* of it */
@@ -97,7 +98,7 @@ enum ls_status ls_sweep_add_axis(struct ls_sweep *s, const char *where, const st
 const struct ls_axis *ls_sweep_axis(const struct ls_sweep *s, const struct ls_option *option);
 /* Refuses options that a sweep does not take, such as --resume. */
 enum ls_status ls_sweep_takes(const struct ls_option *option, const char *where);
-/* Parses --rank-by, --target and --asha. */
+/* Parses --parallel, --rank-by, --target and --asha. */
 enum ls_status ls_sweep_settle(struct ls_sweep *s);
 
 /* sweep_file.c. Sets what the file says and neither the command line nor the environment has set. */

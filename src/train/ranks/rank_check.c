@@ -116,7 +116,7 @@ enum ls_status ls_rank_check_schedule(const struct ls_engine *e)
     struct ls_checksum sum;
     char kernel[256];
     int odd;
-    if (!e->comm)
+    if (!e->comm || ls_engine_in_parts(e)) /* parts have graphs of their own */
         return LS_OK;
     ls_checksum_init(&sum);
     for (int n = 0; n < g->n_nodes; n++) {
@@ -243,7 +243,7 @@ static enum ls_status compare_part(struct ls_comm *comm, const uint64_t *all, in
 enum ls_status ls_rank_check_values(const struct ls_engine *e, uint64_t step, int parts)
 {
     uint64_t mine[LS_RANK_CHECK_PARTS] = {0}, *all;
-    if (!e->comm || ls_comm_size(e->comm) == 1)
+    if (!e->comm || ls_comm_size(e->comm) == 1 || ls_engine_in_parts(e))
         return LS_OK;
     for (int part = 0; part < parts; part++)
         LS_TRY(sum_part(e, (enum ls_rank_check_part)part, &mine[part]));

@@ -1,0 +1,107 @@
+#include "parallel/mesh.h"
+#include "base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[] = {
+#define X(name, NAME, form) #name,
+#include "config/lists/parallel.def"
+};
+static const char forms[] =
+#define X(name, NAME, form) " " form
+#include "config/lists/parallel.def"
+    ;
+
+enum { MOST_PROCESSES = 65536 };
+
+const char *ls_parallel_name(enum ls_parallel axis)
+{
+    return names[axis];
+}
+
+static int find_axis(const char *text, size_t length)
+{
+    for (int i = 0; i < LS_PARALLELS; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], text, length) == 0)
+            return i;
+    return -1;
+}
+
+/* One axis, NAME[:N][@WHERE], of `length` bytes at text. */
+static enum ls_status parse_axis(const char *all, const char *text, int length, struct ls_mesh *m)
+{
+    int name = (int)strcspn(text, ":@,"), axis = find_axis(text, (size_t)name), used = name;
+    long size = 0;
+    if (axis < 0)
+        return ls_fail(LS_USAGE, "--parallel %s: '%.*s' is no axis; use a list of%s", all, length, text, forms);
+    struct ls_mesh_axis *a = &m->axes[axis];
+    if (a->size != 0)
+        return ls_fail(LS_USAGE, "--parallel %s: %s stands there twice", all, names[axis]);
+    a->size = -1; /* what is left */
+    if (text[used] == ':') {
+        char *end;
+        size = strtol(text + used + 1, &end, 10);
+        if (end == text + used + 1 || size < 1 || size > MOST_PROCESSES)
+            return ls_fail(LS_USAGE, "--parallel %s: %s needs a number of processes from 1 to %d", all, names[axis],
+                           MOST_PROCESSES);
+        a->size = (int)size;
+        used = (int)(end - text);
+    }
+    if (text[used] == '@' && used < length) {
+        a->at = text + used + 1;
+        a->at_length = length - used - 1;
+        used = length;
+    }
+    if (used != length)
+        return ls_fail(LS_USAGE, "--parallel %s: '%.*s' is not understood; use a list of%s", all, length, text, forms);
+    if (size == 0 && axis != LS_PARALLEL_DATA)
+        return ls_fail(LS_USAGE, "--parallel %s: say how many, as in %s:2", all, names[axis]);
+    return LS_OK;
+}
+
+static enum ls_status fit(const char *text, int size, struct ls_mesh *m)
+{
+    int64_t product = 1;
+    for (int i = 0; i < LS_PARALLELS; i++)
+        if (m->axes[i].size == 0)
+            m->axes[i].size = i == LS_PARALLEL_DATA ? -1 : 1;
+    for (int i = 0; i < LS_PARALLELS; i++)
+        product *= m->axes[i].size > 0 ? m->axes[i].size : 1;
+    if (m->axes[LS_PARALLEL_DATA].size < 0) {
+        m->axes[LS_PARALLEL_DATA].size = product <= size ? size / (int)product : 1;
+        product *= m->axes[LS_PARALLEL_DATA].size;
+    }
+    if (product != size)
+        return ls_fail(LS_USAGE,
+                       "--parallel %s is a layout of %lld processes, and there %s %d; start as many (--workers N)",
+                       text, (long long)product, size == 1 ? "is" : "are", size);
+    return LS_OK;
+}
+
+enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *m)
+{
+    *m = (struct ls_mesh){0};
+    for (const char *at = text;;) {
+        int length = (int)strcspn(at, ",");
+        LS_TRY(parse_axis(text, at, length, m));
+        at += length;
+        if (!*at)
+            break;
+        at++;
+    }
+    LS_TRY(fit(text, size, m));
+    for (int i = LS_PARALLELS - 1; i >= 0; i--) {
+        m->axes[i].place = rank % m->axes[i].size;
+        rank /= m->axes[i].size;
+    }
+    return LS_OK;
+}
+
+int ls_mesh_rank(const struct ls_mesh *m, enum ls_parallel axis, int place)
+{
+    int rank = 0;
+    for (int i = 0; i < LS_PARALLELS; i++)
+        rank = rank * m->axes[i].size + (i == (int)axis ? place : m->axes[i].place);
+    return rank;
+}

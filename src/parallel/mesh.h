@@ -1,0 +1,31 @@
+/* How the processes of a run are laid out: --parallel, a list of axes such as data:4,pipeline:2.
+ *
+ * The processes form a grid with one axis per entry of config/lists/parallel.def. The last axis of the list changes fastest
+ * with the rank, so that its neighbours are neighbours on a machine. An axis that is not given has size 1, except data, which
+ * has what is left. */
+#ifndef LS_PARALLEL_MESH_H
+#define LS_PARALLEL_MESH_H
+
+#include "base/status.h"
+
+enum ls_parallel {
+#define X(name, NAME, form) LS_PARALLEL_##NAME,
+#include "config/lists/parallel.def"
+    LS_PARALLELS
+};
+const char *ls_parallel_name(enum ls_parallel axis);
+
+struct ls_mesh {
+    struct ls_mesh_axis {
+        int size, place; /* place: of this rank, 0 .. size-1 */
+        const char *at;  /* what follows '@', up to the next ',' or the end; borrowed from the text; NULL: nothing */
+        int at_length;
+    } axes[LS_PARALLELS];
+};
+
+/* LS_USAGE if the text is no layout, or is not one of `size` processes. */
+enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *mesh);
+/* The rank that differs from this one in its place on one axis. */
+int ls_mesh_rank(const struct ls_mesh *mesh, enum ls_parallel axis, int place);
+
+#endif
