@@ -128,8 +128,9 @@ fi
 
 # A clone whose build is already there, and a path with the tools that ./run uses and, before them, the stand-ins. The two
 # have folders of their own: a stand-in that was written through a link would replace the tool itself.
-mkdir -p clone/scripts clone/build/release tools stand-ins
+mkdir -p clone/scripts clone/build/release clone/src/config/lists tools stand-ins
 cp "$source_root/run" clone/ && cp "$source_root/scripts/require.sh" clone/scripts/
+cp "$source_root/src/config/lists/commands.def" clone/src/config/lists/
 for tool in dirname mkdir tail cat tr sed grep chmod; do
     ln -s "$(command -v $tool)" tools/$tool
 done
@@ -138,7 +139,7 @@ stand_in() {
     chmod +x stand-ins/"$1"
 }
 run() {
-    PATH=$scratch/stand-ins:$scratch/tools clone/run >out 2>err </dev/null
+    PATH=$scratch/stand-ins:$scratch/tools clone/run "$@" >out 2>err </dev/null
     code=$?
 }
 
@@ -178,5 +179,16 @@ rm asked
 run
 expect_code 0
 expect_no_file asked
+
+it "./run trains with its arguments, or runs the command that its first one names"
+stand_in cmake 'printf "#!/bin/sh\necho \"\$*\"\n" >build/release/lockstep; chmod +x build/release/lockstep'
+run --model 'a[b'
+expect "$(cat out)" = "train --model a[b"
+run doctor --gpu
+expect "$(cat out)" = "doctor --gpu"
+run train --steps 1
+expect "$(cat out)" = "train --steps 1"
+run mine.yaml
+expect "$(cat out)" = "train mine.yaml"
 
 finish
