@@ -236,7 +236,8 @@ static void tell(const struct ls_conversion *c, const struct parts *p, const cha
     }
     ls_print("%s: %s, %s, %s", path, c->writer->name, text, ls_bytes_text(bytes, size));
     if (left_out > 0)
-        ls_warn("%" PRId64 " samples cannot be read and are left out", left_out);
+        ls_warn("%" PRId64 " sample%s cannot be read and %s left out", left_out, left_out == 1 ? "" : "s",
+                left_out == 1 ? "is" : "are");
 }
 
 static enum ls_status convert(const struct ls_options *o, const char *spec, const char *path, struct ls_conversion *c)

@@ -123,7 +123,9 @@ static enum ls_status put(const struct ls_conversion *c, struct ls_conversion_pa
         return c->writer->put(writer, &w->sample);
     }
     ls_dataset_where(p->set, i, where, sizeof where);
-    if (st != LS_BAD_INPUT || !c->skips_bad)
+    if (st == LS_BAD_INPUT && !c->skips_bad)
+        return ls_fail(st, "%s: %s (--on-bad-sample skip leaves such files out)", where, w->image.why);
+    if (st != LS_BAD_INPUT)
         return ls_fail(st, "%s: %s", where, w->image.why);
     ls_warn("%s: %s; left out", where, w->image.why);
     p->left_out++;

@@ -167,7 +167,7 @@ void ls_findings_compare(const struct ls_subject *s, struct ls_remarks *r)
             best = v;
         if (isfinite(v->final_loss) && v->diverged_step < 0 && (!lowest || v->final_loss < lowest->final_loss))
             lowest = v;
-        if (isfinite(speed_of(v)) && (!fastest || speed_of(v) > speed_of(fastest)))
+        if (isfinite(speed_of(v)) && v->diverged_step < 0 && (!fastest || speed_of(v) > speed_of(fastest)))
             fastest = v;
     }
     char a[LS_FIGURE_ROOM];
