@@ -89,6 +89,9 @@ struct ls_backend_queue {
     /* Floats from the host, which must stay until the next read, arrived or results of what was enqueued later; a fetch to
      * the same memory comes after it. */
     enum ls_status (*send)(struct ls_program *p, float *to, const float *host, size_t count);
+    /* Like send, for all memory of a tensor of the store, in the backend's own layout; copies of it in another type that
+     * the backend keeps follow. Only where memory is not the host's; else NULL. */
+    enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host);
     /* Losses and ranks of a pass, one read behind: enqueue the fetch of this pass's (`loss` and `rank` of the graph) into
      * `slot` (0 or 1); results waits for that slot and gives them, valid until the slot is asked for again. */
     enum ls_status (*ask)(struct ls_program *p, int slot);

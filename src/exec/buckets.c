@@ -330,12 +330,11 @@ void ls_engine_free_buckets(struct ls_engine *e)
         ls_free(e->buckets[b].matrices);
         ls_free(e->buckets[b].gaps);
     }
-    ls_host_copy_free(e->host_copy);
+    ls_host_copy_free(e);
     ls_free(e->buckets);
     ls_free(e->update_nodes);
     ls_free(e->update_first);
     e->buckets = NULL;
     e->n_buckets = 0;
     e->update_nodes = e->update_first = NULL;
-    e->host_copy = NULL;
 }

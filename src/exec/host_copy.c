@@ -1,24 +1,27 @@
-/* Copies of the values that updates change, in the host's memory (engine.h). */
+/* Copies of the values that updates change, in the host's memory (engine.h). A copy has the backend's own layout: all ranks
+ * have the same one, and what strategies do with values they do value by value. */
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/engine.h"
 
+/* The mark of all pulls. Where a bucket of gradients has it, too, waiting for one waits for both. */
+enum { PULLED = LS_QUEUE_MARKS - 1 };
+
 struct twin {
     int tensor;
     float *host; /* borrowed from memory below */
+    float *device;
+    size_t count;
     bool optimizer;
 };
 
 struct ls_host_copy {
     struct twin *twins; /* owned */
     int *first;         /* owned; bucket b: twins[first[b]] .. [first[b + 1] - 1] */
-    float *memory;      /* owned */
+    float *memory;      /* of take_memory */
+    size_t bytes;
+    bool sending; /* the last push may be under way */
 };
-
-static size_t count_of(const struct ls_engine *e, int tensor)
-{
-    return (size_t)ls_shape_count(&e->train.graph.tensors[tensor].shape);
-}
 
 /* The tensor whose memory a bucket's values are; LS_NONE: there is none. */
 static int tensor_at(const struct ls_engine *e, const float *memory)
@@ -32,7 +35,7 @@ static int tensor_at(const struct ls_engine *e, const float *memory)
     return LS_NONE;
 }
 
-/* Values keep their order; their memory and count become those of the copy. */
+/* Values keep their order; their memory becomes that of the copy. */
 static enum ls_status place(struct ls_engine *e, struct ls_host_copy *m)
 {
     float *at = m->memory;
@@ -44,13 +47,22 @@ static enum ls_status place(struct ls_engine *e, struct ls_host_copy *m)
             int tensor = tensor_at(e, values->memory);
             if (tensor == LS_NONE)
                 return ls_fail(LS_FAILED, "bucket %d: value %d belongs to no tensor", b, v);
-            m->twins[n++] = (struct twin){tensor, at, values->optimizer};
+            m->twins[n++] = (struct twin){tensor, at, values->memory, values->count, values->optimizer};
             values->memory = at;
-            values->count = count_of(e, tensor);
             at += values->count;
         }
     }
     m->first[e->n_buckets] = n;
+    return LS_OK;
+}
+
+/* Memory that the other processes of this node can read, and that copies are fast with. */
+static enum ls_status take_memory(struct ls_engine *e, struct ls_host_copy *m)
+{
+    void *region;
+    LS_TRY(e->comm ? ls_comm_region(e->comm, m->bytes, &region) : ls_region_map(m->bytes, &region));
+    m->memory = region;
+    e->backend->queue->pin(region, m->bytes);
     return LS_OK;
 }
 
@@ -63,25 +75,32 @@ enum ls_status ls_host_copy_open(struct ls_engine *e)
     for (int b = 0; b < e->n_buckets; b++) {
         values += (size_t)e->buckets[b].n_values;
         for (int v = 0; v < e->buckets[b].n_values; v++)
-            floats += e->buckets[b].values[v].count; /* with padding, so never too few */
+            floats += e->buckets[b].values[v].count;
     }
     m->twins = ls_alloc(values, sizeof *m->twins);
     m->first = ls_alloc((size_t)e->n_buckets + 1, sizeof *m->first);
-    m->memory = ls_alloc(floats, sizeof *m->memory);
-    if (!m->twins || !m->first || !m->memory)
+    m->bytes = floats * sizeof(float);
+    if (!m->twins || !m->first)
         return LS_FAILED;
+    LS_TRY(take_memory(e, m));
     LS_TRY(place(e, m));
     return ls_host_copy_pull_all(e);
 }
 
-void ls_host_copy_free(struct ls_host_copy *m)
+void ls_host_copy_free(struct ls_engine *e)
 {
+    struct ls_host_copy *m = e->host_copy;
     if (!m)
         return;
+    ls_host_copy_wait(e);
+    if (m->memory)
+        e->backend->queue->unpin(m->memory);
+    if (m->memory && !e->comm) /* comm gives its regions back itself */
+        ls_region_unmap(m->memory, m->bytes);
     ls_free(m->twins);
     ls_free(m->first);
-    ls_free(m->memory);
     ls_free(m);
+    e->host_copy = NULL;
 }
 
 static bool is_of(const struct twin *t, enum ls_sync_part part)
@@ -89,27 +108,51 @@ static bool is_of(const struct twin *t, enum ls_sync_part part)
     return part == LS_PART_ALL || (part == LS_PART_MODEL && !t->optimizer);
 }
 
+static enum ls_status fetch(const struct ls_engine *e, const struct twin *t, size_t count)
+{
+    return e->backend->queue->fetch(e->train.program, PULLED, t->host, t->device, count);
+}
+
+/* The twins first .. end-1, all under way at once. */
+static enum ls_status pull(struct ls_engine *e, int first, int end, enum ls_sync_part part)
+{
+    const struct ls_host_copy *m = e->host_copy;
+    for (int i = first; i < end; i++)
+        if (is_of(&m->twins[i], part))
+            LS_TRY(fetch(e, &m->twins[i], m->twins[i].count));
+    return e->backend->queue->arrived(e->train.program, PULLED);
+}
+
 enum ls_status ls_host_copy_pull(struct ls_engine *e, int bucket, enum ls_sync_part part)
 {
     const struct ls_host_copy *m = e->host_copy;
-    for (int i = m ? m->first[bucket] : 0; m && i < m->first[bucket + 1]; i++)
-        if (is_of(&m->twins[i], part))
-            LS_TRY(e->backend->read(e->train.program, m->twins[i].tensor, m->twins[i].host));
-    return LS_OK;
+    return m ? pull(e, m->first[bucket], m->first[bucket + 1], part) : LS_OK;
 }
 
 enum ls_status ls_host_copy_pull_all(struct ls_engine *e)
 {
-    for (int b = 0; e->host_copy && b < e->n_buckets; b++)
-        LS_TRY(ls_host_copy_pull(e, b, LS_PART_ALL));
-    return LS_OK;
+    return e->host_copy ? pull(e, 0, e->host_copy->first[e->n_buckets], LS_PART_ALL) : LS_OK;
 }
 
 enum ls_status ls_host_copy_push(struct ls_engine *e, enum ls_sync_part part)
 {
-    const struct ls_host_copy *m = e->host_copy;
-    for (int i = 0; m && i < m->first[e->n_buckets]; i++)
-        if (is_of(&m->twins[i], part))
-            LS_TRY(e->backend->write(e->train.program, m->twins[i].tensor, m->twins[i].host));
+    struct ls_host_copy *m = e->host_copy;
+    for (int i = 0; m && i < m->first[e->n_buckets]; i++) {
+        if (!is_of(&m->twins[i], part))
+            continue;
+        LS_TRY(e->backend->queue->send_values(e->train.program, m->twins[i].tensor, m->twins[i].host));
+        m->sending = true;
+    }
     return LS_OK;
+}
+
+/* A fetch that is enqueued after a push arrives after it. */
+enum ls_status ls_host_copy_wait(struct ls_engine *e)
+{
+    struct ls_host_copy *m = e->host_copy;
+    if (!m || !m->sending)
+        return LS_OK;
+    m->sending = false;
+    LS_TRY(fetch(e, &m->twins[0], 1));
+    return e->backend->queue->arrived(e->train.program, PULLED);
 }

@@ -172,6 +172,7 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
 
 enum ls_status ls_step_collect(struct ls_stepper *s)
 {
+    LS_TRY(ls_host_copy_wait(s->engine));
     LS_TRY(ls_sync_collect(&s->sync, &s->stop));
     return ls_host_copy_push(s->engine, s->sync.wrote);
 }

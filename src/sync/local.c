@@ -75,27 +75,38 @@ static void block_step(const struct ls_sync *s, float *common, float *change, fl
     }
 }
 
+static void scale(const struct ls_sync_values *values, float by)
+{
+#pragma omp parallel for simd
+    for (size_t i = 0; i < values->count; i++)
+        values->memory[i] *= by;
+}
+
+/* Every value becomes its mean over all workers. While one bucket is scaled, those before it are summed. */
+static enum ls_status take_means(struct ls_sync *s)
+{
+    float share = 1.0f / (float)ls_comm_size(s->comm);
+    for (int b = 0; b < s->n_buckets; b++) {
+        LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
+        for (int v = 0; v < s->buckets[b].n_values; v++)
+            scale(&s->buckets[b].values[v], share);
+        ls_sync_post_values(s, b, LS_VALUES_ALL, (struct ls_work){.kind = LS_WORK_ALLREDUCE, .step = s->step});
+    }
+    return ls_sync_wait_values(s);
+}
+
 static enum ls_status average(struct ls_sync *s)
 {
     struct local *l = s->state;
-    float share = 1.0f / (float)ls_comm_size(s->comm), *common = l->common;
-    for (int b = 0; b < s->n_buckets; b++) {
-        LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
+    float *common = l->common;
+    LS_TRY(take_means(s));
+    for (int b = 0; common && b < s->n_buckets; b++) {
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
-            struct ls_work work = {.kind = LS_WORK_ALLREDUCE,
-                                   .data = values->memory,
-                                   .bytes = values->count * sizeof(float),
-                                   .step = s->step,
-                                   .bucket = b};
-            for (size_t i = 0; i < values->count; i++)
-                values->memory[i] *= share;
-            ls_comm_post(s->comm, &work);
-            LS_TRY(ls_sync_wait(s, &work));
-            if (common && has_momentum(values)) {
-                block_step(s, common, common + l->count, values->memory, values->count);
-                common += values->count;
-            }
+            if (!has_momentum(values))
+                continue;
+            block_step(s, common, common + l->count, values->memory, values->count);
+            common += values->count;
         }
     }
     s->wrote = LS_PART_ALL;

@@ -175,20 +175,12 @@ static enum ls_status gather_tallies(struct ls_sync *s)
 static enum ls_status share(struct ls_sync *s, int bucket)
 {
     const struct ls_pushpull *p = s->state;
-    const struct ls_bucket *b = &s->buckets[bucket];
     if (server_of(p, bucket) == p->me)
         LS_TRY(s->pull_values(s->context, bucket, LS_PART_ALL));
-    for (int v = 0; v < b->n_values; v++) {
-        struct ls_work work = {.kind = LS_WORK_BROADCAST,
-                               .peer = rank_of(p, server_of(p, bucket)),
-                               .data = b->values[v].memory,
-                               .bytes = b->values[v].count * sizeof(float),
-                               .step = p->next_step,
-                               .bucket = bucket};
-        ls_comm_post(s->comm, &work);
-        LS_TRY(ls_sync_wait(s, &work));
-    }
-    return LS_OK;
+    ls_sync_post_values(
+        s, bucket, LS_VALUES_ALL,
+        (struct ls_work){.kind = LS_WORK_BROADCAST, .peer = rank_of(p, server_of(p, bucket)), .step = p->next_step});
+    return ls_sync_wait_values(s);
 }
 
 enum ls_status ls_pushpull_collect(struct ls_sync *s)

@@ -15,23 +15,13 @@ static enum ls_status ready(struct ls_sync *s, int bucket)
     return LS_OK;
 }
 
-/* Broadcasts the owner's values of a bucket: the optimizer state, or all others. */
-static enum ls_status share(struct ls_sync *s, int bucket, bool optimizer)
+/* Broadcasts the owners' values of all buckets. */
+static enum ls_status share(struct ls_sync *s, enum ls_sync_values_of of)
 {
-    const struct ls_bucket *b = &s->buckets[bucket];
-    for (int v = 0; v < b->n_values; v++) {
-        struct ls_work work = {.kind = LS_WORK_BROADCAST,
-                               .peer = owner_of(s, bucket),
-                               .data = b->values[v].memory,
-                               .bytes = b->values[v].count * sizeof(float),
-                               .step = s->step,
-                               .bucket = bucket};
-        if (b->values[v].optimizer != optimizer)
-            continue;
-        ls_comm_post(s->comm, &work);
-        LS_TRY(ls_sync_wait(s, &work));
-    }
-    return LS_OK;
+    for (int b = 0; b < s->n_buckets; b++)
+        ls_sync_post_values(s, b, of,
+                            (struct ls_work){.kind = LS_WORK_BROADCAST, .peer = owner_of(s, b), .step = s->step});
+    return ls_sync_wait_values(s);
 }
 
 static enum ls_status finish(struct ls_sync *s)
@@ -42,19 +32,15 @@ static enum ls_status finish(struct ls_sync *s)
         if (owner_of(s, b) == rank)
             LS_TRY(ls_sync_update(s, b));
     }
-    for (int b = 0; b < s->n_buckets; b++)
-        LS_TRY(share(s, b, false));
-    return LS_OK;
+    return share(s, LS_VALUES_MODEL);
 }
 
 static enum ls_status collect(struct ls_sync *s)
 {
-    for (int b = 0; b < s->n_buckets; b++) {
+    for (int b = 0; b < s->n_buckets; b++)
         if (owner_of(s, b) == ls_comm_rank(s->comm))
             LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
-        LS_TRY(share(s, b, true));
-    }
-    return LS_OK;
+    return share(s, LS_VALUES_OPTIMIZER);
 }
 
 const struct ls_sync_ops ls_sync_server = {

@@ -93,6 +93,11 @@ enum ls_status ls_sync_open(struct ls_sync *s)
     for (int b = 0; b < s->n_buckets; b++)
         for (int p = 0; p < s->n_parts; p++)
             s->bucket_parts[b * s->n_parts + p] = s->parts[p] + s->buckets[b].first;
+    for (int b = 0; s->ops->works_on_values && b < s->n_buckets; b++)
+        s->n_values += s->buckets[b].n_values;
+    s->value_works = ls_alloc((size_t)s->n_values, sizeof *s->value_works);
+    if (!s->value_works)
+        return LS_FAILED;
     LS_TRY(open_codec(s));
     return s->ops->open ? s->ops->open(s) : LS_OK;
 }
@@ -100,6 +105,7 @@ enum ls_status ls_sync_open(struct ls_sync *s)
 void ls_sync_close(struct ls_sync *s)
 {
     ls_comm_give_up(s->comm, s->works, s->n_buckets);
+    ls_comm_give_up(s->comm, s->value_works, s->n_values);
     if (s->ops && s->ops->close)
         s->ops->close(s);
     for (int b = 0; s->feedback && b < s->n_buckets; b++)
@@ -108,6 +114,7 @@ void ls_sync_close(struct ls_sync *s)
     if (s->reducer)
         s->reducer->close(s);
     ls_free(s->works);
+    ls_free(s->value_works);
     ls_free(s->bucket_parts);
     ls_free(s->all_totals);
     ls_free(s->state);
@@ -212,6 +219,41 @@ enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)
     enum ls_status st = ls_comm_wait(s->comm, work);
     ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_WAIT, .name = "wait", .number = work->bucket});
     return st;
+}
+
+static bool is_of(const struct ls_sync_values *values, enum ls_sync_values_of of)
+{
+    return of == LS_VALUES_ALL || values->optimizer == (of == LS_VALUES_OPTIMIZER);
+}
+
+void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_values_of of, struct ls_work like)
+{
+    const struct ls_bucket *b = &s->buckets[bucket];
+    for (int v = 0, next; v < b->n_values; v = next) {
+        size_t count = b->values[v].count;
+        next = v + 1;
+        if (!is_of(&b->values[v], of))
+            continue;
+        for (; next < b->n_values && is_of(&b->values[next], of); next++) {
+            if (b->values[next].memory != b->values[v].memory + count)
+                break;
+            count += b->values[next].count;
+        }
+        struct ls_work *work = &s->value_works[s->n_value_works++];
+        *work = like;
+        work->data = b->values[v].memory;
+        work->bytes = count * sizeof(float);
+        work->bucket = bucket;
+        ls_comm_post(s->comm, work);
+    }
+}
+
+enum ls_status ls_sync_wait_values(struct ls_sync *s)
+{
+    for (int i = 0; i < s->n_value_works; i++)
+        LS_TRY(ls_sync_wait(s, &s->value_works[i]));
+    s->n_value_works = 0;
+    return LS_OK;
 }
 
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket)

@@ -58,6 +58,8 @@ struct ls_sync_tally {
 /* Of a bucket's values: parameters and running statistics, or the optimizer's state, too. */
 enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_ALL };
 
+enum ls_sync_values_of { LS_VALUES_ALL, LS_VALUES_MODEL, LS_VALUES_OPTIMIZER };
+
 /* What a step came to for a process. */
 struct ls_sync_outcome {
     uint64_t next_step; /* the step to go on with: the one that follows, unless servers set another */
@@ -95,6 +97,8 @@ struct ls_sync {
     int at;                         /* nodes of the last pass that have run */
     struct ls_work *works;          /* owned; one a bucket */
     float **bucket_parts;           /* owned; n_parts a bucket */
+    struct ls_work *value_works;    /* owned; one a value, of strategies that work on values */
+    int n_value_works, n_values;    /* under way; in all */
     void *state;                    /* the strategy's; owned */
     struct ls_track *track;         /* borrowed; where waits are recorded (base/trace.h); NULL: nowhere */
     /* With servers. The caller fills signal; begin fills the others. */
@@ -171,6 +175,10 @@ struct ls_reducer {
 /* For strategies: post the bucket's work of this kind; wait for it. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
+/* Post this collective for a bucket's values: the optimizer's, the others, or all of them. Values that lie side by side go
+ * together. wait_values waits for all that was posted since the last wait. */
+void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_values_of of, struct ls_work like);
+enum ls_status ls_sync_wait_values(struct ls_sync *s);
 /* Run the updates of a bucket whose sum is there. The model's values can be seen then, unless the strategy is no_reduce. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
 /* Update the buckets whose sums are there, in order, as far as SYNC-2 allows; all: wait for every one. */

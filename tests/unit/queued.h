@@ -70,8 +70,8 @@ static struct {
     int most_runs;     /* runs that were in the queue at once */
     const char *bus;   /* of its card; NULL: it has none */
     uint64_t launched; /* runs so far */
-    uint64_t fetches;
-    int transfers; /* ways between host and queue until one fails; 0: none does */
+    uint64_t fetches;  /* of gradients */
+    int transfers;     /* ways between host and queue until one fails; 0: none does */
     struct {
         void *memory;
         size_t bytes;
@@ -300,7 +300,7 @@ static enum ls_status queued_fetch(struct ls_program *p, int mark, float *host, 
     }
     for (size_t i = 0; i < count; i++)
         host[i] = NAN;
-    queued.fetches++;
+    queued.fetches += mark != LS_QUEUE_MARKS - 1; /* the last mark is that of values (host_copy.c) */
     return queued_add_work(
         (struct queued_work){.kind = QUEUED_FETCH, .p = p, .mark = mark, .to = host, .from = from, .count = count});
 }
@@ -322,6 +322,13 @@ static enum ls_status queued_send(struct ls_program *p, float *to, const float *
     QUEUED_NEED(queued_holds(to, count) && !queued_holds(host, count));
     LS_TRY(queued_transfer());
     return queued_add_work((struct queued_work){.kind = QUEUED_SEND, .p = p, .to = to, .from = host, .count = count});
+}
+
+static enum ls_status queued_send_values(struct ls_program *p, int tensor, const float *host)
+{
+    size_t bytes;
+    float *to = queued_ref()->memory(p->inner, tensor, &bytes);
+    return queued_send(p, to, host, bytes / sizeof *host);
 }
 
 static enum ls_status queued_ask(struct ls_program *p, int slot)
@@ -633,6 +640,7 @@ static struct ls_backend_queue queued_queue = {
     .fetch = queued_fetch,
     .arrived = queued_arrived,
     .send = queued_send,
+    .send_values = queued_send_values,
     .ask = queued_ask,
     .results = queued_results,
     .hold = queued_hold,

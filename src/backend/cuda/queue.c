@@ -85,6 +85,16 @@ static enum ls_status send(struct ls_program *p, float *to, const float *host, s
     return LS_OK;
 }
 
+static enum ls_status send_values(struct ls_program *p, int tensor, const float *host)
+{
+    const struct ls_place *place = &p->core.places[tensor];
+    const struct tensor_layout *l = &p->layouts[tensor];
+    LS_TRY(send(p, (float *)(void *)place->data, host, place->bytes / sizeof *host));
+    if (l->half)
+        ls_cuda_convert(p->device->compute, LS_F32, place->data, p->core.g->act_dtype, l->half, l->layout.count);
+    return cuda_check(cudaGetLastError(), "values from the host");
+}
+
 static enum ls_status ask(struct ls_program *p, int slot)
 {
     const struct ls_graph *g = p->core.g;
@@ -244,6 +254,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .fetch = fetch,
     .arrived = arrived,
     .send = send,
+    .send_values = send_values,
     .ask = ask,
     .results = results,
     .hold = hold,
