@@ -12,7 +12,9 @@ enum ls_random_use {
     LS_RANDOM_DROPOUT,
     LS_RANDOM_SYNTHETIC,
     LS_RANDOM_COMPRESS,
-    LS_RANDOM_MIX
+    LS_RANDOM_MIX,
+    LS_RANDOM_STRAGGLERS,
+    LS_RANDOM_ARRIVALS
 };
 
 static inline void ls_philox(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])

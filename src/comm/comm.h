@@ -123,6 +123,9 @@ void ls_comm_post(struct ls_comm *comm, struct ls_work *work);
 bool ls_comm_done(const struct ls_work *work);
 /* Waits until the work is done and returns its status. Spins briefly, then sleeps. */
 enum ls_status ls_comm_wait(struct ls_comm *comm, struct ls_work *work);
+/* Sleeps until the work is done, or until ls_now() is `until`. Returns whether it is done. No deadline applies, and work
+ * that is not done stays posted: ls_comm_wait follows. */
+bool ls_comm_wait_until(struct ls_comm *comm, struct ls_work *work, double until);
 /* Post and wait. */
 enum ls_status ls_comm_do(struct ls_comm *comm, struct ls_work *work);
 

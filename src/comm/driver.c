@@ -272,3 +272,16 @@ void ls_driver_wait(struct ls_comm *c, struct ls_work *w)
     ls_group_wake(c);
     sleep_on(c, w);
 }
+
+bool ls_comm_wait_until(struct ls_comm *c, struct ls_work *w, double until)
+{
+    int posted = POSTED;
+    double start = ls_now(), now = start;
+    if (ls_comm_done(w) || c->size == 1)
+        return ls_comm_done(w);
+    atomic_compare_exchange_strong(&w->state, &posted, AWAITED);
+    for (; !ls_comm_done(w) && now < until; now = ls_now())
+        ls_futex_wait(state_word(w), AWAITED, until - now < 0.1 ? until - now : 0.1, false);
+    ls_usage_waited(c, w, start, now);
+    return ls_comm_done(w);
+}

@@ -13,6 +13,9 @@
 /* A switch with a third value, LS_AUTO: Lockstep decides. */
 enum ls_auto { LS_AUTO = -1, LS_OFF, LS_ON };
 
+/* A whole number that may be left to Lockstep: auto is LS_FLOOR_AUTO, auto:N is LS_FLOOR_AUTO - N. */
+enum { LS_FLOOR_AUTO = -1 };
+
 /* The largest number of options. `given` has a bit for each. */
 enum { LS_OPTION_ROWS = 256, LS_OPTION_WORDS = LS_OPTION_ROWS / 64 };
 

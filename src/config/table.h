@@ -40,6 +40,7 @@ struct ls_option {
     bool free;        /* may change between parts of a run: results agree up to rounding */
     bool secret;      /* log.txt omits the value */
     bool axis;        /* a command that takes lists measures each of several values: --batch 32,64 */
+    bool floor;       /* WHOLE: may also be auto, or auto:N with a least value N (LS_FLOOR_AUTO) */
     const char *word; /* an item of such a list besides values: "max"; NULL: none */
     char letter;      /* a short form: 'o' for -o; 0: none */
     double low, high; /* allowed range; the default is allowed even outside it */

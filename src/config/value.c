@@ -131,9 +131,26 @@ static enum ls_status check_choice(const struct ls_option *option, const char *w
     return ls_fail(LS_USAGE, "%s: '%.*s' is not one of %s", where, (int)length, text, list);
 }
 
+/* "auto" or "auto:N". */
+static enum ls_status set_floor(const struct ls_option *option, const char *where, const char *text, int64_t *value)
+{
+    int64_t least = 0;
+    if (text[4] == ':') {
+        LS_TRY(parse_whole(where, text + 5, &least));
+        if (least < 1 || (double)least > option->high)
+            return ls_fail(LS_USAGE, "%s: %s: the number after auto: must be 1 to %.15g", where, text, option->high);
+    } else if (text[4]) {
+        return ls_fail(LS_USAGE, "%s: '%s' is neither a whole number nor auto nor auto:N", where, text);
+    }
+    *value = LS_FLOOR_AUTO - least;
+    return LS_OK;
+}
+
 static enum ls_status set_whole(const struct ls_option *option, const char *where, const char *text, int64_t *value)
 {
     int64_t n = 0;
+    if (option->floor && strncmp(text, "auto", 4) == 0)
+        return set_floor(option, where, text, value);
     LS_TRY(parse_whole(where, text, &n));
     LS_TRY(check_range(option, where, text, (double)n));
     *value = n;
@@ -248,12 +265,22 @@ static void print_real(double x, char room[32])
     }
 }
 
+static void print_whole(const struct ls_option *option, int64_t n, char room[32])
+{
+    if (!option->floor || n > LS_FLOOR_AUTO)
+        snprintf(room, 32, "%" PRId64, n);
+    else if (n == LS_FLOOR_AUTO)
+        snprintf(room, 32, "auto");
+    else
+        snprintf(room, 32, "auto:%" PRId64, LS_FLOOR_AUTO - n);
+}
+
 const char *ls_option_get(const struct ls_options *o, const struct ls_option *option, char room[32])
 {
     const void *value = field(o, option);
     switch (option->type) {
     case LS_OPTION_WHOLE:
-        snprintf(room, 32, "%" PRId64, *(const int64_t *)value);
+        print_whole(option, *(const int64_t *)value, room);
         return room;
     case LS_OPTION_SEED:
         snprintf(room, 32, "%" PRIu64, *(const uint64_t *)value);

@@ -128,6 +128,7 @@ static enum ls_status skip_steps(struct ls_stepper *s)
 static enum ls_status finish(struct ls_stepper *s)
 {
     struct ls_pending *now = &s->pending[s->n_pending];
+    s->compute_seconds += ls_stragglers_sleep(&s->stragglers, s->run.step);
     LS_TRY(ls_sync_finish(&s->sync, &s->outcome));
     LS_TRY(ls_host_copy_push(s->engine, s->sync.wrote));
     now->valid = s->run.valid;
@@ -137,6 +138,8 @@ static enum ls_status finish(struct ls_stepper *s)
     now->report.samples = s->outcome.samples;
     now->report.gradients = s->outcome.gradients;
     now->report.staleness = (double)s->outcome.staleness;
+    now->report.closed = s->outcome.closed_with > 0;
+    now->report.cutoff_k = (double)s->outcome.closed_with;
     s->n_pending++;
     s->turn = 1 - s->turn;
     return skip_steps(s);

@@ -15,6 +15,7 @@
 #include "exec/engine.h"
 #include "exec/device_dataset.h"
 #include "exec/step_usage.h"
+#include "exec/stragglers.h"
 
 /* Where batches come from: a loader, or memory for bench. */
 struct ls_feed {
@@ -58,6 +59,7 @@ struct ls_stepper {
     int handed;                            /* buckets handed over to the strategy */
     int turn;                              /* the slot of the queue for its results */
     double input_seconds, compute_seconds; /* since it began, or since the last report */
+    struct ls_stragglers stragglers;       /* how long this process sleeps in each step */
     struct ls_step_usage usage;            /* what its communication took */
     struct ls_totals own;                  /* of the last reported step: of this process alone */
     enum ls_phase phase;                   /* where it is recorded: forward or backward, */

@@ -18,6 +18,8 @@ void ls_report_add(struct ls_report *sum, const struct ls_report *step)
     sum->broken += before.broken;
     sum->gradients += before.gradients;
     sum->staleness = mean(before.staleness, before.gradients, step->staleness, step->gradients);
+    sum->closed += before.closed;
+    sum->cutoff_k = mean(before.cutoff_k, before.closed, step->cutoff_k, step->closed);
     sum->seconds += before.seconds;
     sum->input_seconds += before.input_seconds;
     sum->compute_seconds += before.compute_seconds;

@@ -24,6 +24,8 @@ struct ls_report {
     double hidden_seconds;  /* communication behind computing: not a part of seconds */
     int64_t gradients;      /* number of gradients with a measured staleness; 0: not measured */
     double staleness;       /* mean number of updates between pull and push */
+    int64_t closed;         /* steps with a known number of gradients, which --sync cutoff counted; 0: none */
+    double cutoff_k;        /* mean of that number */
     bool counts_broken;     /* with --on-bad-sample skip: */
     int64_t broken;         /* samples that could not be read: replaced in training, left out of evaluation */
     int loader_threads;     /* threads that fill batches; 0: unknown */

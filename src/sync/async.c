@@ -46,7 +46,7 @@ static int late(const struct ls_sync *s)
 
 static enum ls_status serve(struct ls_sync *s, uint64_t *step)
 {
-    static const struct ls_serving serving = {arrived, late};
+    static const struct ls_serving serving = {.arrived = arrived, .late = late};
     return ls_pushpull_serve(s, &serving, step);
 }
 

@@ -1,21 +1,44 @@
 /* The first K gradients of a step count. They are summed along the tree of all replicas, without the missing
  * branches. The sum depends on which workers arrived in time, not on their order. With all workers it has the bits
  * of one process, so that K = N is the strategy `server` with dedicated servers. A worker that arrives late
- * continues with the step that is open now. */
+ * continues with the step that is open now.
+ *
+ * With --cutoff-k auto K is planned for each step from the arrivals so far (arrivals.h), and a late worker may have to wait
+ * for the next step to open. */
 #include "base/log.h"
+#include "base/memory.h"
+#include "base/system/clock.h"
 #include "comm/algorithms/sum.h"
 #include "sync/pushpull.h"
 
+#include <math.h>
+
 extern const struct ls_sync_ops ls_sync_cutoff, ls_sync_dedicated;
 
-static int needed(const struct ls_sync *s)
+static bool is_auto(const struct ls_sync *s)
+{
+    return s->ops == &ls_sync_cutoff && s->o->cutoff_k <= LS_FLOOR_AUTO;
+}
+
+/* The gradients that a step counts at least. */
+static int least(const struct ls_sync *s)
 {
     const struct ls_pushpull *p = s->state;
     if (s->ops != &ls_sync_cutoff)
         return p->workers;
     if (s->o->cutoff_k > 0)
         return (int)s->o->cutoff_k;
+    if (s->o->cutoff_k < LS_FLOOR_AUTO)
+        return (int)(LS_FLOOR_AUTO - s->o->cutoff_k);
+    if (is_auto(s))
+        return (p->workers + 1) / 2;
     return p->workers > 1 ? p->workers - 1 : 1;
+}
+
+static int needed(const struct ls_sync *s)
+{
+    const struct ls_pushpull *p = s->state;
+    return is_auto(s) ? p->plan.k : least(s);
 }
 
 static bool came(const struct ls_pushpull *p, int worker)
@@ -38,11 +61,59 @@ static int sum(struct ls_pushpull *p, int v, int s)
     return left;
 }
 
+static int count_came(const struct ls_pushpull *p)
+{
+    int n = 0;
+    for (int w = 0; w < p->workers; w++)
+        n += came(p, w);
+    return n;
+}
+
+/* --- --cutoff-k auto ------------------------------------------------------------------------------------------ */
+
+/* Plans the open step. Workers that still compute an earlier step take no part. After all have met, nobody knows when
+ * they began: that step waits for all. */
+static void plan_step(struct ls_sync *s)
+{
+    struct ls_pushpull *p = s->state;
+    bool unknown = false;
+    for (int w = 0; w < p->workers; w++) {
+        const struct ls_pusher *from = &p->pushers[w];
+        bool present = from->clock == p->open && !from->held && !from->left;
+        p->start[w] = present ? from->began - p->opened : INFINITY;
+        unknown |= present && from->began == 0;
+    }
+    p->plan = unknown ? (struct ls_arrivals_plan){p->workers, INFINITY, 0}
+                      : ls_arrivals_plan(&p->arrivals, p->start, least(s));
+}
+
+/* Whether the open step goes on without a worker that is ready to begin it now. The worker then rests until the next step
+ * opens: otherwise it would compute a gradient that comes too late again. The step must close without it. */
+static bool better_without(struct ls_sync *s, int worker)
+{
+    struct ls_pushpull *p = s->state;
+    int present = 0;
+    for (int w = 0; w < p->workers; w++)
+        present += w != worker && isfinite(p->start[w]) && !p->pushers[w].left;
+    if (present < p->plan.k || p->plan.rate == 0)
+        return false;
+    p->start[worker] = ls_now() - p->opened;
+    struct ls_arrivals_plan with = ls_arrivals_plan(&p->arrivals, p->start, least(s));
+    p->start[worker] = INFINITY;
+    return with.rate < p->plan.rate * (1 + 0.5 / p->workers);
+}
+
+/* --- steps ---------------------------------------------------------------------------------------------------- */
+
 /* Makes one update from all gradients of the open step. The mean is over the samples that arrived. */
 static enum ls_status close_step(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     int64_t samples = 0;
+    int missing = p->workers - count_came(p);
+    p->last_k = p->workers - missing;
+    p->tally.without[missing < LS_TALLY_WITHOUT ? missing : LS_TALLY_WITHOUT - 1]++;
+    p->opened = ls_now();
     for (int w = 0; w < p->workers; w++)
         samples += came(p, w) ? p->pushers[w].push.own : 0;
     const struct ls_pusher *all = &p->pushers[sum(p, 0, 1)];
@@ -55,9 +126,26 @@ static enum ls_status close_step(struct ls_sync *s)
     p->open++;
     for (int w = 0; w < p->workers; w++)
         if (p->pushers[w].waits && p->pushers[w].push.step < p->open) {
+            bool dropped = p->pushers[w].push.step + 1 < p->open;
             p->pushers[w].clock = p->open;
-            LS_TRY(ls_pushpull_answer(s, w, p->open, (struct ls_lag){0}, false));
+            LS_TRY(ls_pushpull_answer(s, w, p->open, (struct ls_lag){0}, dropped));
         }
+    if (is_auto(s))
+        plan_step(s);
+    return LS_OK;
+}
+
+/* A gradient of an earlier step. */
+static enum ls_status arrived_late(struct ls_sync *s, int worker)
+{
+    struct ls_pushpull *p = s->state;
+    p->pushers[worker].held = is_auto(s) && better_without(s, worker);
+    p->pushers[worker].clock = p->open;
+    if (p->pushers[worker].held)
+        return LS_OK;
+    LS_TRY(ls_pushpull_answer(s, worker, p->open, (struct ls_lag){0}, true));
+    if (is_auto(s))
+        plan_step(s);
     return LS_OK;
 }
 
@@ -65,19 +153,22 @@ static enum ls_status arrived(struct ls_sync *s, int worker)
 {
     struct ls_pushpull *p = s->state;
     struct ls_pusher *from = &p->pushers[worker];
-    if (from->push.step < p->open) {
-        from->clock = p->open;
-        return ls_pushpull_answer(s, worker, p->open, (struct ls_lag){0}, true);
-    }
+    if (is_auto(s) && from->began > 0)
+        ls_arrivals_note(&p->arrivals, worker, ls_now() - from->began);
+    if (from->push.step < p->open)
+        return arrived_late(s, worker);
     from->clock = from->push.step;
-    for (;;) { /* with several servers a worker may be a step ahead of this server */
-        int n = 0;
-        for (int w = 0; w < p->workers; w++)
-            n += came(p, w);
-        if (n < needed(s))
-            return LS_OK;
+    while (count_came(p) >= needed(s)) /* with several servers a worker may be a step ahead of this server */
         LS_TRY(close_step(s));
-    }
+    return LS_OK;
+}
+
+/* A step that has gradients enough closes at the time of its plan. A time beyond the deadline is none. */
+static double until(const struct ls_sync *s)
+{
+    const struct ls_pushpull *p = s->state;
+    return is_auto(s) && p->plan.until < s->o->deadline && count_came(p) >= least(s) ? p->opened + p->plan.until
+                                                                                     : INFINITY;
 }
 
 static int late(const struct ls_sync *s)
@@ -94,18 +185,32 @@ static int late(const struct ls_sync *s)
 
 static enum ls_status serve(struct ls_sync *s, uint64_t *step)
 {
-    static const struct ls_serving serving = {arrived, late};
+    static const struct ls_serving serving = {arrived, late, until, close_step};
+    struct ls_pushpull *p = s->state;
+    p->plan = (struct ls_arrivals_plan){p->workers, INFINITY, 0};
     return ls_pushpull_serve(s, &serving, step);
+}
+
+static enum ls_status open_auto(struct ls_sync *s)
+{
+    struct ls_pushpull *p = s->state;
+    if (p->servers > 1)
+        return ls_fail(LS_USAGE, "--cutoff-k auto: %d servers would choose different numbers; use --servers 1",
+                       p->servers);
+    if (p->me < 0)
+        return LS_OK;
+    p->start = ls_alloc((size_t)p->workers, sizeof *p->start);
+    return p->start ? ls_arrivals_open(&p->arrivals, p->workers) : LS_FAILED;
 }
 
 static enum ls_status open(struct ls_sync *s)
 {
     LS_TRY(ls_pushpull_open(s));
     const struct ls_pushpull *p = s->state;
-    if (needed(s) > p->workers)
-        return ls_fail(LS_USAGE, "--cutoff-k %d: there are only %d workers besides %d server%s", needed(s), p->workers,
-                       p->servers, p->servers == 1 ? "" : "s");
-    return LS_OK;
+    if (least(s) > p->workers)
+        return ls_fail(LS_USAGE, "--cutoff-k %s%d: there are only %d workers besides %d server%s",
+                       is_auto(s) ? "auto:" : "", least(s), p->workers, p->servers, p->servers == 1 ? "" : "s");
+    return is_auto(s) ? open_auto(s) : LS_OK;
 }
 
 const struct ls_sync_ops ls_sync_cutoff = {

@@ -115,6 +115,7 @@ static void take_answers(struct ls_sync *s)
                                           .reported = s->own,
                                           .gradients = s->ops->local_mean,
                                           .staleness = first->lag.behind,
+                                          .closed_with = first->k,
                                           .stop = stop,
                                           .differ = true}; /* other workers are answered at other times */
 }
@@ -289,4 +290,6 @@ void ls_pushpull_close(struct ls_sync *s)
     ls_free(p->pulls);
     ls_free(p->pulled);
     ls_free(p->pushers);
+    ls_free(p->start);
+    ls_arrivals_close(&p->arrivals);
 }

@@ -14,6 +14,7 @@
 #ifndef LS_SYNC_PUSHPULL_H
 #define LS_SYNC_PUSHPULL_H
 
+#include "sync/arrivals.h"
 #include "sync/sync.h"
 
 /* The tag of a gradient is the number of its bucket. */
@@ -31,6 +32,7 @@ struct ls_push {
 struct ls_pull {
     uint64_t next, meet; /* go on with; stop before (UINT64_MAX: never) */
     int32_t signal, dropped;
+    int32_t k; /* cutoff: gradients of the last step that closed; 0: none did */
     struct ls_lag {
         int64_t behind, ahead; /* updates between pull and push; steps before the slowest */
     } lag;
@@ -46,6 +48,8 @@ struct ls_pusher {
     struct ls_work answer;
     bool answering;
     bool waits, left; /* has pushed and is owed an answer; has come to collect */
+    bool held;        /* waits for the next step to open: it comes too late for the one that is open */
+    double began;     /* ls_now() of its last answer; 0: none since the workers met */
     uint64_t clock;   /* the step it pushes next */
     uint64_t pulled;  /* updates made when it was last answered */
     int64_t counted;  /* samples, likewise */
@@ -68,6 +72,12 @@ struct ls_pushpull {
     int64_t counted;           /* samples of all updates */
     uint64_t meet;
     int signal;
+    int last_k; /* cutoff: gradients of the last step that closed */
+    /* cutoff with --cutoff-k auto */
+    struct ls_arrivals arrivals;
+    struct ls_arrivals_plan plan; /* of the open step */
+    double *start;                /* owned; when each worker began the open step (ls_arrivals_plan) */
+    double opened;                /* ls_now() when it opened */
 };
 
 /* open and close for the strategy's own; ready, finish and collect are as in ls_sync_ops. */
@@ -84,10 +94,13 @@ void ls_pushpull_move_values(const struct ls_sync *s, int server, struct ls_pull
 
 /* --- a server: pushpull_server.c --------------------------------------------------------------------------- */
 
-/* arrived: this worker's push is complete, and it waits. late: the rank that others wait for, -1: none. */
+/* arrived: this worker's push is complete, and it waits. late: the rank that others wait for, -1: none. until: when
+ * `expired` is called if no push comes before, INFINITY: never; both NULL: likewise. */
 struct ls_serving {
     enum ls_status (*arrived)(struct ls_sync *s, int worker);
     int (*late)(const struct ls_sync *s);
+    double (*until)(const struct ls_sync *s);
+    enum ls_status (*expired)(struct ls_sync *s);
 };
 enum ls_status ls_pushpull_serve(struct ls_sync *s, const struct ls_serving *serving, uint64_t *step);
 /* Update all buckets of this server by these gradients, a mean over `counted` samples (0: do nothing). */

@@ -1,6 +1,8 @@
 /* Parameter servers: the side of a server. */
+#include "base/system/clock.h"
 #include "sync/pushpull.h"
 
+#include <math.h>
 #include <string.h>
 
 static void expect_grads(struct ls_sync *s, int worker)
@@ -50,10 +52,12 @@ enum ls_status ls_pushpull_answer(struct ls_sync *s, int worker, uint64_t next, 
                                  .meet = p->meet,
                                  .signal = p->signal,
                                  .dropped = dropped,
+                                 .k = p->last_k,
                                  .lag = lag,
                                  .counted = p->counted - to->counted};
     ls_pushpull_move_values(s, p->me, to->pull, true);
-    to->waits = false;
+    to->waits = to->held = false;
+    to->began = ls_now();
     to->pulled = p->updates;
     to->counted = p->counted;
     to->answer = (struct ls_work){.kind = LS_WORK_SEND,
@@ -99,12 +103,12 @@ static void note_signal(struct ls_pushpull *p, const struct ls_push *push, int m
 }
 
 /* With several servers a worker may have been sent beyond the step at which all stop. Its push is answered with that
- * step. */
+ * step. So is a worker that waits for a step to open, because none may open before all stop. */
 static enum ls_status call_back(struct ls_sync *s)
 {
     struct ls_pushpull *p = s->state;
     for (int w = 0; w < p->workers; w++)
-        if (p->pushers[w].waits && p->pushers[w].push.step >= p->meet)
+        if (p->pushers[w].waits && (p->pushers[w].push.step >= p->meet || (p->pushers[w].held && p->meet < UINT64_MAX)))
             LS_TRY(ls_pushpull_answer(s, w, p->meet, (struct ls_lag){0}, true));
     return LS_OK;
 }
@@ -140,11 +144,20 @@ static void begin(struct ls_sync *s, uint64_t step)
     p->signal = 0;
     for (int w = 0; w < p->workers; w++) {
         struct ls_pusher *from = &p->pushers[w];
-        from->waits = from->left = false;
+        from->waits = from->left = from->held = false;
+        from->began = 0;
         from->clock = step;
         from->pulled = p->updates;
         expect_grads(s, w);
     }
+}
+
+/* Waits for a push. While none comes, the strategy may act at times that it chooses. */
+static enum ls_status wait_for_push(struct ls_sync *s, const struct ls_serving *serving, struct ls_work *work)
+{
+    while (serving->until && isfinite(serving->until(s)) && !ls_comm_wait_until(s->comm, work, serving->until(s)))
+        LS_TRY(serving->expired(s));
+    return ls_sync_wait(s, work);
 }
 
 enum ls_status ls_pushpull_serve(struct ls_sync *s, const struct ls_serving *serving, uint64_t *step)
@@ -162,7 +175,7 @@ enum ls_status ls_pushpull_serve(struct ls_sync *s, const struct ls_serving *ser
                                .step = s->step,
                                .bucket = -1};
         ls_comm_post(s->comm, &work);
-        LS_TRY(ls_sync_wait(s, &work));
+        LS_TRY(wait_for_push(s, serving, &work));
         LS_TRY(take(s, serving, work.peer, &push));
     }
     for (int w = 0; w < p->workers; w++)

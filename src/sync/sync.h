@@ -45,6 +45,8 @@ struct ls_bucket {
     int n_values;
 };
 
+enum { LS_TALLY_WITHOUT = 32 };
+
 /* What became of a worker's gradients, where servers take them as they arrive. */
 struct ls_sync_tally {
     int64_t pushed;                  /* gradients that it sent */
@@ -53,6 +55,8 @@ struct ls_sync_tally {
     int64_t behind_sum, behind_most; /* updates made between its pull and its push */
     int64_t ahead_most;              /* steps ahead of the slowest when it went on */
     int64_t signal;                  /* the signal that stops it, or 0 */
+    /* Of a server with cutoff: steps that closed without so many gradients, the last entry: or more. */
+    int64_t without[LS_TALLY_WITHOUT];
 };
 
 /* Of a bucket's values: parameters and running statistics, or the optimizer's state, too. */
@@ -62,13 +66,14 @@ enum ls_sync_values_of { LS_VALUES_ALL, LS_VALUES_MODEL, LS_VALUES_OPTIMIZER };
 
 /* What a step came to for a process. */
 struct ls_sync_outcome {
-    uint64_t next_step; /* the step to go on with: the one that follows, unless servers set another */
-    int64_t samples;    /* samples of all processes that became updates since the step before */
-    int64_t reported;   /* samples that the step's totals are over: all of the step, or this process's */
-    int64_t gradients;  /* gradients of this process that servers took: 1, or 0 where they are summed */
-    int64_t staleness;  /* updates made between the pull and the push of this process */
-    int stop;           /* servers: stop here, all do, by this signal; 0: no */
-    bool differ;        /* processes hold different parameters, as the strategy means it */
+    uint64_t next_step;  /* the step to go on with: the one that follows, unless servers set another */
+    int64_t samples;     /* samples of all processes that became updates since the step before */
+    int64_t reported;    /* samples that the step's totals are over: all of the step, or this process's */
+    int64_t gradients;   /* gradients of this process that servers took: 1, or 0 where they are summed */
+    int64_t staleness;   /* updates made between the pull and the push of this process */
+    int64_t closed_with; /* cutoff: gradients that the last closed step counted; 0: unknown */
+    int stop;            /* servers: stop here, all do, by this signal; 0: no */
+    bool differ;         /* processes hold different parameters, as the strategy means it */
 };
 
 struct ls_sync {

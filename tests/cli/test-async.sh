@@ -103,6 +103,40 @@ digits --run cutoff32 --workers 4 --sync cutoff
 expect_code 0
 expect "$(number_after 'Final evaluation: top-1' | cut -d. -f1)" -ge 85
 
+it "waits for as many as pay, and says for how many"
+digits --run auto --workers 5 --sync cutoff --cutoff-k auto:2 --stragglers 0.005,1*8
+expect_code 0
+expect_out 'Cut-off: [234][.0-9]* of 4 gradients on average over 100 steps; .*[234] in [0-9.]+% of the steps'
+expect_out 'rank 1 .*came too late with [0-9]+ of [0-9]+ gradients'
+expect "$(grep '"kind": "step"' auto/metrics.jsonl | grep -c '"cutoff_k": [234],')" -ge 50
+expect "$(grep '"kind": "step"' auto/metrics.jsonl | grep -vc '"cutoff_k": [234],')" = 0
+expect "$(grep -c 'cutoff.k: "*auto:2' auto/config.yaml)" = 1
+
+it "goes on with a run that chooses, and reads its configuration"
+lockstep train --resume --run auto --workers 5 --epochs 2
+expect_code 0
+expect_out 'Cut-off: .* of 4 gradients on average over 100 steps'
+
+it "ends where workers sleep for very different times"
+small --run sleepy --workers 6 --sync cutoff --cutoff-k auto:1 --stragglers 0.001,p0.3*20
+expect_code 0
+small --run sleepy2 --workers 3 --sync cutoff --cutoff-k auto --stragglers 0.001,0*30@1-5,1*30@6-10
+expect_code 0
+small --run sleepy1 --workers 2 --sync cutoff --cutoff-k auto
+expect_bits sleepy1 serial1
+
+it "goes on without a worker that is stopped while it chooses"
+begin 5 --sync cutoff --cutoff-k auto --run stands
+goes_on 10
+kill -STOP "$(worker 1)"
+goes_on 20
+kill -CONT "$(worker 1)"
+goes_on 20
+kill -USR1 "$parent"
+end
+expect_code 75
+expect_out 'rank 1 .*came too late with [0-9]+ of [0-9]+ gradients'
+
 it "cuts off a worker that is slow, and names it"
 begin 4 --sync cutoff --run slow
 for _ in 1 2 3 4 5 6 7 8; do # wherever it is
@@ -176,6 +210,22 @@ expect_err '--servers 2: none of the 2 processes would be left'
 small --run no --workers 3 --sync cutoff --cutoff-k 3
 expect_code 2
 expect_err '--cutoff-k 3: there are only 2 workers'
+small --run no --workers 3 --sync cutoff --cutoff-k auto:3
+expect_code 2
+expect_err '--cutoff-k auto:3: there are only 2 workers'
+small --run no --workers 4 --sync cutoff --cutoff-k auto --servers 2
+expect_code 2
+expect_err '--cutoff-k auto: 2 servers would choose different numbers; use --servers 1'
+for bad in automatic auto: auto:0 auto:x auto:-1 auto:70000 half; do
+    small --run no --workers 3 --sync cutoff --cutoff-k $bad
+    expect_code 2
+    expect_err "cutoff-k: "
+done
+for bad in x 1,9*2 1,p2*3 1,1*2@0-3 1,1*2@5-3 1,1*2@5 1,1 1, 4000; do
+    small --run no --workers 3 --sync cutoff --stragglers "$bad"
+    expect_code 2
+    expect_err '--stragglers .*: expected SECONDS'
+done
 small --run no --workers 3 --sync async --compress fp16
 expect_code 2
 expect_err '--compress fp16: servers take gradients as they are'

@@ -78,7 +78,7 @@ static void explain_culprit(const struct ls_time_shares *t, struct ls_remarks *r
         ls_remark_advise(
             r,
             "Look at host %s: other programs, fewer cores or a lower clock; `lockstep doctor` on it checks "
-            "these. --sync cutoff goes on without the last rank.",
+            "these. --sync cutoff --cutoff-k auto goes on without late ranks.",
             *k->host ? k->host : "of that rank");
     } else {
         ls_remark_figures(r,

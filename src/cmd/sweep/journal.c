@@ -47,6 +47,8 @@ static json_t *typed(const struct ls_option *option, const char *text)
 {
     if (option->type == LS_OPTION_REAL)
         return json_real(strtod(text, NULL));
+    if (option->floor && strncmp(text, "auto", 4) == 0)
+        return ls_json_text(text);
     if (option->type == LS_OPTION_WHOLE || (option->type == LS_OPTION_SEED && strlen(text) < 19))
         return json_integer(strtoll(text, NULL, 10));
     if (option->type == LS_OPTION_SWITCH)

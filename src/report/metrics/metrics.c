@@ -37,6 +37,8 @@ const struct ls_help_row ls_metrics_keys[] = {
      "with --on-bad-sample skip, on epoch and eval lines: samples that could not be read, replaced in training and left out "
      "of evaluation"},
     {"staleness", "with --sync async or cutoff: updates between pull and push of a gradient, mean"},
+    {"cutoff_k",
+     "with --sync cutoff: gradients that a step counted, the last one closed when rank 0 was answered; mean"},
     {"gpu_utilisation",
      "percent; only if a GPU computes, like the next four: the last sample on step lines, the mean of the "
      "epoch on epoch lines"},
@@ -206,6 +208,8 @@ enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind,
         ls_metrics_put_real(out, "update_share", r->update_seconds / r->seconds);
     if (r->gradients > 0)
         ls_metrics_put_real(out, "staleness", r->staleness);
+    if (r->closed > 0)
+        ls_metrics_put_real(out, "cutoff_k", r->cutoff_k);
     if (kind != LS_METRICS_STEP && r->counts_broken)
         fprintf(out, ", \"broken\": %" PRId64, r->broken);
     if (training && r->loader_threads > 0)

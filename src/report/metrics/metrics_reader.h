@@ -28,7 +28,7 @@ struct ls_record {
     int64_t step, epoch, samples;
     char time[LS_RECORD_WORD]; /* the end, in UTC: "2026-03-01T12:34:56.789Z" */
     double loss, lr, top1, top5, samples_per_s, seconds;
-    double input_share, compute_share, wait_share, update_share, staleness;
+    double input_share, compute_share, wait_share, update_share, staleness, cutoff_k;
     int64_t loader_threads;
     double gpu_utilisation, gpu_memory_bytes, gpu_power_w, gpu_clock_mhz, gpu_temperature_c;
     /* Kind rank: what one rank did in an epoch of `seconds` seconds. */

@@ -25,6 +25,7 @@ static int type_of(const struct ls_option *option, const char *text)
     if (option->type == LS_OPTION_SWITCH)
         return TYPE_SWITCH;
     bool number = option->type == LS_OPTION_WHOLE || option->type == LS_OPTION_REAL || option->type == LS_OPTION_SEED;
+    number = number && strncmp(text, "auto", 4) != 0;
     return number && fabs(strtod(text, NULL)) <= 0x1p53 ? TYPE_NUMBER : TYPE_TEXT;
 }
 

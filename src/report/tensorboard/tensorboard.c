@@ -123,6 +123,8 @@ static void put_step(struct ls_pb *pb, const struct ls_report *r)
     }
     if (r->gradients > 0)
         ls_summary_scalar(pb, "train/staleness", r->staleness);
+    if (r->closed > 0)
+        ls_summary_scalar(pb, "train/cutoff_k", r->cutoff_k);
     if (!r->on_gpu)
         return;
     ls_summary_scalar(pb, "gpu/utilisation", r->gpu.utilisation);

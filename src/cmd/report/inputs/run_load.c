@@ -51,6 +51,7 @@ static enum ls_status add_training(struct ls_run_view *v, const struct ls_record
     LS_TRY(add_known(&v->compute, x, 100 * r->compute_share, r->seconds));
     LS_TRY(add_known(&v->wait, x, 100 * r->wait_share, r->seconds));
     LS_TRY(add_known(&v->update, x, 100 * r->update_share, r->seconds));
+    LS_TRY(add_known(&v->cutoff_k, x, r->cutoff_k, 1));
     return add_known(&v->gpu, x, r->gpu_utilisation, r->seconds);
 }
 
@@ -248,9 +249,9 @@ enum ls_status ls_run_view_load(struct ls_run_view *v, const char *path)
 
 void ls_run_view_release(struct ls_run_view *v)
 {
-    struct ls_series *curves[] = {&v->loss,      &v->top1,      &v->top5,     &v->rate,   &v->speed,
-                                  &v->input,     &v->compute,   &v->wait,     &v->update, &v->gpu,
-                                  &v->eval_loss, &v->eval_top1, &v->eval_top5};
+    struct ls_series *curves[] = {&v->loss,     &v->top1,      &v->top5,      &v->rate,     &v->speed,
+                                  &v->input,    &v->compute,   &v->wait,      &v->update,   &v->gpu,
+                                  &v->cutoff_k, &v->eval_loss, &v->eval_top1, &v->eval_top5};
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++)
         ls_series_release(curves[i]);
     for (int i = 0; i < v->n_ranks; i++)

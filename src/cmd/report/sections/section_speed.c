@@ -115,6 +115,33 @@ static void shares_of_runs(FILE *out, const struct ls_subject *s)
     ls_page_figure_end(out);
 }
 
+/* With --sync cutoff: how many gradients steps waited for. */
+static void cutoff(FILE *out, const struct ls_subject *s, int i)
+{
+    const struct ls_run_view *v = &s->runs[i];
+    struct ls_plot p = {.out = out, .title = "Gradients of a step", .x_name = "step", .y_name = "gradients"};
+    static const char *const head[] = {"run", "fewest", "most"};
+    char colour[LS_FIGURE_ROOM];
+    double least = NAN, most = NAN;
+    ls_series_range(&v->cutoff_k, true, &least, &most);
+    if (isnan(most))
+        return;
+    p.x1 = ls_series_end(&v->cutoff_k);
+    p.y1 = most;
+    ls_page_figure(out, "Gradients of a step", s->n_runs > 1 ? v->name : "those that --sync cutoff waited for", false);
+    ls_plot_begin(&p);
+    ls_plot_curve(&p, &v->cutoff_k, 200, ls_page_colour(i, colour), -1, v->name, true, false);
+    ls_plot_end(&p);
+    ls_page_table(out, head, 3);
+    fputs("<tr>", out);
+    ls_page_row_head(out, v->name);
+    ls_page_cell(out, least);
+    ls_page_cell(out, most);
+    fputs("</tr>\n", out);
+    ls_page_table_end(out);
+    ls_page_figure_end(out);
+}
+
 void ls_figures_speed(FILE *out, const struct ls_subject *s)
 {
     throughput(out, s);
@@ -122,4 +149,6 @@ void ls_figures_speed(FILE *out, const struct ls_subject *s)
         shares_of_runs(out, s);
     for (int i = 0; i < s->n_runs && s->n_runs <= LS_COLUMNS && !s->is_sweep; i++)
         shares_over_steps(out, s, i);
+    for (int i = 0; i < s->n_runs && s->n_runs <= LS_COLUMNS && !s->is_sweep; i++)
+        cutoff(out, s, i);
 }
