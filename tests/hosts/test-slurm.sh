@@ -145,6 +145,27 @@ else
     expect "$(weights plain 00000020)" = "$(weights array 00000020)"
 fi
 
+it "stages the data of the nodes and goes on in the next job by thesis/train.sbatch"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    for class in a b; do
+        mkdir -p "photos/train/$class" "photos/val/$class" local
+        for part in train val; do
+            for image in 1 2 3 4; do
+                { printf 'P5 14 14 255\n' && head -c 196 /dev/zero | tr '\0' "$image"; } >"photos/$part/$class/$image.pgm"
+            done
+        done
+    done
+    DATA=$PWD/photos LOCAL=$PWD/local EPOCHS=2 RUN=staged submit 1 ../thesis/train.sbatch +--gres=none +--array=1-2%1 \
+        +--open-mode=append --schedule constant --batch 4
+    wait_for_job
+    expect_code 0
+    expect_file local/lockstep-photos/.lockstep-staged
+    expect_file staged/checkpoints/step-00000008/model.safetensors
+    expect_out 'Going on after step 4'
+fi
+
 # --- several processes ------------------------------------------------------------------------------------
 
 for way in train train-plain train-mpirun; do
