@@ -38,6 +38,7 @@ const struct ls_help_row ls_state_keys[] = {
     {"loss_scale", "with --dtype fp16: the loss scale of the next step"},
     {"evaluations",
      "the step of the last one as --eval-every says, the highest top-1 of those, and how many came since then"},
+    {"end_due", "true: all steps are done, but the evaluation at the end failed; --resume makes it up"},
     {"plateau", "with --schedule plateau: the rate, the lowest loss, and the evaluations since then"},
     {NULL, NULL},
 };
@@ -112,7 +113,8 @@ static bool add_optional(json_t *state, const struct ls_state *s)
 {
     const struct ls_schedule_memory *m = &s->schedule;
     if ((s->goes_on && json_object_set_new(state, "goes_on", json_true()) != 0) ||
-        (s->averaged && json_object_set_new(state, "averaged", json_true()) != 0))
+        (s->averaged && json_object_set_new(state, "averaged", json_true()) != 0) ||
+        (s->end_due && json_object_set_new(state, "end_due", json_true()) != 0))
         return false;
     if (s->scale.scale > 0 &&
         json_object_set_new(state, "loss_scale",
@@ -277,7 +279,8 @@ static bool read_fields(const json_t *o, struct ls_state *s)
            read_plateau(json_object_get(o, "plateau"), &s->schedule) &&
            read_evaluations(json_object_get(o, "evaluations"), s) && read_totals(o, s) &&
            read_identity(json_object_get(o, "identity"), s) && read_flag(o, "verified", &s->verified) &&
-           read_flag(o, "goes_on", &s->goes_on) && read_flag(o, "averaged", &s->averaged);
+           read_flag(o, "goes_on", &s->goes_on) && read_flag(o, "averaged", &s->averaged) &&
+           read_flag(o, "end_due", &s->end_due);
 }
 
 /* Checkpoints of older versions have no checksum of state.json, only those of two other files. */

@@ -34,6 +34,7 @@ struct ls_state {
     uint64_t evaluated;             /* the step after which the run was evaluated as --eval-every says; 0: none yet */
     double followed_top1;           /* the highest top-1 of these evaluations; < 0: none yet */
     int64_t stale;                  /* of them, those since then */
+    bool end_due;                   /* all steps are done, but not the evaluation at the end of the run */
     bool verified;                  /* all processes held these values at the save; false: not compared */
     uint64_t model_sum, tensor_sum; /* checksums of model.safetensors and state.safetensors */
     uint64_t config_sum, data_sum;  /* of config.yaml and data.json; 0: none, or written by an older version */

@@ -127,6 +127,7 @@ static enum ls_status train_step(struct ls_trainer *t)
                           .step_in_epoch = s->position / t->o->batch + 1,
                           .steps_per_epoch = t->steps_per_epoch};
     LS_TRY(ls_run_lock_held(t->lock, false));
+    s->end_due = false; /* of fewer --steps */
     LS_TRY(ls_tracing_before_step(t));
     LS_TRY(ls_step(&t->stepper, s->step, samples, ls_schedule_lr(&t->schedule, s->step), &r));
     LS_TRY(take_report(t, &r));
@@ -212,7 +213,9 @@ static enum ls_status finish_run(struct ls_trainer *t)
     bool better = false, fresh = t->last_eval.samples == 0 || t->last_eval.step != (int64_t)t->state.step;
     bool mid_epoch = t->state.position > 0;
     if (t->task.test && fresh) {
+        t->state.end_due = mid_epoch; /* what is saved until it is done says that it is not */
         LS_TRY(ls_trainer_evaluate(t, &better));
+        t->state.end_due = false;
         if (mid_epoch)
             LS_TRY(write_metrics(t, LS_METRICS_EVAL, &t->last_eval));
     }

@@ -147,7 +147,8 @@ static enum ls_status find_state(struct ls_trainer *t, bool given)
 static bool is_finished(const struct ls_trainer *t)
 {
     bool all = !ls_trainer_steps_left(t) && !ls_trainer_epoch_over(t);
-    return (all && !ls_trainer_eval_left(t)) || ls_trainer_stops_early(t);
+    bool evaluated = !ls_trainer_eval_left(t) && !(t->state.end_due && t->task.test);
+    return (all && evaluated) || ls_trainer_stops_early(t);
 }
 
 static enum ls_status say_finished(struct ls_trainer *t)

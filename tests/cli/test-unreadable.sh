@@ -153,4 +153,46 @@ expect "$(weights evaluated 30)" = "$(weights whole 30)"
 tried evaluated-2 --workers 2
 expect "$(weights evaluated-2 30)" = "$(weights whole 30)"
 
+# ends RUN ARGUMENTS: the evaluation behind the last of 7 steps, within an epoch, fails; it is made up once, and no more.
+ends() {
+    ends_run=$1
+    shift
+    break_image "$image"
+    train --run "$ends_run" --steps 7 "$@"
+    expect_code 3
+    expect_out "Saved $ends_run/checkpoints/step-00000007, after step 7 of 7"
+    before=$(weights "$ends_run" 7)
+    mend_image "$image"
+    lockstep train --run "$ends_run" --resume "$@"
+    expect_code 0
+    expect_out '^Final evaluation: .* over 16 samples'
+    expect "$(weights "$ends_run" 7)" = "$before"
+    expect "$(grep -c '"kind": *"eval"' "$ends_run/metrics.jsonl")" = 1
+    expect "$(grep -c '"kind": *"step"' "$ends_run/metrics.jsonl")" = 7
+    lockstep train --run "$ends_run" --resume "$@"
+    expect_code 0
+    expect_out 'Nothing is left to do: 7 of 7 steps are done'
+}
+it "makes up the evaluation at the end of --steps"
+ends ended
+ends ended-2 --workers 2
+lockstep train --run ended --resume --steps 30
+expect_code 0
+expect "$(weights ended 30)" = "$(weights whole 30)"
+
+it "does without it where more steps are asked for, or none is wanted"
+for more in "--steps 30" "--steps 7 --no-evaluate"; do
+    rm -rf more
+    break_image "$image"
+    train --run more --steps 7
+    expect_code 3
+    mend_image "$image"
+    # shellcheck disable=SC2086
+    lockstep train --run more --resume $more
+    expect_code 0
+done
+expect_out 'Nothing is left to do'
+train --run plain-7 --steps 7 --no-evaluate
+expect "$(weights more 7)" = "$(weights plain-7 7)"
+
 finish
