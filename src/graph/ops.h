@@ -41,6 +41,8 @@
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
  *  l2_loss_bwd       x label                                             dx
  *  reorder           x                                                   y, the same values in another layout or type
+ *  send              x                                                   (another stage reads x)
+ *  receive                                                               y (another stage made it)
  *  ema               value grad average                                  (writes average in place; grad: complete before)
  *  sgd lars adamw …  param grad state*                                   (writes param and state in place)
  *

@@ -79,17 +79,33 @@ static enum ls_status fit(const char *text, int size, struct ls_mesh *m)
     return LS_OK;
 }
 
-enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *m)
+static enum ls_status parse_axes(const char *text, struct ls_mesh *m)
 {
     *m = (struct ls_mesh){0};
-    for (const char *at = text;;) {
+    for (const char *at = text;; at++) {
         int length = (int)strcspn(at, ",");
         LS_TRY(parse_axis(text, at, length, m));
         at += length;
         if (!*at)
-            break;
-        at++;
+            return LS_OK;
     }
+}
+
+int ls_mesh_size(const char *text)
+{
+    struct ls_mesh m;
+    int64_t size = 1;
+    bool muted = ls_log_mute(true);
+    bool good = parse_axes(text, &m) == LS_OK;
+    ls_log_mute(muted);
+    for (int i = 0; good && i < LS_PARALLELS && size <= MOST_PROCESSES; i++)
+        size *= m.axes[i].size > 0 ? m.axes[i].size : 1;
+    return size <= MOST_PROCESSES ? (int)size : 1;
+}
+
+enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *m)
+{
+    LS_TRY(parse_axes(text, m));
     LS_TRY(fit(text, size, m));
     for (int i = LS_PARALLELS - 1; i >= 0; i--) {
         m->axes[i].place = rank % m->axes[i].size;
@@ -104,4 +120,11 @@ int ls_mesh_rank(const struct ls_mesh *m, enum ls_parallel axis, int place)
     for (int i = 0; i < LS_PARALLELS; i++)
         rank = rank * m->axes[i].size + (i == (int)axis ? place : m->axes[i].place);
     return rank;
+}
+
+bool ls_mesh_is_data(const char *text)
+{
+    const char *data = names[LS_PARALLEL_DATA];
+    size_t length = strlen(data);
+    return strncmp(text, data, length) == 0 && !strchr(text, ',') && (text[length] == 0 || text[length] == ':');
 }

@@ -7,6 +7,7 @@
 #define LS_PARALLEL_MESH_H
 
 #include "base/status.h"
+#include <stdbool.h>
 
 enum ls_parallel {
 #define X(name, NAME, form) LS_PARALLEL_##NAME,
@@ -25,6 +26,10 @@ struct ls_mesh {
 
 /* LS_USAGE if the text is no layout, or is not one of `size` processes. */
 enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *mesh);
+/* The number of processes that the text names; 1 where it leaves them open, or is no layout. */
+int ls_mesh_size(const char *text);
+/* Whether the text has no other axis than data. */
+bool ls_mesh_is_data(const char *text);
 /* The rank that differs from this one in its place on one axis. */
 int ls_mesh_rank(const struct ls_mesh *mesh, enum ls_parallel axis, int place);
 

@@ -1,0 +1,35 @@
+/* A training graph cut into stages, one per process of a pipeline.
+ *
+ * A stage has a run of forward nodes, their backward nodes and the updates of their parameters. Forward nodes are cut only where
+ * one tensor goes on, so that little travels. Each stage becomes a graph of its own, in which send and receive nodes stand for
+ * what travels (graph/ops/transfer.c).
+ *
+ *   PAR-3  The nodes of all stages are those of the whole graph, with the same attributes and the same order: a stage computes
+ *          the bits that the whole graph would compute. */
+#ifndef LS_PARALLEL_STAGES_H
+#define LS_PARALLEL_STAGES_H
+
+#include "graph/graph.h"
+
+enum { LS_MOST_STAGES = 64 };
+
+struct ls_stages {
+    int n;
+    int *of_node;                      /* owned; the stage of each node of the graph */
+    double share[LS_MOST_STAGES];      /* of the work of a pass, estimated */
+    const char *first[LS_MOST_STAGES]; /* the layer that the stage begins with; borrowed from the graph */
+};
+
+/* Cuts a graph with backward and update nodes. at: names of the layers that stages 1, 2 ... begin with, separated by '+', in
+ * `length` bytes; a name also means the layers NAME.anything. NULL: the stages have about equal work. LS_USAGE if the graph
+ * cannot be cut like that. */
+enum ls_status ls_stages_choose(const struct ls_graph *g, int n, const char *at, int length, struct ls_stages *s);
+/* Cuts the forward graph `eval` so that its parameters are in the stages that they have in `train`. */
+enum ls_status ls_stages_like(const struct ls_stages *s, const struct ls_graph *train, const struct ls_graph *eval,
+                              struct ls_stages *like);
+void ls_stages_release(struct ls_stages *s);
+/* stage_graph.c: makes the graph of one stage. The caller has called ls_graph_init and releases it, also after a failure. */
+enum ls_status ls_stage_graph(const struct ls_graph *whole, const struct ls_stages *s, int stage,
+                              struct ls_graph *part);
+
+#endif

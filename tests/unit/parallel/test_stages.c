@@ -1,0 +1,150 @@
+/* A training graph cut into stages: nothing is lost, nothing is twice, little travels. */
+#include "backend/backend.h"
+#include "base/log.h"
+#include "config/options.h"
+#include "graph/ops.h"
+#include "model/model.h"
+#include "optim/optim.h"
+#include "parallel/stages.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <string.h>
+
+static void build(const char *model, int64_t edge, struct ls_graph *g)
+{
+    struct ls_options o;
+    assert_int_equal(ls_options_default(&o), LS_OK);
+    struct ls_model_request request = {
+        .model = model,
+        .size = {.batch = 4, .channels = 3, .height = edge, .width = edge, .classes = 10},
+        .training = true,
+        .dtype = LS_F32,
+        .loss = "xent",
+        .dropout = -1,
+        .drop_path = -1};
+    assert_int_equal(ls_model_build(&request, g), LS_OK);
+    assert_int_equal(ls_graph_fuse(g, true), LS_OK);
+    assert_int_equal(ls_graph_backward(g), LS_OK);
+    assert_int_equal(ls_optim_update(g, &o, false), LS_OK);
+    ls_options_release(&o);
+}
+
+static bool travels(const struct ls_node *n)
+{
+    return n->op == &ls_op_send || n->op == &ls_op_receive;
+}
+
+/* Every node of the whole is in one part, in order, over tensors of the same names; what one sends another receives. */
+static void check_parts(const struct ls_graph *g, const struct ls_stages *s)
+{
+    int nodes = 0, sent = 0, received = 0;
+    for (int stage = 0; stage < s->n; stage++) {
+        struct ls_graph part;
+        ls_graph_init(&part);
+        assert_int_equal(ls_stage_graph(g, s, stage, &part), LS_OK);
+        bool forward = true;
+        int at = 0, forward_sent = 0, forward_received = 0;
+        for (int n = 0; n < part.n_nodes; n++) {
+            const struct ls_node *node = &part.nodes[n];
+            forward = forward && node->phase == LS_FORWARD;
+            sent += node->op == &ls_op_send;
+            received += node->op == &ls_op_receive;
+            forward_sent += forward && node->op == &ls_op_send;
+            forward_received += forward && node->op == &ls_op_receive;
+            if (travels(node)) {
+                assert_int_equal(node->attr.size, stage + ((node->op == &ls_op_send) == forward ? 1 : -1));
+                continue;
+            }
+            while (s->of_node[at] != stage)
+                at++;
+            const struct ls_node *whole = &g->nodes[at++];
+            assert_ptr_equal(node->op, whole->op);
+            assert_memory_equal(&node->attr, &whole->attr, sizeof node->attr);
+            for (int i = 0; i < LS_MAX_IN; i++) {
+                assert_int_equal(node->in[i] == LS_NONE, whole->in[i] == LS_NONE);
+                if (node->in[i] != LS_NONE)
+                    assert_string_equal(part.tensors[node->in[i]].name, g->tensors[whole->in[i]].name);
+            }
+            nodes++;
+        }
+        assert_int_equal(forward_sent, stage < s->n - 1);
+        assert_int_equal(forward_received, stage > 0);
+        ls_graph_release(&part);
+    }
+    assert_int_equal(nodes, g->n_nodes);
+    assert_int_equal(sent, received);
+}
+
+static void stages_have_all_nodes_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        int64_t edge;
+    } models[] = {{"lenet", 32}, {"resnet18", 64}, {"densenet121", 64}, {"mobilenet_v2", 64}, {"vgg11", 32}};
+    for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
+        struct ls_graph g;
+        build(models[m].model, models[m].edge, &g);
+        for (int n = 1; n <= 4; n++) {
+            struct ls_stages s;
+            assert_int_equal(ls_stages_choose(&g, n, NULL, 0, &s), LS_OK);
+            check_parts(&g, &s);
+            ls_stages_release(&s);
+        }
+        ls_graph_release(&g);
+    }
+}
+
+static void stages_begin_where_they_are_told_to(void **state)
+{
+    (void)state;
+    static const char at[] = "layer2+layer4";
+    struct ls_graph g;
+    struct ls_stages s;
+    build("resnet18", 64, &g);
+    assert_int_equal(ls_stages_choose(&g, 3, at, (int)strlen(at), &s), LS_OK);
+    assert_non_null(strstr(s.first[1], "layer2.0."));
+    assert_non_null(strstr(s.first[2], "layer4.0."));
+    check_parts(&g, &s);
+    ls_stages_release(&s);
+    ls_graph_release(&g);
+}
+
+static void expect_refused(const struct ls_graph *g, int n, const char *at, const char *why)
+{
+    struct ls_stages s;
+    bool muted = ls_log_mute(true);
+    assert_int_equal(ls_stages_choose(g, n, at, at ? (int)strlen(at) : 0, &s), LS_USAGE);
+    ls_log_mute(muted);
+    if (!strstr(ls_log_last(), why))
+        fail_msg("%s", ls_log_last());
+    ls_stages_release(&s);
+}
+
+static void impossible_cuts_are_refused(void **state)
+{
+    (void)state;
+    struct ls_graph g;
+    build("resnet18", 64, &g);
+    expect_refused(&g, 2, "layer9", "there is no place before 'layer9'; possible are");
+    expect_refused(&g, 2, "layer1.0.conv2", "the model cannot be cut before 'layer1.0.conv2'");
+    expect_refused(&g, 2, "layer1+layer2", "2 layers are named");
+    expect_refused(&g, 3, "layer3+layer2", "would train nothing");
+    expect_refused(&g, 60, NULL, "too few places");
+    expect_refused(&g, 65, NULL, "at most 64");
+    ls_graph_release(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(stages_have_all_nodes_once),
+        cmocka_unit_test(stages_begin_where_they_are_told_to),
+        cmocka_unit_test(impossible_cuts_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
