@@ -3,6 +3,8 @@
 #include "base/memory.h"
 #include "cmd/cmd.h"
 #include "cmd/json.h"
+#include "cmd/plan_stages.h"
+#include "config/table.h"
 #include "graph/ops.h"
 #include "report/formats/table.h"
 #include "exec/engine.h"
@@ -114,13 +116,18 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     struct ls_engine engine = {0};
     enum ls_status st;
     char *recorded;
-    bool from_data = ls_options_given(o, "data");
+    bool from_data = ls_options_given(o, "data"), stages = !ls_mesh_is_data(o->parallel);
+    if (stages && !ls_options_given(o, "replicas"))
+        o->replicas = ls_mesh_size(o->parallel);
+    if (!stages) /* the plan of one process is that of all */
+        LS_TRY(ls_option_set(o, ls_option_find("parallel"), "--parallel", "data"));
     LS_TRY_GOTO(out, from_data ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
     recorded = ls_identity_recorded_plan(o->config_run);
-    st = ls_engine_open(&engine, o, NULL, &task.size, recorded, LS_ENGINE_TRAIN);
+    st = stages ? ls_plan_stages(o, &task.size, recorded)
+                : ls_engine_open(&engine, o, NULL, &task.size, recorded, LS_ENGINE_TRAIN);
     ls_free(recorded);
-    if (st == LS_OK)
+    if (st == LS_OK && !stages)
         st = o->json ? print_json(o, &engine) : print_table(&engine);
 out:
     ls_engine_close(&engine);

@@ -3,6 +3,7 @@
 #include "base/system/cgroup.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "parallel/mesh.h"
 #include "sync/sync.h"
 #include "exec/identity.h"
 
@@ -132,7 +133,9 @@ enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_
         .collective = collective_of(o->collective),
         .deadline = o->deadline,
         .max_bytes = max_bytes,
-        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 ? (int)o->replicas : 0,
+        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 && ls_mesh_is_data(o->parallel)
+                        ? (int)o->replicas
+                        : 0,
     };
     LS_TRY_GOTO(failed, ls_comm_open(&w->launch, &options, &w->comm));
     int size = ls_comm_size(w->comm), rank = ls_comm_rank(w->comm);

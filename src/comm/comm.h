@@ -60,6 +60,9 @@ int ls_comm_node(const struct ls_comm *comm, int rank);       /* 0 .. nodes-1 */
 int ls_comm_local_rank(const struct ls_comm *comm, int rank); /* among the ranks of its node */
 int ls_comm_local_size(const struct ls_comm *comm);           /* ranks on this node */
 const char *ls_comm_host(const struct ls_comm *comm, int rank);
+/* From now on messages about this rank also have `title`, such as "stage 1 of 4". Call it while no work is under way. */
+enum { LS_TITLE_ROOM = 48 };
+void ls_comm_title(struct ls_comm *comm, int rank, const char *title);
 const char *ls_comm_transport(const struct ls_comm *comm); /* "self", "shm", "mpi", "tcp", "ucx" */
 /* The name and version of the transport's library; "" where the transport has none. */
 void ls_comm_library(const struct ls_comm *comm, char text[64]);

@@ -37,7 +37,8 @@ struct ls_subgroup {
 
 struct ls_peer {
     char host[LS_HOST_ROOM];
-    int node, local, place; /* local: among the ranks of its node; place: index in the subgroup of all */
+    char title[LS_TITLE_ROOM]; /* what it does in the run, for messages; "": nothing special */
+    int node, local, place;    /* local: among the ranks of its node; place: index in the subgroup of all */
     int32_t pid;
     _Atomic uint64_t late_times;
     _Atomic int64_t late_ns;

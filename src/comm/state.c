@@ -30,6 +30,11 @@ int ls_comm_local_size(const struct ls_comm *c)
     return c->locals;
 }
 
+void ls_comm_title(struct ls_comm *c, int rank, const char *title)
+{
+    snprintf(c->peers[rank].title, sizeof c->peers[rank].title, ", %s", title);
+}
+
 const char *ls_comm_host(const struct ls_comm *c, int rank)
 {
     return c->peers[rank].host;

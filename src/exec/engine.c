@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "exec/engine.h"
+#include "exec/pipeline/pipeline.h"
 #include "backend/core/store.h"
 #include "base/system/cgroup.h"
 #include "base/files/cache_dir.h"
@@ -115,6 +116,19 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
     return ls_graph_fuse(g, b->dense_1x1);
 }
 
+/* The model can be cut as --parallel says. */
+static enum ls_status check_stages(const struct ls_options *o, struct ls_graph *g)
+{
+    struct ls_mesh mesh;
+    struct ls_stages stages;
+    LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
+    LS_TRY(ls_graph_backward(g));
+    const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
+    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, &stages);
+    ls_stages_release(&stages);
+    return st;
+}
+
 enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size)
 {
     struct ls_graph g;
@@ -124,6 +138,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     enum ls_status st = build(o, backend, size, true, &g);
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
+    if (st == LS_OK && !ls_mesh_is_data(o->parallel))
+        st = check_stages(o, &g);
     ls_graph_release(&g);
     return st == LS_OK ? check_dtype(o, backend) : st;
 }
@@ -169,7 +185,7 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
 /* One pass is a whole step: nothing to sum, so gradients need not outlive their updates. */
 static bool one_pass(const struct ls_engine *e)
 {
-    return e->strategy->updates_in_pass && e->tree->replicas * e->passes == 1;
+    return e->strategy->updates_in_pass && e->tree->replicas * e->passes == 1 && !e->pipeline;
 }
 
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
@@ -180,6 +196,8 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
     LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, o, interleave));
+    if (e->pipeline)
+        LS_TRY(ls_pipeline_take_stage(e, net));
     LS_TRY(prepare(e, o, plan, net, !one_pass(e)));
     while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
@@ -194,6 +212,8 @@ static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o,
     char *lines = ls_format("%s%s", plan->lines ? plan->lines : "", own);
     struct given_plan known = {.lines = lines, .name = e->train.program || !plan->lines ? NULL : plan->name};
     enum ls_status st = lines ? build(o, e->backend, &e->size, false, &e->eval.graph) : LS_FAILED;
+    if (st == LS_OK && e->pipeline)
+        st = ls_pipeline_take_stage(e, &e->eval);
     if (st == LS_OK)
         st = prepare(e, o, &known, &e->eval, false);
     ls_free(lines);
@@ -266,10 +286,24 @@ const struct ls_net *ls_engine_net(const struct ls_engine *e)
     return e->train.program ? &e->train : &e->eval;
 }
 
+const char *ls_engine_train_choices(const struct ls_engine *e)
+{
+    return e->pipeline ? e->pipeline->choices[0] : e->backend->choices(ls_engine_net(e)->program);
+}
+
 char *ls_engine_choices(const struct ls_engine *e)
 {
+    if (e->pipeline)
+        return ls_format("%s%s", e->pipeline->choices[0], e->pipeline->choices[1]);
     const struct ls_program *train = e->train.program, *eval = e->eval.program;
     return ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
+}
+
+static void close_net(struct ls_engine *e, struct ls_net *net)
+{
+    if (net->program)
+        e->backend->release(net->program);
+    ls_graph_release(&net->graph);
 }
 
 static enum ls_status make_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
@@ -310,10 +344,71 @@ free_text:
     return st;
 }
 
+/* The kernels of the whole model, as one process would choose them: so stages compute the bits of one process. The programs
+ * never run, and their memory is never touched. */
+static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                   unsigned uses, char *choices[2])
+{
+    struct ls_engine whole = *e;
+    ls_graph_init(&whole.train.graph);
+    ls_graph_init(&whole.eval.graph);
+    whole.pipeline = NULL;
+    whole.store = ls_store_new(e->backend);
+    enum ls_status st = whole.store ? make_programs(&whole, o, plan, uses) : LS_FAILED;
+    if (st == LS_OK) {
+        choices[0] = ls_strdup(e->backend->choices(whole.train.program));
+        choices[1] = ls_strdup(whole.eval.program ? e->backend->choices(whole.eval.program) : "");
+        st = choices[0] && choices[1] ? LS_OK : LS_FAILED;
+    }
+    close_net(&whole, &whole.eval);
+    close_net(&whole, &whole.train);
+    ls_store_free(whole.store);
+    return st;
+}
+
+/* The text of rank 0, on all ranks. */
+static enum ls_status share_text(struct ls_comm *comm, char **text)
+{
+    uint64_t bytes = *text ? strlen(*text) + 1 : 0;
+    LS_TRY(ls_comm_broadcast(comm, 0, &bytes, sizeof bytes));
+    if (!*text && !(*text = ls_alloc(bytes, 1)))
+        return LS_FAILED;
+    return ls_comm_broadcast(comm, 0, *text, bytes);
+}
+
+/* Rank 0 chooses for the whole model, and every stage follows. */
+static enum ls_status make_stage(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                 unsigned uses)
+{
+    char **choices = e->pipeline->choices;
+    if (ls_comm_rank(e->comm) == 0)
+        LS_TRY(choose_whole(e, o, plan, uses, choices));
+    LS_TRY(share_text(e->comm, &choices[0]));
+    LS_TRY(share_text(e->comm, &choices[1]));
+    char *lines = ls_engine_choices(e);
+    enum ls_status st =
+        lines ? make_programs(e, o, &(struct given_plan){lines, "rank 0's plan", true}, uses) : LS_FAILED;
+    ls_free(lines);
+    return st == LS_OK ? ls_engine_open_parts(e, NULL) : st;
+}
+
+/* Another lane of a pipeline computes with the same kernels. */
+static enum ls_status prepare_lane(struct ls_engine *e, const struct ls_options *o, struct ls_net *net)
+{
+    return prepare(e, o, &(struct given_plan){e->pipeline->choices[0], "rank 0's plan", true}, net, true);
+}
+
 /* Which replicas each process computes: comm's tree, unless some ranks only serve. */
 static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o, bool train)
 {
     int size = e->comm ? ls_comm_size(e->comm) : 1, servers = train ? ls_sync_servers(o, size) : 0;
+    e->place = e->comm ? ls_comm_rank(e->comm) : 0;
+    if (e->pipeline) { /* each stage computes all replicas */
+        e->strategy = &ls_sync_none;
+        e->tree = &e->own_tree;
+        e->place = 0;
+        return ls_tree_init(&e->own_tree, (int)o->replicas, 1);
+    }
     e->strategy = train ? ls_sync_choose(o, size) : &ls_sync_none;
     e->tree = e->comm && servers == 0 ? ls_comm_tree(e->comm) : &e->own_tree;
     if (e->tree != &e->own_tree)
@@ -343,6 +438,15 @@ static enum ls_status take_plan(struct ls_engine *e, const struct ls_options *o,
     return LS_OK;
 }
 
+/* The place of this process, or of the one that is predicted. */
+static enum ls_status take_mesh(struct ls_engine *e, const struct ls_options *o, unsigned uses)
+{
+    if (e->plan_only)
+        return ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), (int)(uses / LS_ENGINE_RANK), &e->mesh);
+    return ls_mesh_parse(o->parallel, e->comm ? ls_comm_size(e->comm) : 1, e->comm ? ls_comm_rank(e->comm) : 0,
+                         &e->mesh);
+}
+
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses)
 {
@@ -357,8 +461,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     ls_graph_init(&e->eval.graph);
     ls_graph_init(&e->whole);
     if (train)
-        LS_TRY_GOTO(failed, ls_mesh_parse(o->parallel, e->comm ? ls_comm_size(comm) : 1,
-                                          e->comm ? ls_comm_rank(comm) : 0, &e->mesh));
+        LS_TRY_GOTO(failed, take_mesh(e, o, uses));
     e->threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
     if (o->plan) {
         LS_TRY_GOTO(failed, take_plan(e, o, &lines));
@@ -371,9 +474,12 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         st = LS_FAILED;
         goto failed;
     }
+    LS_TRY_GOTO(failed, train ? ls_pipeline_new(e, o) : LS_OK);
     LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, train ? ls_peers_plan(e, o) : LS_OK);
-    LS_TRY_GOTO(failed, e->comm ? make_same_programs(e, o, &given, uses) : make_programs(e, o, &given, uses));
+    LS_TRY_GOTO(failed, !e->comm      ? make_programs(e, o, &given, uses)
+                        : e->pipeline ? make_stage(e, o, &given, uses)
+                                      : make_same_programs(e, o, &given, uses));
     if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
         warn_no_cache(e, o);
     if (uses & LS_ENGINE_PREDICT) {
@@ -382,6 +488,8 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         return LS_OK;
     }
     LS_TRY_GOTO(failed, bind_memory(e));
+    if (e->pipeline)
+        LS_TRY_GOTO(failed, ls_pipeline_open(e, o, prepare_lane));
     e->store_bytes = ls_store_bytes(e->store);
     LS_TRY_GOTO(failed, ls_engine_start_values(e, o->seed));
     ls_free(lines);
@@ -392,16 +500,10 @@ failed:
     return st;
 }
 
-static void close_net(struct ls_engine *e, struct ls_net *net)
-{
-    if (net->program)
-        e->backend->release(net->program);
-    ls_graph_release(&net->graph);
-}
-
 void ls_engine_close(struct ls_engine *e)
 {
     ls_peers_close(e, false);
+    ls_pipeline_close(e);
     ls_engine_close_parts(e);
     ls_graph_release(&e->whole);
     ls_engine_free_buckets(e);
@@ -456,4 +558,20 @@ enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls
         LS_TRY(e->backend->run(e->train.program, first, last, run));
     }
     return LS_OK;
+}
+
+bool ls_engine_reads_samples(const struct ls_engine *e)
+{
+    return !e->pipeline || e->pipeline->stage == 0;
+}
+
+int ls_engine_readers(const struct ls_engine *e, int *own)
+{
+    *own = e->comm && !e->pipeline ? ls_comm_rank(e->comm) : 0;
+    return e->comm && !e->pipeline ? ls_comm_size(e->comm) : 1;
+}
+
+int ls_engine_passes_at_once(const struct ls_engine *e)
+{
+    return e->pipeline ? e->pipeline->n_lanes : 1;
 }

@@ -26,6 +26,7 @@ struct ls_engine {
     struct ls_mesh mesh;                /* --parallel; its text is borrowed from the options */
     const struct ls_sync_ops *strategy; /* how gradients are combined; never NULL */
     const struct ls_tree *tree;         /* of replicas over the processes: comm's, or own_tree */
+    int place;                          /* of this process in the tree */
     struct ls_tree own_tree;
     void *arena; /* owned; the backend's memory */
     size_t arena_bytes, store_bytes;
@@ -43,11 +44,13 @@ struct ls_engine {
     struct ls_host_copy *host_copy; /* owned; of the values that updates change; NULL: the host sees them as they are */
     struct ls_peers *peers;         /* owned; devices sum gradients among themselves; NULL: they do not */
     struct ls_sync_ops device;      /* the strategy then */
+    struct ls_pipeline *pipeline;   /* owned; this process has a stage of the model; NULL: --parallel has no pipeline */
     struct ls_engine_parts *parts;  /* owned; this process holds a part of the model; NULL: all of it */
     struct ls_graph whole;          /* then: the training graph of the whole model, which never runs */
 };
 
-enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2, LS_ENGINE_PREDICT = 4 };
+/* LS_ENGINE_RANK times a number, with LS_ENGINE_PREDICT: of that rank of the layout --parallel. */
+enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2, LS_ENGINE_PREDICT = 4, LS_ENGINE_RANK = 8 };
 
 /* Cores this process may use, and a CPU quota pays for. */
 int ls_engine_cores(void);
@@ -65,14 +68,21 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
  * rank 0 chose. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses);
-/* The kernels of both programs, as lines of a plan. Freed by ls_free. */
+/* The kernels of both programs, as lines of a plan. Freed by ls_free. train_choices: those of the training program, or of the
+ * only one; borrowed. Of a stage, they are those of the whole model. */
 char *ls_engine_choices(const struct ls_engine *e);
+const char *ls_engine_train_choices(const struct ls_engine *e);
 void ls_engine_close(struct ls_engine *e);
 
 /* The net that holds the parameters: train where there is one. */
 const struct ls_net *ls_engine_net(const struct ls_engine *e);
 /* Every parameter and all state as rank 0 has it. Where processes hold parts, they have them from ls_engine_write. */
 enum ls_status ls_engine_share(struct ls_engine *e);
+/* This process reads samples: all do, but the stages of a pipeline after the first. */
+bool ls_engine_reads_samples(const struct ls_engine *e);
+/* How many processes share the samples of an evaluation, and which of them this is. Passes whose samples are in use at once. */
+int ls_engine_readers(const struct ls_engine *e, int *own);
+int ls_engine_passes_at_once(const struct ls_engine *e);
 /* Run the updates of a bucket, on the gradients that strategies see. */
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run);
 

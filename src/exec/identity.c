@@ -35,7 +35,7 @@ void ls_identity_make(const struct ls_options *o, const struct ls_engine *e, cha
     char plan[20];
     text[0] = 0;
     e->backend->about(&about);
-    snprintf(plan, sizeof plan, "%016" PRIx64, ls_tune_cache_identity(e->backend->choices(ls_engine_net(e)->program)));
+    snprintf(plan, sizeof plan, "%016" PRIx64, ls_tune_cache_identity(ls_engine_train_choices(e)));
     add(text, "backend", e->backend->name);
     add(text, "library", about.library);
     add(text, "isa", about.isa);

@@ -2,6 +2,7 @@
  * and of evaluation. */
 #include "base/log.h"
 #include "base/system/clock.h"
+#include "exec/pipeline/pipeline.h"
 #include "exec/step.h"
 
 static const struct ls_backend_queue *queue_of(const struct ls_stepper *s)
@@ -205,6 +206,16 @@ static enum ls_status enqueue_evaluation(struct ls_stepper *s, const struct ls_s
 }
 
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals)
+{
+    return s->evaluate(s, slot, totals);
+}
+
+enum ls_status ls_step_evaluate_next(struct ls_stepper *s, struct ls_loader *loader, const struct ls_slot **slot)
+{
+    return loader ? ls_loader_next(loader, slot) : ls_pipeline_next_slot(s, slot);
+}
+
+enum ls_status ls_step_evaluate_whole(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals)
 {
     bool some = slot && slot->valid > 0;
     if (some)

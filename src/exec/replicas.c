@@ -141,6 +141,11 @@ static enum ls_status take_unfinished(struct ls_replicas *r, int slices)
     return LS_OK;
 }
 
+size_t ls_replicas_unfinished(int replicas, int passes, size_t count)
+{
+    return replicas * passes > 1 ? (size_t)(tree_depth(replicas) + (passes > 1)) * count : 0;
+}
+
 enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes,
                                 const struct ls_replicas_memory *memory)
 {

@@ -164,7 +164,7 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     ls_trace_step(s->trace, step + 1);
     double since = ls_trace_begin(s->track);
     begin(s, step, samples, lr, r);
-    LS_TRY(ls_replicas_run(&s->replicas, ls_step_run_pass, s));
+    LS_TRY(ls_replicas_run(&s->replicas, s->run_pass, s));
     LS_TRY(finish(s));
     *r = (struct ls_report){0};
     if (s->n_pending > s->report_delay)

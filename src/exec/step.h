@@ -46,13 +46,16 @@ struct ls_stepper {
     struct ls_device_dataset train, eval; /* form of the slots of either program; not open: planes */
     struct ls_replicas replicas;
     struct ls_sync sync;
-    enum ls_status (*last_pass)(struct ls_stepper *s); /* runs the last pass of a step, whose gradients are combined */
-    int report_delay;                                  /* steps that a report comes late: 0 or 1 */
-    struct ls_trace *trace;                            /* borrowed; NULL: steps are not recorded */
-    struct ls_track *track;                            /* of the thread that steps; NULL likewise */
-    struct ls_sync_outcome outcome;                    /* of the last step */
-    int stop;     /* why all stop after the last reported step: a signal, LS_STOP_INPUT, or 0 */
-    bool starved; /* this process cannot read its next samples */
+    ls_pass run_pass; /* runs a pass of a step */
+    enum ls_status (*last_pass)(
+        struct ls_stepper *s); /* of run_pass: the last of a step, whose gradients are combined */
+    enum ls_status (*evaluate)(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
+    int report_delay;               /* steps that a report comes late: 0 or 1 */
+    struct ls_trace *trace;         /* borrowed; NULL: steps are not recorded */
+    struct ls_track *track;         /* of the thread that steps; NULL likewise */
+    struct ls_sync_outcome outcome; /* of the last step */
+    int stop;                       /* why all stop after the last reported step: a signal, LS_STOP_INPUT, or 0 */
+    bool starved;                   /* this process cannot read its next samples */
     /* the step under way */
     struct ls_run run;                     /* of the pass under way */
     int at;                                /* nodes of that pass that have run */
@@ -101,6 +104,8 @@ enum ls_status ls_step_collect(struct ls_stepper *s);
 /* The evaluation program over one slot. Adds to *totals the results of the pass as many passes before as the queue's delay:
  * a slot stays in use until the call after the next. NULL for a slot, the last, adds the rest. */
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
+/* The next slot of an evaluation: of the loader, or, where this process has none, from the process before it in a pipeline. */
+enum ls_status ls_step_evaluate_next(struct ls_stepper *s, struct ls_loader *loader, const struct ls_slot **slot);
 /* Pins the memory that slots are fed from (ls_backend_queue.pin); unpin it before it is freed. The loader may be NULL. */
 void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader);
 void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader);
@@ -115,6 +120,7 @@ enum ls_status ls_step_on_device(struct ls_stepper *s);
 int ls_step_wants_to_stop(void *stepper);
 /* pass.c. Runs a pass of a replica (ls_replicas_run); waits for the results of a pass and adds them to *totals. */
 enum ls_status ls_step_run_pass(void *stepper, int replica, int pass, bool last);
+enum ls_status ls_step_evaluate_whole(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
 enum ls_status ls_step_take_results(struct ls_stepper *s, const struct ls_net *net, int slot, int64_t valid,
                                     struct ls_totals *totals);
 /* step_trace.c. Records what has happened since `begin`, 0: nothing; runs nodes of the pass under way, and records them. */

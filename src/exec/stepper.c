@@ -1,6 +1,7 @@
 /* A stepper opened and closed: its strategy, and the memory that it is fed from. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "exec/pipeline/pipeline.h"
 #include "exec/step.h"
 #include "sync/compress.h"
 
@@ -136,17 +137,20 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
                                const struct ls_options *o)
 {
     enum ls_status st = LS_OK;
-    *s = (struct ls_stepper){.engine = engine, .feed = feed, .run = {.seed = o->seed}};
+    *s = (struct ls_stepper){.engine = engine,
+                             .feed = feed,
+                             .run = {.seed = o->seed},
+                             .run_pass = engine->pipeline ? ls_pipeline_pass : ls_step_run_pass,
+                             .evaluate = engine->pipeline ? ls_pipeline_evaluate : ls_step_evaluate_whole};
     if (!engine->train.program)
         return LS_OK;
-    int rank = engine->comm ? ls_comm_rank(engine->comm) : 0;
     struct ls_replicas_memory memory = {.grads = engine->kept,
                                         .count = engine->n_grads,
                                         .sum = engine->grads,
                                         .side = engine->side,
                                         .backend = engine->backend,
                                         .program = engine->train.program};
-    LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, rank, engine->passes, &memory));
+    LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, engine->place, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
     LS_TRY_GOTO(failed, ls_stragglers_init(&s->stragglers, o, rank, engine->comm ? ls_comm_size(engine->comm) : 1));
     LS_TRY_GOTO(failed, ls_step_usage_init(&s->usage, engine->comm));

@@ -7,6 +7,7 @@
 #include "exec/identity.h"
 #include "checkpoint/model_snapshot.h"
 #include "train/evaluation/bn_estimate.h"
+#include "exec/pipeline/pipeline.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -36,7 +37,7 @@ static const char *plural(int64_t n)
 
 static void say_frozen(const struct ls_trainer *t)
 {
-    const struct ls_graph *g = &t->engine.train.graph;
+    const struct ls_graph *g = ls_engine_whole(&t->engine);
     int frozen = 0, tensors = 0, fixed = 0;
     for (int i = 0; i < g->n_tensors; i++) {
         frozen += g->tensors[i].frozen;
@@ -53,13 +54,13 @@ static void say_model(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
     int tensors;
-    int64_t parameters = ls_graph_parameters(&t->engine.train.graph, &tensors);
+    int64_t parameters = ls_graph_parameters(ls_engine_whole(&t->engine), &tensors);
     ls_trainer_say(t, "Training %" PRId64 " parameters in %d parameter tensors.", parameters, tensors);
     ls_trainer_say(t,
                    "  model      %s, input %" PRId64 "x%" PRId64 "x%" PRId64 ", %" PRId64
                    " classes, %.1f million multiply-adds a sample",
                    t->o->model, size->channels, size->height, size->width, size->classes,
-                   (double)ls_graph_macs(&t->engine.train.graph) / 1e6);
+                   (double)ls_graph_macs(ls_engine_whole(&t->engine)) / 1e6);
     if (t->o->init && !t->resumed)
         ls_trainer_say(t, "  weights    from %s", t->o->init);
     if (t->new_head)
@@ -199,9 +200,10 @@ static void say_machine(const struct ls_trainer *t)
     char words[512];
     ls_identity_words(t->state.identity, words, sizeof words);
     ls_trainer_say(t, "  identity   %08" PRIx32 ": %s", ls_identity_number(t->state.identity), words);
-    ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
-                   (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
-                   (double)e->n_grads * sizeof(float) / 1048576);
+    if (!e->pipeline) /* each stage has its own */
+        ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
+                       (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
+                       (double)e->n_grads * sizeof(float) / 1048576);
 }
 
 /* Prints which part of the input the device prepares, if any. */
@@ -213,6 +215,27 @@ static void say_input(const struct ls_trainer *t)
                        (double)s->held_bytes / 1048576);
     else if (s->form == LS_FORM_PIXELS)
         ls_trainer_say(t, "  input      bytes, normalised by the device");
+}
+
+/* Prints what each process of a pipeline has. */
+static void say_stages(const struct ls_trainer *t)
+{
+    const struct ls_engine *e = &t->engine;
+    const struct ls_pipeline *p = e->pipeline;
+    int passes = e->tree->replicas * e->passes;
+    ls_trainer_say(t, "  pipeline   %d stages, %d passes a step: at least %.1f%% of the time is idle", p->stages,
+                   passes, 100.0 * (p->stages - 1) / (passes + p->stages - 1));
+    for (int i = 0; i < p->stages; i++) {
+        const struct ls_stage_about *a = &p->about[i];
+        ls_trainer_say(
+            t,
+            "  stage %-4d rank %d, from %s: %.0f%% of the work; %.1f MiB: parameters and state %.1f, activations "
+            "%lld x %.1f, gradients %.1f, buffers %.1f; sends %.1f MiB a pass",
+            i, ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, i), a->first, 100 * a->share,
+            (double)ls_stage_bytes(a) / 1048576, (double)a->store / 1048576, (long long)a->lanes,
+            (double)a->arena / 1048576, (double)a->grads / 1048576, (double)a->buffers / 1048576,
+            (double)a->travel / 1048576);
+    }
 }
 
 /* Prints the other processes and how gradients are combined. */
@@ -228,7 +251,9 @@ static void say_workers(const struct ls_trainer *t)
     ls_trainer_say(t, "  workers    %d on %d host%s over %s, %d replicas; a sum takes %.0f us and %.2f ms a MiB", size,
                    nodes, plural(nodes), ls_comm_transport(e->comm), e->tree->replicas, 1e6 * cost.alpha,
                    1e3 * 1048576 * cost.beta);
-    if (e->strategy->local_mean && e->strategy->no_reduce)
+    if (e->pipeline)
+        say_stages(t);
+    else if (e->strategy->local_mean && e->strategy->no_reduce)
         ls_trainer_say(t, "  sync       %s, each worker by itself; all take the mean every %lld steps", t->o->sync,
                        (long long)t->o->local_steps);
     else

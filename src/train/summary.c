@@ -1,6 +1,7 @@
 /* What a run says at its end: accuracy, where the time went, and which ranks were late. */
 #include "base/system/clock.h"
 #include "train/trainer.h"
+#include "exec/pipeline/pipeline.h"
 
 #include <inttypes.h>
 
@@ -141,6 +142,19 @@ void ls_trainer_say_tallies(const struct ls_trainer *t)
                            all[rank].skipped);
 }
 
+/* How long the stages of a pipeline had nothing to do. */
+static void say_bubble(const struct ls_trainer *t)
+{
+    char text[LS_MOST_STAGES * 8] = "";
+    size_t used = 0;
+    if (!t->engine.pipeline)
+        return;
+    for (int i = 0; i < t->engine.pipeline->stages; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%.1f%%", i ? ", " : "", 100 * t->busy[i]);
+    ls_trainer_say(t, "Pipeline: idle %.1f%% of the time, %.1f%% with stages of equal work; stages were busy %s.",
+                   100 * t->bubble, 100 * t->least_bubble, text);
+}
+
 void ls_trainer_summary(struct ls_trainer *t)
 {
     const struct ls_report *r = &t->last_eval;
@@ -151,6 +165,7 @@ void ls_trainer_summary(struct ls_trainer *t)
     say_steps(t);
     say_time(t);
     say_jobs(t);
+    say_bubble(t);
     ls_trainer_advise(t, &t->spent);
     say_gpu(t);
     say_skipped(t);

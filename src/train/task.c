@@ -198,8 +198,7 @@ int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e
 enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,
                                    enum ls_form form, struct ls_loader **loader)
 {
-    const struct ls_comm *comm = e->comm;
-    int rank = comm ? ls_comm_rank(comm) : 0, most, threads = ls_task_loader_threads(o, e, &most);
+    int rank, readers = ls_engine_readers(e, &rank), most, threads = ls_task_loader_threads(o, e, &most);
     struct ls_loader_options options = {
         .set = t->test,
         .augment = t->test_augment,
@@ -211,7 +210,7 @@ enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_opti
         .ring = 3 + e->backend->queue->delay,
         .held = e->backend->queue->delay,
         .batch = t->size.batch,
-        .parts = comm ? ls_comm_size(comm) : 1,
+        .parts = readers,
         .order = &rank,
         .own = 1,
         .epochs = 1,

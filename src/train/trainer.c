@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "exec/pipeline/pipeline.h"
 #include "train/ranks/rank_check.h"
 #include "base/system/clock.h"
 #include "base/log.h"
@@ -224,6 +225,9 @@ static enum ls_status finish_run(struct ls_trainer *t)
         LS_TRY(ls_trainer_save_last(t));
     }
     LS_TRY(ls_broken_gather(t));
+    if (t->engine.pipeline)
+        LS_TRY(ls_pipeline_bubble(&t->engine, t->spent.seconds, t->spent.wait_seconds, t->busy, &t->bubble,
+                                  &t->least_bubble));
     return ls_trainer_finish_saving(t);
 }
 

@@ -11,6 +11,7 @@
 #include "exec/identity.h"
 #include "checkpoint/run_lock.h"
 #include "exec/step.h"
+#include "parallel/stages.h"
 #include "train/ranks/ranks.h"
 #include "train/task.h"
 #include "train/tracing.h"
@@ -32,8 +33,10 @@ struct ls_trainer {
     int64_t init_classes;
     char *data; /* owned: the fingerprint of the data */
     struct ls_state state;
-    struct ls_report last_eval;       /* samples 0: none in this process */
-    struct ls_report spent;           /* sum over all steps of this process */
+    struct ls_report last_eval;  /* samples 0: none in this process */
+    struct ls_report spent;      /* sum over all steps of this process */
+    double busy[LS_MOST_STAGES]; /* of a pipeline, at the end of the run: share of the time that each stage computed */
+    double bubble, least_bubble; /* what is left of it, and would be with stages of equal work */
     double began, evaluating, saving; /* when the run began, ls_now; seconds */
     double seconds_before;            /* of the jobs before this one */
     struct ls_console console;

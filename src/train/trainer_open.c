@@ -434,7 +434,8 @@ static int ring_of(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
     double slot = (double)size->batch * (double)(size->channels * size->height * size->width) * sizeof(float);
-    int least = 4 + t->stepper.report_delay, most = 1073741824 / slot < 4096 ? (int)(1073741824 / slot) : 4096;
+    int least = 3 + t->stepper.report_delay + ls_engine_passes_at_once(&t->engine),
+        most = 1073741824 / slot < 4096 ? (int)(1073741824 / slot) : 4096;
     int step = t->engine.comm ? t->stepper.replicas.n_slices + 2 + t->stepper.report_delay : 0;
     int ring = step < most ? step : most;
     return ring > least ? ring : least;
@@ -453,7 +454,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         .threads = threads,
         .max_threads = most,
         .ring = ring_of(t),
-        .held = t->stepper.report_delay,
+        .held = t->stepper.report_delay + ls_engine_passes_at_once(&t->engine) - 1,
         .batch = t->task.size.batch,
         .parts = parts,
         .step = t->o->batch,
@@ -471,7 +472,7 @@ static enum ls_status open_loader(struct ls_trainer *t)
         options.epoch++;
         options.position = 0;
     }
-    if (t->state.step >= (uint64_t)t->total_steps || options.own == 0)
+    if (t->state.step >= (uint64_t)t->total_steps || options.own == 0 || !ls_engine_reads_samples(&t->engine))
         return LS_OK;
     LS_TRY(ls_device_dataset_open(&t->stepper.train, &t->engine, &t->engine.train, t->task.train, &t->task.augment));
     options.form = t->stepper.train.form;

@@ -104,12 +104,16 @@ static enum ls_status measure(struct ls_bench_session *b)
                 b->step_ms[k - first] = 1000 * r.seconds / (double)(b->step - at);
             samples += r.samples;
             b->input_seconds += r.input_seconds;
+            b->waited_seconds += r.wait_seconds;
         }
         LS_TRY(end_repetition(b, start, b->step_ms + i * b->steps, &samples));
         double seconds = ls_now() - start;
         b->speed[i] = (double)samples / seconds;
         b->measured_seconds += seconds;
     }
+    if (b->engine.pipeline)
+        LS_TRY(ls_pipeline_bubble(&b->engine, b->measured_seconds, b->waited_seconds, b->busy, &b->bubble,
+                                  &b->least_bubble));
     return synchronise_workers(b);
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/status.h"
 #include "config/options.h"
-#include "exec/step.h"
+#include "exec/pipeline/pipeline.h"
 #include "train/task.h"
 #include <stdbool.h>
 
@@ -27,6 +27,9 @@ struct ls_bench_session {
     double start_seconds;   /* from the start of the process to the first step */
     double input_seconds;   /* that the measured steps waited for input */
     double measured_seconds;
+    double waited_seconds;       /* that the measured steps waited for other processes */
+    double busy[LS_MOST_STAGES]; /* of a pipeline: as ls_pipeline_bubble has them */
+    double bubble, least_bubble;
 };
 
 /* Makes the batches that all steps take turns with, in memory: those of --data, or random ones. The task, the engine and the

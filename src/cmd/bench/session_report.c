@@ -46,7 +46,7 @@ static enum ls_status print_table(const struct ls_bench_session *b, const struct
 {
     static const char *const headings[] = {"", "median", "mean", "sd", "CV", "min", "max"};
     int tensors;
-    int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
+    int64_t parameters = ls_graph_parameters(ls_engine_whole(&b->engine), &tensors);
     struct ls_table t;
     char shown[LS_PRINTABLE_SIZE];
     printf("%s, %lld parameters in %d tensors, batch %lld, input %lldx%lldx%lld, %s, backend %s, %d thread%s\n",
@@ -63,6 +63,9 @@ static enum ls_status print_table(const struct ls_bench_session *b, const struct
     ls_table_release(&t);
     if (b->o->with_input)
         print_input(b);
+    if (b->engine.pipeline)
+        printf("pipeline: %d stages, idle %.1f%% of the time, %.1f%% with stages of equal work\n",
+               b->engine.pipeline->stages, 100 * b->bubble, 100 * b->least_bubble);
     return st;
 }
 
@@ -97,7 +100,7 @@ static json_t *make_row(const struct ls_bench_session *b, const struct ls_stats 
 static json_t *make_keys(const struct ls_bench_session *b, const struct ls_stats *ms, const struct ls_stats *speed)
 {
     int tensors;
-    int64_t parameters = ls_graph_parameters(&b->engine.train.graph, &tensors);
+    int64_t parameters = ls_graph_parameters(ls_engine_whole(&b->engine), &tensors);
     json_t *all = json_array(), *speeds = json_array();
     for (int64_t i = 0; i < b->steps * b->o->repeat; i++)
         json_array_append_new(all, json_real(b->step_ms[i]));

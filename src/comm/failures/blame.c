@@ -78,7 +78,8 @@ static void describe_ranks(const struct ls_comm *c, char *text, size_t room)
     used = (size_t)snprintf(text, room, "rank%s ", count == 1 ? "" : "s");
     for (int r = 0; r < c->size && used < room; r++)
         if (c->missing[r]) {
-            int n = snprintf(text + used, room - used, "%s%d (host %s)", written++ ? ", " : "", r, c->peers[r].host);
+            int n = snprintf(text + used, room - used, "%s%d (host %s%s)", written++ ? ", " : "", r, c->peers[r].host,
+                             c->peers[r].title);
             used += n > 0 ? (size_t)n : 0;
         }
 }

@@ -91,8 +91,8 @@ static enum ls_status find_dead(struct ls_comm *c)
             return adopt(c);
         char where[128];
         ls_blame_describe(c, r, where, sizeof where);
-        return ls_group_lose(c, LS_PEER_LOST, "rank %d (pid %d on host %s) is gone; %s", r, (int)p->pid, p->host,
-                             where);
+        return ls_group_lose(c, LS_PEER_LOST, "rank %d (pid %d on host %s%s) is gone; %s", r, (int)p->pid, p->host,
+                             p->title, where);
     }
     return LS_OK;
 }
@@ -151,8 +151,8 @@ enum ls_status ls_group_check_peer(struct ls_comm *c, enum ls_status st, int pee
         return st;
     LS_TRY(ls_group_check(c)); /* it may have given the reason */
     if (peer >= 0 && peer < c->size)
-        return ls_group_lose(c, LS_PEER_LOST, "rank %d (host %s) is gone: its connection has ended", peer,
-                             c->peers[peer].host);
+        return ls_group_lose(c, LS_PEER_LOST, "rank %d (host %s%s) is gone: its connection has ended", peer,
+                             c->peers[peer].host, c->peers[peer].title);
     return ls_group_lose(c, LS_PEER_LOST, "the connection to another rank has ended");
 }
 

@@ -85,7 +85,7 @@ static void add_sample(struct ls_confusion *c, const float *scores, int64_t samp
 
 enum ls_status ls_confusion_add(struct ls_confusion *c, const struct ls_engine *e, const struct ls_slot *slot)
 {
-    if (!c->counts)
+    if (!c->counts || e->eval.graph.logits == LS_NONE) /* the last stage of a pipeline has the logits */
         return LS_OK;
     LS_TRY(e->backend->read(e->eval.program, e->eval.graph.logits, c->logits));
     for (int64_t i = 0; i < slot->valid; i++)

@@ -13,7 +13,7 @@ static enum ls_status run_all(struct ls_stepper *s, struct ls_loader *loader, in
         if (ls_interrupted() && !s->engine->comm)
             return LS_INTERRUPTED;
         double begin = ls_trace_begin(s->track);
-        LS_TRY(ls_loader_next(loader, &slot));
+        LS_TRY(ls_step_evaluate_next(s, loader, &slot));
         ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_INPUT, .name = "input"});
         LS_TRY(ls_step_evaluate(s, slot, totals));
         if (!slot)
@@ -29,7 +29,9 @@ static enum ls_status evaluate_own(struct ls_stepper *s, const struct ls_task *t
                                    struct ls_console *console, struct ls_totals *totals, double *waited,
                                    struct ls_confusion *confusion)
 {
-    struct ls_loader *loader;
+    struct ls_loader *loader = NULL;
+    if (!ls_engine_reads_samples(s->engine))
+        return run_all(s, NULL, ls_dataset_info(task->test)->count, console, totals, confusion);
     if (!s->eval.open)
         LS_TRY(ls_device_dataset_open(&s->eval, s->engine, &s->engine->eval, task->test, &task->test_augment));
     LS_TRY(ls_task_test_loader(task, o, s->engine, s->eval.form, &loader));

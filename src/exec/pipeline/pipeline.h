@@ -1,0 +1,126 @@
+/* A pipeline: each process has a stage of the model (parallel/stages.h), and the passes of a step go through all stages.
+ *
+ * A stage runs one pass forward, then one backward, in turn. It begins min(S - s, M) passes before its first backward one, with
+ * S stages, of which this is number s, and M passes a step: the schedule 1F1B. A lane holds a pass that is under way: memory
+ * for its activations, a program bound to it, and buffers for what travels. Lanes share parameters and gradients.
+ *
+ *   PIPE-1  Passes go backward in the order of replicas.order, so that gradients are added as in one process (EXEC-1, EXEC-2).
+ *   PIPE-2  Statistics of BN are made forward. A lane keeps those of its pass until the pass goes backward.
+ *   PIPE-3  Only the first stage reads samples. The number of samples and the labels travel with a pass. */
+#ifndef LS_EXEC_PIPELINE_PIPELINE_H
+#define LS_EXEC_PIPELINE_PIPELINE_H
+
+#include "exec/step.h"
+#include "parallel/stages.h"
+
+/* A tensor on its way, or the note of a pass. */
+struct ls_message {
+    int node, tensor; /* of the lane's graph; tensor LS_NONE: the note */
+    bool send, posted;
+    int peer;     /* the rank of the other stage */
+    uint32_t tag; /* of pass 0 of a step; passes take turns with LS_PASS_TAGS of them */
+    size_t bytes;
+    char *memory, *buffer; /* where the tensor lies, borrowed; owned */
+    struct ls_work work;
+};
+
+/* A stage, for people. */
+struct ls_stage_about {
+    char first[64];      /* the layer that it begins with */
+    double share;        /* of the work, estimated */
+    int64_t lanes;       /* passes under way at once */
+    int64_t parameters;  /* of the model; the bytes are those of its process: */
+    size_t store, arena; /* parameters and state; activations of one pass */
+    size_t grads;        /* with their unfinished sums */
+    size_t buffers;      /* of what travels */
+    size_t travel;       /* that a pass sends from here */
+};
+/* Bytes of a stage, all together. */
+static inline size_t ls_stage_bytes(const struct ls_stage_about *a)
+{
+    return a->store + (size_t)a->lanes * a->arena + a->grads + a->buffers;
+}
+
+/* What goes along with a pass. */
+struct ls_pass_note {
+    int64_t valid; /* samples; END: there are no more passes */
+    int64_t position;
+    int32_t labels[];
+};
+
+struct ls_lane {
+    struct ls_net *net; /* the engine's, or own */
+    struct ls_net own;
+    void *arena;                 /* owned where the net is */
+    float *early;                /* owned: the gradients of the pass that were made forward */
+    struct ls_message *messages; /* owned; in the order of nodes */
+    int n_messages, backward;    /* backward: the first node of the way back */
+    struct ls_message note_in, note_out;
+    struct ls_pass_note *note; /* owned: of the pass under way */
+    int pass;                  /* under way, of those of a step */
+    struct ls_run run;         /* of it */
+};
+
+struct ls_pipeline {
+    struct ls_comm *comm; /* borrowed */
+    int stages, stage;
+    struct ls_stages cut, eval_cut;
+    struct ls_graph eval_whole; /* the evaluation graph of the whole model, which never runs */
+    struct ls_lane *lanes;      /* owned */
+    int n_lanes;
+    struct ls_lane eval;
+    struct ls_slot eval_slot; /* of the evaluation, after the first stage */
+    size_t early;             /* floats of the kept gradients, from the first, that are made forward */
+    size_t buffer_bytes;
+    struct ls_stage_about *about; /* owned; of every stage */
+    char *choices[2];             /* owned: the kernels of the whole model, for training and evaluation */
+    int begun, done;              /* passes of the step under way: begun forward, done */
+};
+
+/* --- for the engine ---------------------------------------------------------------------------------------------- */
+
+/* Sets e->pipeline where --parallel has one. LS_USAGE for options that do not go with it. */
+enum ls_status ls_pipeline_new(struct ls_engine *e, const struct ls_options *o);
+/* Cuts a graph that is built: the net keeps this process's stage. */
+enum ls_status ls_pipeline_take_stage(struct ls_engine *e, struct ls_net *net);
+/* After the engine's memory is bound. prepare makes the program of another lane. */
+enum ls_status ls_pipeline_open(struct ls_engine *e, const struct ls_options *o,
+                                enum ls_status (*prepare)(struct ls_engine *e, const struct ls_options *o,
+                                                          struct ls_net *net));
+void ls_pipeline_close(struct ls_engine *e);
+/* The stage of an engine; after open, or without memory (LS_ENGINE_PREDICT). */
+void ls_pipeline_describe(const struct ls_engine *e, struct ls_stage_about *about);
+/* All ranks call it with the seconds of their steps, and how long they waited for others in them. busy[stage] is the share of
+ * the time that each stage computed, *bubble what is left of all, *least what the schedule leaves at least: (S - 1) / (M + S - 1)
+ * with stages of equal work. */
+enum ls_status ls_pipeline_bubble(const struct ls_engine *e, double seconds, double waited, double *busy,
+                                  double *bubble, double *least);
+
+/* --- for the stepper ---------------------------------------------------------------------------------------------- */
+
+/* In place of ls_step_run_pass and ls_step_evaluate. */
+enum ls_status ls_pipeline_pass(void *stepper, int replica, int pass, bool last);
+enum ls_status ls_pipeline_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
+/* After the first stage, in place of a loader: the next slot of an evaluation, with the labels and no images. It holds until
+ * the next call; NULL: no more. */
+enum ls_status ls_pipeline_next_slot(struct ls_stepper *s, const struct ls_slot **slot);
+
+/* --- for the files of this folder ---------------------------------------------------------------------------------- */
+
+enum { LS_NOTE_END = -1 };
+enum { LS_PASS_TAGS = LS_MOST_STAGES };
+/* messages.c: lists what a lane sends and receives, and takes buffers. base: the first of its tags. */
+enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t base);
+void ls_lane_close(struct ls_engine *e, struct ls_lane *l);
+void ls_message_post(struct ls_pipeline *p, struct ls_message *m, int pass);
+enum ls_status ls_message_wait(struct ls_pipeline *p, struct ls_message *m);
+/* Runs the nodes, and moves what travels as it comes to them. again: receives are posted anew, for the lane's next pass. */
+enum ls_status ls_lane_run(struct ls_engine *e, struct ls_lane *l, int first, int end, bool again);
+/* Waits for the note of the lane's pass. */
+enum ls_status ls_lane_take_note(struct ls_pipeline *p, struct ls_lane *l, bool again);
+/* Sends the lane's note to the next stage, if there is one. */
+enum ls_status ls_lane_send_note(struct ls_pipeline *p, struct ls_lane *l);
+/* Waits for everything that the lane has sent. */
+enum ls_status ls_lane_flush(struct ls_pipeline *p, struct ls_lane *l);
+
+#endif
