@@ -113,8 +113,8 @@ static enum ls_status open_lane(struct ls_engine *e, const struct ls_options *o,
 static enum ls_status check_same_sizes(struct ls_pipeline *p)
 {
     struct ls_lane *l = &p->lanes[0];
-    for (int i = 0; i < l->n_messages; i++) {
-        struct ls_message *m = &l->messages[i];
+    for (int i = 0; i < l->n_transfers; i++) {
+        struct ls_transfer *m = &l->transfers[i];
         uint64_t other = m->bytes;
         struct ls_work w = {.kind = m->send ? LS_WORK_SEND : LS_WORK_RECEIVE,
                             .peer = m->peer,

@@ -14,7 +14,7 @@
 #include "parallel/stages.h"
 
 /* A tensor on its way, or the note of a pass. */
-struct ls_message {
+struct ls_transfer {
     int node, tensor; /* of the lane's graph; tensor LS_NONE: the note */
     bool send, posted;
     int peer;     /* the rank of the other stage */
@@ -51,11 +51,11 @@ struct ls_pass_note {
 struct ls_lane {
     struct ls_net *net; /* the engine's, or own */
     struct ls_net own;
-    void *arena;                 /* owned where the net is */
-    float *early;                /* owned: the gradients of the pass that were made forward */
-    struct ls_message *messages; /* owned; in the order of nodes */
-    int n_messages, backward;    /* backward: the first node of the way back */
-    struct ls_message note_in, note_out;
+    void *arena;                   /* owned where the net is */
+    float *early;                  /* owned: the gradients of the pass that were made forward */
+    struct ls_transfer *transfers; /* owned; in the order of nodes */
+    int n_transfers, backward;     /* backward: the first node of the way back */
+    struct ls_transfer note_in, note_out;
     struct ls_pass_note *note; /* owned: of the pass under way */
     int pass;                  /* under way, of those of a step */
     struct ls_run run;         /* of it */
@@ -109,11 +109,11 @@ enum ls_status ls_pipeline_next_slot(struct ls_stepper *s, const struct ls_slot 
 
 enum { LS_NOTE_END = -1 };
 enum { LS_PASS_TAGS = LS_MOST_STAGES };
-/* messages.c: lists what a lane sends and receives, and takes buffers. base: the first of its tags. */
+/* transfers.c: lists what a lane sends and receives, and takes buffers. base: the first of its tags. */
 enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t base);
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l);
-void ls_message_post(struct ls_pipeline *p, struct ls_message *m, int pass);
-enum ls_status ls_message_wait(struct ls_pipeline *p, struct ls_message *m);
+void ls_transfer_post(struct ls_pipeline *p, struct ls_transfer *m, int pass);
+enum ls_status ls_transfer_wait(struct ls_pipeline *p, struct ls_transfer *m);
 /* Runs the nodes, and moves what travels as it comes to them. again: receives are posted anew, for the lane's next pass. */
 enum ls_status ls_lane_run(struct ls_engine *e, struct ls_lane *l, int first, int end, bool again);
 /* Waits for the note of the lane's pass. */

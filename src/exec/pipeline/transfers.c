@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-/* --- one message -------------------------------------------------------------------------------------------------- */
+/* --- one transfer ------------------------------------------------------------------------------------------------- */
 
-void ls_message_post(struct ls_pipeline *p, struct ls_message *m, int pass)
+void ls_transfer_post(struct ls_pipeline *p, struct ls_transfer *m, int pass)
 {
     m->work = (struct ls_work){.kind = m->send ? LS_WORK_SEND : LS_WORK_RECEIVE,
                                .peer = m->peer,
@@ -18,7 +18,7 @@ void ls_message_post(struct ls_pipeline *p, struct ls_message *m, int pass)
     ls_comm_post(p->comm, &m->work);
 }
 
-enum ls_status ls_message_wait(struct ls_pipeline *p, struct ls_message *m)
+enum ls_status ls_transfer_wait(struct ls_pipeline *p, struct ls_transfer *m)
 {
     if (!m->posted)
         return LS_OK;
@@ -26,23 +26,23 @@ enum ls_status ls_message_wait(struct ls_pipeline *p, struct ls_message *m)
     return ls_comm_wait(p->comm, &m->work);
 }
 
-static enum ls_status send(struct ls_pipeline *p, struct ls_message *m, int pass, const void *data)
+static enum ls_status send(struct ls_pipeline *p, struct ls_transfer *m, int pass, const void *data)
 {
-    LS_TRY(ls_message_wait(p, m)); /* the buffer may still be on its way */
+    LS_TRY(ls_transfer_wait(p, m)); /* the buffer may still be on its way */
     memcpy(m->buffer, data, m->bytes);
-    ls_message_post(p, m, pass);
+    ls_transfer_post(p, m, pass);
     return LS_OK;
 }
 
 /* again: the buffer is posted anew at once, for the next pass of this lane. */
-static enum ls_status receive(struct ls_pipeline *p, struct ls_message *m, int pass, bool again)
+static enum ls_status receive(struct ls_pipeline *p, struct ls_transfer *m, int pass, bool again)
 {
     if (!m->posted)
-        ls_message_post(p, m, pass);
-    LS_TRY(ls_message_wait(p, m));
+        ls_transfer_post(p, m, pass);
+    LS_TRY(ls_transfer_wait(p, m));
     memcpy(m->memory, m->buffer, m->bytes);
     if (again)
-        ls_message_post(p, m, pass + p->n_lanes);
+        ls_transfer_post(p, m, pass + p->n_lanes);
     return LS_OK;
 }
 
@@ -51,8 +51,8 @@ static enum ls_status receive(struct ls_pipeline *p, struct ls_message *m, int p
 enum ls_status ls_lane_run(struct ls_engine *e, struct ls_lane *l, int first, int end, bool again)
 {
     int at = first;
-    for (int i = 0; i < l->n_messages; i++) {
-        struct ls_message *m = &l->messages[i];
+    for (int i = 0; i < l->n_transfers; i++) {
+        struct ls_transfer *m = &l->transfers[i];
         if (m->node < first || m->node >= end)
             continue;
         if (m->node > at)
@@ -75,27 +75,27 @@ enum ls_status ls_lane_send_note(struct ls_pipeline *p, struct ls_lane *l)
 
 enum ls_status ls_lane_flush(struct ls_pipeline *p, struct ls_lane *l)
 {
-    for (int i = 0; i < l->n_messages; i++)
-        if (l->messages[i].send)
-            LS_TRY(ls_message_wait(p, &l->messages[i]));
-    return ls_message_wait(p, &l->note_out);
+    for (int i = 0; i < l->n_transfers; i++)
+        if (l->transfers[i].send)
+            LS_TRY(ls_transfer_wait(p, &l->transfers[i]));
+    return ls_transfer_wait(p, &l->note_out);
 }
 
 /* --- opened and closed -------------------------------------------------------------------------------------------- */
 
-static enum ls_status take_buffer(struct ls_pipeline *p, struct ls_message *m)
+static enum ls_status take_buffer(struct ls_pipeline *p, struct ls_transfer *m)
 {
     m->buffer = ls_alloc(m->bytes, 1);
     p->buffer_bytes += m->bytes;
     return m->buffer ? LS_OK : LS_FAILED;
 }
 
-static enum ls_status open_message(struct ls_engine *e, struct ls_lane *l, int node, uint32_t base)
+static enum ls_status open_transfer(struct ls_engine *e, struct ls_lane *l, int node, uint32_t base)
 {
     const struct ls_node *n = &l->net->graph.nodes[node];
-    struct ls_message *m = &l->messages[l->n_messages++];
+    struct ls_transfer *m = &l->transfers[l->n_transfers++];
     bool sends = n->op == &ls_op_send;
-    *m = (struct ls_message){.node = node, .tensor = sends ? n->in[0] : n->out[0], .send = sends};
+    *m = (struct ls_transfer){.node = node, .tensor = sends ? n->in[0] : n->out[0], .send = sends};
     m->peer = ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, (int)n->attr.size);
     m->tag = base + n->attr.layer * LS_PASS_TAGS;
     m->memory = e->backend->memory(l->net->program, m->tensor, &m->bytes);
@@ -107,7 +107,7 @@ static enum ls_status open_notes(struct ls_engine *e, struct ls_lane *l, uint32_
 {
     struct ls_pipeline *p = e->pipeline;
     size_t bytes = sizeof *l->note + (size_t)e->size.batch * sizeof *l->note->labels;
-    struct ls_message note = {.tensor = LS_NONE, .tag = base, .bytes = bytes};
+    struct ls_transfer note = {.tensor = LS_NONE, .tag = base, .bytes = bytes};
     l->note = ls_alloc(1, bytes);
     if (!l->note)
         return LS_FAILED;
@@ -131,18 +131,18 @@ enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t bas
     int n = 0;
     for (int node = 0; node < g->n_nodes; node++)
         n += g->nodes[node].op == &ls_op_send || g->nodes[node].op == &ls_op_receive;
-    l->messages = ls_alloc((size_t)n, sizeof *l->messages);
-    if (!l->messages)
+    l->transfers = ls_alloc((size_t)n, sizeof *l->transfers);
+    if (!l->transfers)
         return LS_FAILED;
     for (int node = 0; node < g->n_nodes; node++)
         if (g->nodes[node].op == &ls_op_send || g->nodes[node].op == &ls_op_receive)
-            LS_TRY(open_message(e, l, node, base));
+            LS_TRY(open_transfer(e, l, node, base));
     while (l->backward < l->net->end && g->nodes[l->backward].phase == LS_FORWARD)
         l->backward++;
     return open_notes(e, l, base);
 }
 
-static void close_message(struct ls_pipeline *p, struct ls_message *m)
+static void close_transfer(struct ls_pipeline *p, struct ls_transfer *m)
 {
     if (m->posted)
         ls_comm_give_up(p->comm, &m->work, 1);
@@ -151,11 +151,11 @@ static void close_message(struct ls_pipeline *p, struct ls_message *m)
 
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l)
 {
-    for (int i = 0; i < l->n_messages; i++)
-        close_message(e->pipeline, &l->messages[i]);
-    close_message(e->pipeline, &l->note_in);
-    close_message(e->pipeline, &l->note_out);
-    ls_free(l->messages);
+    for (int i = 0; i < l->n_transfers; i++)
+        close_transfer(e->pipeline, &l->transfers[i]);
+    close_transfer(e->pipeline, &l->note_in);
+    close_transfer(e->pipeline, &l->note_out);
+    ls_free(l->transfers);
     ls_free(l->note);
     ls_free(l->early);
     if (l->net == &l->own) {
