@@ -220,6 +220,9 @@ struct ls_backend {
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
+    /* Gives a tensor that is apart (graph.h) its memory: all of it for read and write, or what its windows hold for run.
+     * NULL: the backend takes no such tensors. */
+    void (*point)(struct ls_program *p, int tensor, void *memory);
     /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
      * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie like that. */
     bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);

@@ -89,6 +89,14 @@ struct ls_tensor {
     bool no_decay;       /* PARAM: BN scale or shift, or a bias */
     bool frozen;         /* PARAM: it has no update (graph/freeze.c) */
     double lr_factor;    /* PARAM: its learning rate is that of the run times this; 0: 1 */
+    bool apart; /* OPTIMIZER: the caller gives it memory (ls_backend.point), for the windows of its update alone */
+};
+
+/* The part of its tensors that an update changes. Floats are counted as a backend stores them. */
+struct ls_window {
+    bool on;             /* false: all of them */
+    size_t first, count; /* of the parameter and its gradient; count 0: it only clips (backend/core/clip.h) */
+    size_t at;           /* of each state tensor: the values of this window begin here */
 };
 
 /* The hyperparameters of all optimizers. Each optimizer reads some of them. */
@@ -137,8 +145,9 @@ struct ls_node {
     const char *name; /* the layer's name; owned by graph->strings */
     enum ls_phase phase;
     struct ls_attr attr;
-    int in[LS_MAX_IN];   /* tensor ids or LS_NONE */
-    int out[LS_MAX_OUT]; /* tensor ids or LS_NONE */
+    int in[LS_MAX_IN];       /* tensor ids or LS_NONE */
+    int out[LS_MAX_OUT];     /* tensor ids or LS_NONE */
+    struct ls_window window; /* update; the caller sets it before each run */
 };
 
 struct ls_graph {

@@ -99,6 +99,7 @@ struct ls_op {
     const char *help;                /* description of the layer for `lockstep help ops` */
     int min_in, max_in;              /* minimum and maximum number of input slots, including parameters and state */
     bool update;                     /* op of an optimizer: the inputs are a parameter, its gradient, and state */
+    bool by_norm;                    /* update: norms of whole tensors decide it, so a window must be all of them */
     bool layer;                      /* may appear in a model file */
     bool weights;                    /* its layers have parameters, which build.c makes, and read one tensor */
     const struct ls_attr_key *attrs; /* ends with a NULL key; NULL: none */

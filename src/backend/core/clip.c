@@ -16,6 +16,11 @@ int ls_clip_node(const struct ls_graph *g)
     return LS_NONE;
 }
 
+bool ls_clip_now(const struct ls_node *n)
+{
+    return !n->window.on || n->window.count == 0;
+}
+
 /* A norm that is NaN changes nothing: the gradients have it already. */
 float ls_clip_factor(double squares, double limit)
 {

@@ -14,6 +14,8 @@
 double ls_clip_limit(const struct ls_node *n);
 /* The node before which gradients are clipped; LS_NONE: none is. */
 int ls_clip_node(const struct ls_graph *g);
+/* Whether that node clips now. Of an update in windows, the one without values does, and once a step. */
+bool ls_clip_now(const struct ls_node *n);
 /* What gradients are multiplied by, from the sum of their squares; 1: they stay. */
 float ls_clip_factor(double squares, double limit);
 

@@ -99,7 +99,7 @@ enum ls_status ls_program_place(struct ls_program *p, int tensor, size_t bytes, 
     *fresh = false;
     place->bytes = bytes;
     place->placed = true;
-    if (!ls_role_kept(t->role))
+    if (!ls_role_kept(t->role) || t->apart)
         return LS_OK;
     *entry = ls_store_find(c->store, t->name);
     if (!*entry) {
@@ -230,6 +230,11 @@ void *ls_program_memory(const struct ls_program *p, int tensor, size_t *bytes)
     const struct ls_place *place = &ls_core_of(p)->places[tensor];
     *bytes = place->bytes;
     return place->data;
+}
+
+void ls_program_point(struct ls_program *p, int tensor, void *memory)
+{
+    ls_core_of(p)->places[tensor].data = memory;
 }
 
 const char *ls_program_choices(const struct ls_program *p)

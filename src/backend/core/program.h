@@ -5,6 +5,7 @@
  *
  *   CORE-1  PARAM, STATE and OPTIMIZER tensors lie in the store. The first program that places a tensor decides its bytes and its
  *           layout; later programs take both from the store.
+ *           A tensor that is apart has bytes and a layout here, and its memory from ls_program_point.
  *   CORE-2  Kept gradients have memory of their own, one after the other in the order in which a pass completes them.
  *   CORE-3  INPUT tensors have no memory here: they point at what the caller hands over.
  *   CORE-4  All other tensors, and scratch, share the arena by lifetime (graph/plan.h). */
@@ -94,6 +95,7 @@ size_t ls_program_arena_bytes(const struct ls_program *p);
 size_t ls_program_grad_bytes(const struct ls_program *p);
 void ls_program_bind(struct ls_program *p, void *arena, void *grads);
 void *ls_program_memory(const struct ls_program *p, int tensor, size_t *bytes);
+void ls_program_point(struct ls_program *p, int tensor, void *memory);
 const char *ls_program_choices(const struct ls_program *p);
 /* "OFFSET+BYTES in place" of a tensor in the arena; "" elsewhere. */
 const char *ls_program_where(const struct ls_program *p, int tensor, char text[64]);

@@ -158,7 +158,7 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
 static enum ls_status run_nodes(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     for (int n = first; n < last; n++) {
-        if (n == p->clip_node)
+        if (n == p->clip_node && ls_clip_now(&p->core.g->nodes[n]))
             clip_gradients(p);
         LS_TRY(p->execs[n].kernel->run(p, n, run));
     }
@@ -233,6 +233,7 @@ const struct ls_backend ls_backend_onednn = {
     .write = write_tensor,
     .input = input,
     .memory = ls_program_memory,
+    .point = ls_program_point,
     .matrix = tensor_matrix,
     .choices = ls_program_choices,
     .describe = describe,

@@ -53,11 +53,11 @@ void clip_gradients(struct ls_program *p)
     double squares = 0;
     for (int n = p->clip_node; n < g->n_nodes; n++)
         if (ls_clip_limit(&g->nodes[n]) > 0)
-            squares += p->k.norm2(update_slot(p, n, 1), update_count(p, n));
+            squares += p->k.norm2(whole_slot(p, n, 1), whole_count(p, n));
     float factor = ls_clip_factor(squares, ls_clip_limit(&g->nodes[p->clip_node]));
     for (int n = p->clip_node; n < g->n_nodes && factor < 1; n++) {
-        float *grad = update_slot(p, n, 1);
-        int64_t count = ls_clip_limit(&g->nodes[n]) > 0 ? update_count(p, n) : 0;
+        float *grad = whole_slot(p, n, 1);
+        int64_t count = ls_clip_limit(&g->nodes[n]) > 0 ? whole_count(p, n) : 0;
 #pragma omp parallel for simd schedule(static) if (count > UPDATE_ALONE)
         for (int64_t i = 0; i < count; i++)
             grad[i] *= factor;

@@ -5,14 +5,28 @@
 #include "backend/onednn/ops/op.h"
 
 /* Slot i of an update node as floats: parameter, gradient, state tensors; NULL: not used. All are stored alike (DNN-2). */
-static inline float *update_slot(const struct ls_program *p, int node, int i)
+static inline float *whole_slot(const struct ls_program *p, int node, int i)
 {
     return (float *)(void *)IN(i);
 }
 /* Floats of each slot as stored, padding included. */
-static inline int64_t update_count(const struct ls_program *p, int node)
+static inline int64_t whole_count(const struct ls_program *p, int node)
 {
     return (int64_t)(dnn_md_bytes(&p->layouts[p->core.g->nodes[node].in[0]].md) / sizeof(float));
+}
+
+/* The same of the node's window, which may end behind the tensor. */
+static inline float *update_slot(const struct ls_program *p, int node, int i)
+{
+    const struct ls_window *w = &p->core.g->nodes[node].window;
+    float *all = whole_slot(p, node, i);
+    return all && w->on ? all + (i < 2 ? w->first : w->at) : all;
+}
+static inline int64_t update_count(const struct ls_program *p, int node)
+{
+    const struct ls_window *w = &p->core.g->nodes[node].window;
+    int64_t all = whole_count(p, node), left = all - (int64_t)w->first;
+    return !w->on ? all : left < (int64_t)w->count ? left : (int64_t)w->count;
 }
 
 /* For fewer floats, threads are not worth their start. */

@@ -43,6 +43,8 @@ static enum ls_status place_in_store(struct ls_program *p, int tensor)
     struct ls_store_entry *e;
     bool fresh;
     LS_TRY(ls_program_place(p, tensor, tensor_bytes(t), 0, &e, &fresh));
+    if (t->apart)
+        return LS_OK;
     if (e->bytes != tensor_bytes(t) || e->layout_bytes)
         return ls_fail(LS_FAILED, "%s: %zu bytes in the store were laid out by another backend or model, ref needs %zu",
                        t->name, e->bytes, tensor_bytes(t));
@@ -128,7 +130,7 @@ static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
 static enum ls_status ref_run(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     for (int n = first; n < last; n++) {
-        if (n == p->clip_node)
+        if (n == p->clip_node && ls_clip_now(&p->core.g->nodes[n]))
             ls_ref_clip(p->core.g, n, p->data);
         struct ls_ref_call call = {.g = p->core.g,
                                    .n = &p->core.g->nodes[n],
@@ -175,6 +177,11 @@ static void *ref_memory(const struct ls_program *p, int tensor, size_t *bytes)
     return p->data[tensor];
 }
 
+static void ref_point(struct ls_program *p, int tensor, void *memory)
+{
+    p->data[tensor] = memory;
+}
+
 static bool ref_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
 {
     const struct ls_shape *s = &p->core.g->tensors[tensor].shape;
@@ -209,6 +216,20 @@ static struct ls_ref_view view(const struct ls_ref_call *call, int tensor)
 struct ls_ref_view ls_ref_in(const struct ls_ref_call *call, int slot)
 {
     return view(call, call->n->in[slot]);
+}
+
+struct ls_ref_view ls_ref_update_in(const struct ls_ref_call *call, int slot)
+{
+    struct ls_ref_view v = ls_ref_in(call, slot);
+    const struct ls_window *w = &call->n->window;
+    if (!w->on || !v.v)
+        return v;
+    int64_t left = ls_ref_count(&v) - (int64_t)w->first;
+    return (struct ls_ref_view){.v = v.v + (slot < 2 ? w->first : w->at),
+                                .n = left < (int64_t)w->count ? left : (int64_t)w->count,
+                                .c = 1,
+                                .h = 1,
+                                .w = 1};
 }
 
 struct ls_ref_view ls_ref_out(const struct ls_ref_call *call, int slot)
@@ -264,6 +285,7 @@ const struct ls_backend ls_backend_ref = {
     .write = ref_write,
     .input = ref_input,
     .memory = ref_memory,
+    .point = ref_point,
     .matrix = ref_matrix,
     .choices = ls_program_choices,
     .describe = ref_describe,

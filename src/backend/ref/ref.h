@@ -22,6 +22,8 @@ struct ls_ref_view {
 };
 
 struct ls_ref_view ls_ref_in(const struct ls_ref_call *call, int slot);
+/* A slot of an update: its window, in a row. */
+struct ls_ref_view ls_ref_update_in(const struct ls_ref_call *call, int slot);
 struct ls_ref_view ls_ref_out(const struct ls_ref_call *call, int slot);
 /* Memory of a slot that is not f32; NULL when it is not used. */
 void *ls_ref_in_data(const struct ls_ref_call *call, int slot);

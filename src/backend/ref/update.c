@@ -9,7 +9,7 @@ static void sgd(const struct ls_ref_call *call)
     const struct ls_attr *a = &call->n->attr;
     const double share = (float)a->hyper.momentum, decay = (float)a->hyper.weight_decay;
     const double lr = ls_hyper_lr(&a->hyper, call->run->lr);
-    struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
+    struct ls_ref_view w = ls_ref_update_in(call, 0), grad = ls_ref_update_in(call, 1), m = ls_ref_update_in(call, 2);
     for (int64_t i = 0; i < ls_ref_count(&w); i++) {
         double g = (double)grad.v[i] + decay * w.v[i], step = g;
         if (m.v) {
@@ -34,7 +34,7 @@ static void lars(const struct ls_ref_call *call)
     const struct ls_hyper *hyper = &call->n->attr.hyper;
     const double share = (float)hyper->momentum, decay = (float)hyper->weight_decay, trust = (float)hyper->trust;
     const double lr = ls_hyper_lr(hyper, call->run->lr);
-    struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
+    struct ls_ref_view w = ls_ref_update_in(call, 0), grad = ls_ref_update_in(call, 1), m = ls_ref_update_in(call, 2);
     double length = norm(&w), slope = norm(&grad), local = 1;
     if (length > 0 && slope > 0)
         local = trust * length / (slope + decay * length + 1e-9);

@@ -11,7 +11,7 @@ static enum ls_status infer(struct ls_graph *g, struct ls_node *n)
     return LS_OK;
 }
 
-#define X(op, least, most)            \
+#define X(op, least, most, norms)     \
     const struct ls_op ls_op_##op = { \
-        .name = #op, .min_in = 2 + least, .max_in = 2 + most, .update = true, .infer = infer};
+        .name = #op, .min_in = 2 + least, .max_in = 2 + most, .update = true, .by_norm = norms, .infer = infer};
 #include "config/lists/optimizers.def"

@@ -6,8 +6,8 @@
 static void adamw(const struct ls_ref_call *call)
 {
     const struct ls_hyper *h = &call->n->attr.hyper;
-    struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2),
-                       v = ls_ref_in(call, 3);
+    struct ls_ref_view w = ls_ref_update_in(call, 0), grad = ls_ref_update_in(call, 1), m = ls_ref_update_in(call, 2),
+                       v = ls_ref_update_in(call, 3);
     double t = (double)call->run->step + 1, lr = ls_hyper_lr(h, call->run->lr);
     double rate = lr / (1 - pow(h->beta1, t)), root = sqrt(1 - pow(h->beta2, t));
     for (int64_t i = 0; i < ls_ref_count(&w); i++) {

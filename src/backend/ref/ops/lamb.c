@@ -6,8 +6,8 @@
 static void lamb(const struct ls_ref_call *call)
 {
     const struct ls_hyper *h = &call->n->attr.hyper;
-    struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2),
-                       v = ls_ref_in(call, 3);
+    struct ls_ref_view w = ls_ref_update_in(call, 0), grad = ls_ref_update_in(call, 1), m = ls_ref_update_in(call, 2),
+                       v = ls_ref_update_in(call, 3);
     double t = (double)call->run->step + 1, mean = 1 - pow(h->beta1, t), root = sqrt(1 - pow(h->beta2, t));
     double of_w = 0, of_u = 0, ratio = 1, lr = ls_hyper_lr(h, call->run->lr);
     for (int pass = 0; pass < 2; pass++) {
