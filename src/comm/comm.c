@@ -223,6 +223,12 @@ enum ls_status ls_comm_allgather(struct ls_comm *c, const void *mine, size_t byt
     return ls_comm_do(c, &w);
 }
 
+/* On one node they need no scratch memory (ls_collective_run). */
+size_t ls_comm_most_scattered(const struct ls_comm *c)
+{
+    return c->nodes > 1 ? c->o.max_bytes : SIZE_MAX;
+}
+
 void ls_comm_range(const struct ls_comm *c, size_t count, int rank, size_t *first, size_t *last)
 {
     ls_range(count, c->size, c->peers[rank].place, first, last);

@@ -140,6 +140,8 @@ enum ls_status ls_comm_allgather(struct ls_comm *comm, const void *mine, size_t 
 /* Floats of error feedback for a sum of `count`: for each of this rank's parts, and for the sum it makes. */
 size_t ls_comm_feedback(const struct ls_comm *comm, size_t count);
 
+/* The largest SCATTER and COLLECT in bytes. */
+size_t ls_comm_most_scattered(const struct ls_comm *comm);
 /* The range of `count` floats that a rank owns in SCATTER and COLLECT; cut at multiples of 16 floats. */
 void ls_comm_range(const struct ls_comm *comm, size_t count, int rank, size_t *first, size_t *last);
 

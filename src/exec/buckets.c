@@ -4,6 +4,7 @@
 #include "graph/ops.h"
 #include "sync/compress.h"
 #include "exec/engine.h"
+#include "exec/shards.h"
 
 #include <string.h>
 
@@ -139,6 +140,8 @@ static void cut_by_size(const struct grad *grads, int n, double mib, bool *last)
 static enum ls_status cut(struct ls_engine *e, const struct ls_options *o, const struct grad *grads, int n, bool *last)
 {
     enum ls_sync_cut how = e->strategy->cut;
+    if (e->strategy->shards_state && ls_shards_by_norm(e))
+        how = LS_CUT_BY_TENSOR;
     for (int i = 0; i < n; i++)
         last[i] = i == n - 1 || how == LS_CUT_BY_TENSOR;
     if (how == LS_CUT_BY_TIME && o->bucket_mb <= 0)
@@ -296,7 +299,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         goto free_lists;
     LS_TRY_GOTO(free_lists, cut(e, o, grads, n, last));
     for (int i = 0; i + 1 < n; i++)
-        last[i] |= grads[i].plain && !grads[i + 1].plain && strcmp(o->compress, "none") != 0;
+        last[i] |= grads[i].plain && !grads[i + 1].plain && (strcmp(o->compress, "none") != 0 || ops->shards_state);
     for (int i = 0, first = 0; i < n; i++) {
         if (!last[i])
             continue;
@@ -315,6 +318,8 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
     }
     LS_TRY_GOTO(free_lists, find_updates(e));
     e->updates_together = (e->backend->queue->delay > 0 || o->clip_norm > 0) && !ops->shards;
+    if (ops->shards_state)
+        LS_TRY_GOTO(free_lists, ls_shards_open(e, o));
     if (e->backend->queue->own_memory && ops->works_on_values)
         st = ls_host_copy_open(e);
 free_lists:

@@ -9,6 +9,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "exec/identity.h"
+#include "exec/shards.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -129,7 +130,7 @@ static enum ls_status check_stages(const struct ls_options *o, struct ls_graph *
     return st;
 }
 
-enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size)
+enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size, int processes)
 {
     struct ls_graph g;
     const struct ls_backend *backend;
@@ -141,6 +142,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     if (st == LS_OK && !ls_mesh_is_data(o->parallel))
         st = check_stages(o, &g);
     ls_graph_release(&g);
+    if (st == LS_OK)
+        st = ls_shards_check(o, backend, processes);
     return st == LS_OK ? check_dtype(o, backend) : st;
 }
 
@@ -198,6 +201,8 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
     LS_TRY(ls_optim_update(&net->graph, o, interleave));
     if (e->pipeline)
         LS_TRY(ls_pipeline_take_stage(e, net));
+    if (e->strategy->shards_state)
+        ls_shards_mark(&net->graph);
     LS_TRY(prepare(e, o, plan, net, !one_pass(e)));
     while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
@@ -410,6 +415,8 @@ static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o,
         return ls_tree_init(&e->own_tree, (int)o->replicas, 1);
     }
     e->strategy = train ? ls_sync_choose(o, size) : &ls_sync_none;
+    if (train)
+        LS_TRY(ls_shards_check(o, e->backend, size));
     e->tree = e->comm && servers == 0 ? ls_comm_tree(e->comm) : &e->own_tree;
     if (e->tree != &e->own_tree)
         return LS_OK;
@@ -506,6 +513,7 @@ void ls_engine_close(struct ls_engine *e)
     ls_pipeline_close(e);
     ls_engine_close_parts(e);
     ls_graph_release(&e->whole);
+    ls_shards_close(e);
     ls_engine_free_buckets(e);
     close_net(e, &e->eval);
     close_net(e, &e->train);
@@ -537,7 +545,7 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 {
     const struct ls_net *net = ls_engine_net(e);
     for (int t = 0; e->comm && !e->parts && t < net->graph.n_tensors; t++) {
-        if (ls_role_kept(net->graph.tensors[t].role))
+        if (ls_role_kept(net->graph.tensors[t].role) && !net->graph.tensors[t].apart)
             LS_TRY(share_values(e, net, t));
     }
     return ls_host_copy_pull_all(e);

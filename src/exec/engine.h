@@ -47,6 +47,7 @@ struct ls_engine {
     struct ls_pipeline *pipeline;   /* owned; this process has a stage of the model; NULL: --parallel has no pipeline */
     struct ls_engine_parts *parts;  /* owned; this process holds a part of the model; NULL: all of it */
     struct ls_graph whole;          /* then: the training graph of the whole model, which never runs */
+    struct ls_shards *shards;       /* owned; optimizer state in shards (shards.h); NULL: it is whole here */
 };
 
 /* LS_ENGINE_RANK times a number, with LS_ENGINE_PREDICT: of that rank of the layout --parallel. */
@@ -57,8 +58,8 @@ int ls_engine_cores(void);
 /* Room for samples of one pass: batch / (replicas * accumulate), rounded up; LS_USAGE when a pass would have none. */
 enum ls_status ls_engine_pass_batch(const struct ls_options *o, int64_t *batch);
 
-/* What can be wrong with the model and its options, found out without preparing anything. */
-enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size);
+/* What can be wrong with the model and its options on that many processes, found out without preparing anything. */
+enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size, int processes);
 
 /* size->batch is that of one pass. comm NULL: one process. plan: the kernels that a run began with (its plan.txt), or
  * NULL; --plan overrides it. Kernels that the run's plan lacks are warned of, those that --plan lacks are an error.
@@ -87,7 +88,7 @@ int ls_engine_passes_at_once(const struct ls_engine *e);
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run);
 
 /* parts.c: whole tensors, whichever process holds them. `tensor` is a number of the whole model's graph, ls_engine_whole.
- * Where every process holds the whole model, read and write are this process's, and serve and served do nothing. Otherwise
+ * State in shards (shards.h) is in parts, too. Where every process holds the whole model, read and write are this process's, and serve and served do nothing. Otherwise
  * rank 0 reads and writes while all other ranks are in serve, until rank 0 calls served, which it also does after a failure:
  * served returns `status`, or why it could not end the service. */
 const struct ls_graph *ls_engine_whole(const struct ls_engine *e);

@@ -1,6 +1,7 @@
 /* An engine whose process holds a part of the model (parallel/parts.h). */
 #include "base/log.h"
 #include "exec/engine.h"
+#include "exec/shards.h"
 #include "parallel/parts.h"
 
 #include <string.h>
@@ -113,27 +114,39 @@ enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed)
 
 /* --- whole tensors ---------------------------------------------------------------------------------------------- */
 
+/* Optimizer state in shards; without a part of the model, tensors of the whole graph are this process's. */
+static bool is_sharded(const struct ls_engine *e, int tensor)
+{
+    return e->shards && e->train.graph.tensors[tensor].apart;
+}
+
 enum ls_status ls_engine_read(const struct ls_engine *e, int tensor, float *values)
 {
+    if (is_sharded(e, tensor))
+        return ls_shards_read(e, tensor, values);
     return e->parts ? ls_parts_read(&e->parts->parts, tensor, values)
                     : e->backend->read(ls_engine_net(e)->program, tensor, values);
 }
 
 enum ls_status ls_engine_write(struct ls_engine *e, int tensor, const float *values)
 {
+    if (is_sharded(e, tensor))
+        return ls_shards_write(e, tensor, values);
     return e->parts ? ls_parts_write(&e->parts->parts, tensor, values)
                     : e->backend->write(ls_engine_net(e)->program, tensor, values);
 }
 
 enum ls_status ls_engine_serve(struct ls_engine *e)
 {
+    if (e->shards)
+        return ls_shards_serve(e);
     return e->parts ? ls_parts_serve(&e->parts->parts) : LS_OK;
 }
 
 enum ls_status ls_engine_served(struct ls_engine *e, enum ls_status status)
 {
-    if (!e->parts || status == LS_PEER_LOST)
+    if ((!e->parts && !e->shards) || status == LS_PEER_LOST)
         return status;
-    enum ls_status end = ls_parts_end(&e->parts->parts);
+    enum ls_status end = e->shards ? ls_shards_end(e) : ls_parts_end(&e->parts->parts);
     return status == LS_OK ? end : status;
 }

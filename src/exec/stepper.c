@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/pipeline/pipeline.h"
+#include "exec/shards.h"
 #include "exec/step.h"
 #include "sync/compress.h"
 
@@ -53,6 +54,24 @@ static enum ls_status update(void *context, int bucket)
     double begin = ls_trace_begin(s->track);
     LS_TRY(ls_engine_update(s->engine, bucket, &s->run));
     ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_UPDATE, .name = "update", .number = bucket});
+    return LS_OK;
+}
+
+static enum ls_status update_piece(void *context, int piece)
+{
+    struct ls_stepper *s = context;
+    double begin = ls_trace_begin(s->track);
+    LS_TRY(ls_shards_update(s->engine, piece, &s->run));
+    ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_UPDATE, .name = "update", .number = piece});
+    return LS_OK;
+}
+
+static enum ls_status take_piece(void *context, int piece)
+{
+    struct ls_stepper *s = context;
+    double begin = ls_trace_begin(s->track);
+    LS_TRY(ls_shards_take(s->engine, piece, &s->run));
+    ls_trace_end(s->track, begin, &(struct ls_slice){.kind = LS_SLICE_UPDATE, .name = "take", .number = piece});
     return LS_OK;
 }
 
@@ -118,8 +137,11 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
                                .n_buckets = e->n_buckets,
                                .update = update,
                                .pull_values = pull_values,
+                               .update_piece = update_piece,
+                               .take_piece = take_piece,
                                .context = s,
                                .signal = ls_step_wants_to_stop};
+    s->sync.pieces = ls_shards_pieces(e, &s->sync.n_pieces);
     LS_TRY(ls_sync_open(&s->sync));
     s->last_pass = e->peers ? ls_step_on_device : ls_step_by_buckets;
     return ls_peers_share(e, ls_step_settle, s);

@@ -1,6 +1,8 @@
 /* Sums every tensor separately after the pass. */
 #include "sync/sync.h"
 
+extern const struct ls_sync_ops ls_sync_sharded_allreduce;
+
 static enum ls_status finish(struct ls_sync *s)
 {
     for (int b = 0; b < s->n_buckets; b++)
@@ -14,5 +16,6 @@ const struct ls_sync_ops ls_sync_allreduce = {
     .cut = LS_CUT_BY_TENSOR,
     .exact = true,
     .on_device = true,
+    .with_shards = &ls_sync_sharded_allreduce,
     .finish = finish,
 };

@@ -26,6 +26,8 @@ const struct ls_sync_ops *ls_sync_find(const char *name)
 const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size)
 {
     const struct ls_sync_ops *ops = size > 1 ? ls_sync_find(o->sync) : &ls_sync_none;
+    if (ops->with_shards && strcmp(o->shard, "none") != 0)
+        return ops->with_shards;
     return ops->with_servers && o->servers > 0 ? ops->with_servers : ops;
 }
 

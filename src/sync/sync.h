@@ -47,6 +47,17 @@ struct ls_bucket {
 
 enum { LS_TALLY_WITHOUT = 32 };
 
+/* Part of a bucket that is summed at once, where optimizer state is sharded. Pieces are in the order of memory. */
+struct ls_sync_piece {
+    int bucket;
+    size_t first, count; /* floats of the gradient memory */
+    int owner;           /* the rank that updates it; or one of enum ls_piece_owner */
+};
+enum ls_piece_owner {
+    LS_OWNER_EACH = -1, /* each rank updates its range (ls_comm_range) */
+    LS_OWNER_ALL = -2   /* every rank makes the whole update */
+};
+
 /* What became of a worker's gradients, where servers take them as they arrive. */
 struct ls_sync_tally {
     int64_t pushed;                  /* gradients that it sent */
@@ -88,6 +99,12 @@ struct ls_sync {
     enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
     /* Where a bucket's values are copies: make that part of them what the updates left. */
     enum ls_status (*pull_values)(void *context, int bucket, enum ls_sync_part part);
+    /* With state in shards: the pieces; run this rank's updates of a piece, whose parameters then take the place of their
+     * gradients; take the parameters of all other ranks from there. */
+    const struct ls_sync_piece *pieces; /* borrowed */
+    int n_pieces;
+    enum ls_status (*update_piece)(void *context, int piece);
+    enum ls_status (*take_piece)(void *context, int piece);
     void *context;
     const struct ls_codec *codec;     /* NULL: none */
     float **feedback;                 /* owned; of the codec, one a bucket, NULL where it keeps none */
@@ -127,6 +144,7 @@ struct ls_sync_ops {
     bool after_pass;       /* nothing is done with gradients before the pass is over */
     bool updates_in_pass;  /* where a step is one pass, updates may follow their gradients within it */
     bool shards;           /* each process updates its share of the parameters, and none sees all gradients */
+    bool shards_state;     /* each process holds optimizer state for its part of the parameters (pieces) */
     bool works_on_values;  /* reads or writes parameters, which must then lie in the host's memory */
     bool on_device;        /* the devices can make its sums among themselves */
     bool servers;          /* the last ranks only serve; workers go on without each other, and meet when they collect */
@@ -139,6 +157,7 @@ struct ls_sync_ops {
     enum ls_status (*serve)(struct ls_sync *s, uint64_t *step);
     void (*close)(struct ls_sync *s);       /* NULL: nothing to do */
     const struct ls_sync_ops *with_servers; /* takes its place with --servers; NULL: none */
+    const struct ls_sync_ops *with_shards;  /* takes its place with --shard; NULL: none */
 };
 
 extern const struct ls_sync_ops *const ls_sync_list[]; /* those of --sync; ends with NULL */

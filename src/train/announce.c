@@ -5,6 +5,7 @@
 #include "optim/optim.h"
 #include "report/gpu.h"
 #include "exec/identity.h"
+#include "exec/shards.h"
 #include "checkpoint/model_snapshot.h"
 #include "train/evaluation/bn_estimate.h"
 #include "exec/pipeline/pipeline.h"
@@ -191,6 +192,17 @@ static void say_hardware(const struct ls_trainer *t)
                    *nccl ? ", " : "", nccl, *mpi ? ", " : "", mpi);
 }
 
+/* Prints how much of the optimizer's state is here, if it is sharded. */
+static void say_shards(const struct ls_trainer *t)
+{
+    const struct ls_engine *e = &t->engine;
+    struct ls_shards_bytes bytes;
+    if (!e->shards || ls_shards_predict(e, ls_comm_size(e->comm), &bytes) != LS_OK)
+        return;
+    ls_trainer_say(t, "  shards     %.1f MiB of optimizer state, of which a worker holds at most %.1f MiB",
+                   (double)bytes.all / 1048576, (double)bytes.most / 1048576);
+}
+
 static void say_machine(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
@@ -202,8 +214,9 @@ static void say_machine(const struct ls_trainer *t)
     ls_trainer_say(t, "  identity   %08" PRIx32 ": %s", ls_identity_number(t->state.identity), words);
     if (!e->pipeline) /* each stage has its own */
         ls_trainer_say(t, "  memory     %.1f MiB parameters and state, %.1f MiB activations, %.1f MiB gradients",
-                       (double)e->store_bytes / 1048576, (double)e->arena_bytes / 1048576,
+                       (double)(e->store_bytes + ls_shards_held(e)) / 1048576, (double)e->arena_bytes / 1048576,
                        (double)e->n_grads * sizeof(float) / 1048576);
+    say_shards(t);
 }
 
 /* Prints which part of the input the device prepares, if any. */

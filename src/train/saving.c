@@ -80,11 +80,11 @@ enum ls_status ls_trainer_collect(struct ls_trainer *t)
     return t->o->check_every > 0 ? ls_trainer_compare(t, LS_RANK_CHECK_PARTS) : LS_OK;
 }
 
-/* What a rank that writes no file does meanwhile: it gives rank 0 its part of the model. */
+/* What a rank that writes no file does meanwhile: it gives rank 0 its part of the model, or of the optimizer's state. */
 static enum ls_status give_part(struct ls_trainer *t)
 {
     if (!ls_engine_in_parts(&t->engine))
-        return LS_OK;
+        return ls_engine_serve(&t->engine);
     LS_TRY(ls_averages_swap(&t->engine));
     LS_TRY(ls_engine_serve(&t->engine));
     return ls_averages_swap(&t->engine);

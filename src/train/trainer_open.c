@@ -503,7 +503,7 @@ static enum ls_status open_task(struct ls_trainer *t)
     LS_TRY(ls_engine_pass_batch(t->o, &t->task.size.batch));
     LS_TRY(decide_length(t));
     LS_TRY(ls_fingerprint_take(&t->task, t->o, &t->data));
-    LS_TRY(t->comm ? ls_engine_check(t->o, &t->task.size) : LS_OK);
+    LS_TRY(t->comm ? ls_engine_check(t->o, &t->task.size, ls_comm_size(t->comm)) : LS_OK);
     return find_run(t);
 }
 

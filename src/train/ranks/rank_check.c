@@ -157,7 +157,7 @@ static bool belongs(const struct ls_graph *g, int tensor, enum ls_rank_check_par
     const enum ls_role roles[] = {[LS_RANK_CHECK_PARAMETERS] = LS_ROLE_PARAM,
                                   [LS_RANK_CHECK_STATISTICS] = LS_ROLE_STATE,
                                   [LS_RANK_CHECK_OPTIMIZER] = LS_ROLE_OPTIMIZER};
-    return g->tensors[tensor].role == roles[part];
+    return g->tensors[tensor].role == roles[part] && !g->tensors[tensor].apart; /* which exists once */
 }
 
 static enum ls_status add_values(const struct ls_engine *e, int tensor, struct ls_checksum *sum)

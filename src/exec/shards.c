@@ -1,0 +1,310 @@
+/* Which process updates what, and the state that it holds for that. */
+#include "exec/shards.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "exec/shards_plan.h"
+#include "graph/ops.h"
+
+#include <string.h>
+
+#define PIECE ((size_t)2 << 20) /* floats; the parameters of one piece come back while the next one is updated */
+#define COPY 65536              /* floats that a thread copies at once */
+
+/* --- the graph -------------------------------------------------------------------------------------------------- */
+
+bool ls_shards_updates(const struct ls_graph *g, int node)
+{
+    const struct ls_node *n = &g->nodes[node];
+    return n->phase == LS_UPDATE && n->op->update && n->op != &ls_op_ema && g->tensors[n->in[0]].role == LS_ROLE_PARAM;
+}
+
+void ls_shards_mark(struct ls_graph *g)
+{
+    for (int node = 0; node < g->n_nodes; node++)
+        for (int i = 0; ls_shards_updates(g, node) && i < LS_MAX_STATES; i++)
+            if (g->nodes[node].in[2 + i] != LS_NONE)
+                g->tensors[g->nodes[node].in[2 + i]].apart = true;
+}
+
+bool ls_shards_by_norm(const struct ls_engine *e)
+{
+    const struct ls_graph *g = &e->train.graph;
+    bool any = false;
+    for (int n = e->train.end; n < g->n_nodes; n++)
+        any = any || g->nodes[n].op->by_norm;
+    return any;
+}
+
+/* --- pieces ----------------------------------------------------------------------------------------------------- */
+
+static bool bucket_by_norm(const struct ls_engine *e, int bucket)
+{
+    for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1]; i++)
+        if (e->train.graph.nodes[e->update_nodes[i]].op->by_norm)
+            return true;
+    return false;
+}
+
+static size_t most_floats(const struct ls_engine *e)
+{
+    size_t most = ls_comm_most_scattered(e->comm) / sizeof(float) / 16 * 16;
+    return most < PIECE ? most : PIECE;
+}
+
+static void cut_bucket(struct ls_shards *h, const struct ls_engine *e, int bucket, int owner)
+{
+    const struct ls_bucket *b = &e->buckets[bucket];
+    size_t most = owner == LS_OWNER_EACH ? most_floats(e) : b->count;
+    for (size_t at = 0; at < b->count; at += most)
+        h->pieces[h->n_pieces++] = (struct ls_sync_piece){.bucket = bucket,
+                                                          .first = b->first + at,
+                                                          .count = b->count - at < most ? b->count - at : most,
+                                                          .owner = owner};
+}
+
+static enum ls_status cut_pieces(struct ls_shards *h, const struct ls_engine *e)
+{
+    enum ls_status st = LS_FAILED;
+    size_t n = (size_t)e->n_buckets, room = n + e->n_grads / most_floats(e) + 1;
+    size_t *counts = ls_alloc(n, sizeof *counts);
+    int *owners = ls_alloc(n, sizeof *owners);
+    h->pieces = ls_alloc(room, sizeof *h->pieces);
+    if (!counts || !owners || !h->pieces)
+        goto free_lists;
+    for (int b = 0; b < e->n_buckets; b++)
+        counts[b] = bucket_by_norm(e, b) ? e->buckets[b].count : 0;
+    LS_TRY_GOTO(free_lists, ls_shards_balance(counts, e->n_buckets, ls_comm_size(e->comm), owners));
+    for (int b = 0; b < e->n_buckets; b++)
+        cut_bucket(h, e, b, e->buckets[b].plain ? LS_OWNER_ALL : counts[b] > 0 ? owners[b] : LS_OWNER_EACH);
+free_lists:
+    ls_free(counts);
+    ls_free(owners);
+    return st;
+}
+
+/* --- segments --------------------------------------------------------------------------------------------------- */
+
+void ls_shards_own(const struct ls_engine *e, int piece, int rank, size_t *first, size_t *last)
+{
+    const struct ls_sync_piece *p = &e->shards->pieces[piece];
+    *first = 0;
+    *last = p->owner == rank ? p->count : 0;
+    if (p->owner == LS_OWNER_EACH)
+        ls_comm_range(e->comm, p->count, rank, first, last);
+    *first += p->first;
+    *last += p->first;
+}
+
+struct ls_window ls_shards_window(const struct ls_engine *e, const struct ls_segment *s, int rank)
+{
+    size_t first, last;
+    ls_shards_own(e, s->piece, rank, &first, &last);
+    first = first > s->grad ? first : s->grad;
+    last = last < s->grad + s->count ? last : s->grad + s->count;
+    return last > first ? (struct ls_window){.on = true, .first = s->offset + first - s->grad, .count = last - first}
+                        : (struct ls_window){.on = true};
+}
+
+/* A parameter and the memory of its gradient. */
+static float *grad_memory(const struct ls_engine *e, int node, size_t *floats)
+{
+    const struct ls_node *n = &e->train.graph.nodes[node];
+    size_t bytes;
+    e->backend->memory(e->train.program, n->in[0], &bytes);
+    *floats = (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN / sizeof(float);
+    return e->backend->memory(e->train.program, n->in[1], &bytes);
+}
+
+/* The part of an update's tensors that lies in a piece; count 0: none. */
+static struct ls_segment segment_of(const struct ls_engine *e, int piece, int node)
+{
+    const struct ls_sync_piece *p = &e->shards->pieces[piece];
+    size_t floats, at = (size_t)(grad_memory(e, node, &floats) - e->kept);
+    size_t first = at > p->first ? at : p->first;
+    size_t last = at + floats < p->first + p->count ? at + floats : p->first + p->count;
+    return (struct ls_segment){
+        .piece = piece, .node = node, .grad = first, .count = last > first ? last - first : 0, .offset = first - at};
+}
+
+static enum ls_status list_segments(struct ls_engine *e)
+{
+    struct ls_shards *h = e->shards;
+    const struct ls_graph *g = &e->train.graph;
+    for (int round = 0; round < 2; round++) {
+        h->n_segments = 0;
+        for (int piece = 0; piece < h->n_pieces; piece++) {
+            h->first[piece] = h->n_segments;
+            for (int node = e->train.end; h->pieces[piece].owner != LS_OWNER_ALL && node < g->n_nodes; node++) {
+                if (!ls_shards_updates(g, node))
+                    continue;
+                struct ls_segment s = segment_of(e, piece, node);
+                if (s.count > 0 && round == 1)
+                    h->segments[h->n_segments] = s;
+                h->n_segments += s.count > 0;
+            }
+        }
+        h->first[h->n_pieces] = h->n_segments;
+        if (round == 0 && !(h->segments = ls_alloc((size_t)h->n_segments, sizeof *h->segments)))
+            return LS_FAILED;
+    }
+    return LS_OK;
+}
+
+/* --- state ------------------------------------------------------------------------------------------------------ */
+
+/* This process's windows of an update lie one after the other in the memory of each of its state tensors. */
+static size_t place_windows(struct ls_engine *e, int node)
+{
+    struct ls_shards *h = e->shards;
+    size_t at = 0;
+    for (int i = 0; i < h->n_segments; i++) {
+        struct ls_segment *s = &h->segments[i];
+        if (s->node != node)
+            continue;
+        s->own = ls_shards_window(e, s, ls_comm_rank(e->comm));
+        s->own.at = at;
+        at += s->own.count;
+    }
+    return at;
+}
+
+/* Adds up the state of this process, and gives it memory where there is some. */
+static size_t place_state(struct ls_engine *e, char *memory)
+{
+    const struct ls_graph *g = &e->train.graph;
+    size_t bytes = 0;
+    for (int node = e->train.end; node < g->n_nodes; node++) {
+        size_t each = ls_shards_updates(g, node) ? place_windows(e, node) * sizeof(float) : 0;
+        for (int i = 0; each > 0 && i < LS_MAX_STATES; i++) {
+            int tensor = g->nodes[node].in[2 + i];
+            if (tensor == LS_NONE)
+                continue;
+            if (memory)
+                e->backend->point(e->train.program, tensor, memory + bytes);
+            bytes += (each + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+        }
+    }
+    return bytes;
+}
+
+enum ls_status ls_shards_open(struct ls_engine *e, const struct ls_options *o)
+{
+    struct ls_shards *h = e->shards = ls_alloc(1, sizeof *h);
+    if (!h)
+        return LS_FAILED;
+    h->clips = o->clip_norm > 0;
+    LS_TRY(cut_pieces(h, e));
+    h->first = ls_alloc((size_t)h->n_pieces + 1, sizeof *h->first);
+    if (!h->first)
+        return LS_FAILED;
+    LS_TRY(list_segments(e));
+    h->bytes = place_state(e, NULL);
+    LS_TRY(ls_backend_take(e->backend, h->bytes, &h->memory));
+    place_state(e, h->memory);
+    return LS_OK;
+}
+
+void ls_shards_close(struct ls_engine *e)
+{
+    struct ls_shards *h = e->shards;
+    if (!h)
+        return;
+    ls_backend_give(e->backend, h->memory, h->bytes);
+    ls_free(h->pieces);
+    ls_free(h->segments);
+    ls_free(h->first);
+    ls_free(h);
+    e->shards = NULL;
+}
+
+size_t ls_shards_held(const struct ls_engine *e)
+{
+    return e->shards ? e->shards->bytes : 0;
+}
+
+const struct ls_sync_piece *ls_shards_pieces(const struct ls_engine *e, int *n)
+{
+    *n = e->shards ? e->shards->n_pieces : 0;
+    return e->shards ? e->shards->pieces : NULL;
+}
+
+/* --- a step ----------------------------------------------------------------------------------------------------- */
+
+static void copy(float *to, const float *from, size_t count)
+{
+#pragma omp parallel for schedule(static) if (count > COPY)
+    for (size_t i = 0; i < count; i += COPY)
+        memcpy(to + i, from + i, (count - i < COPY ? count - i : COPY) * sizeof *to);
+}
+
+/* The parameter of a segment and the number of its floats, which may be fewer than those of its gradient: padding. */
+static float *param_of(const struct ls_engine *e, const struct ls_segment *s, size_t *floats)
+{
+    size_t bytes;
+    float *param = e->backend->memory(e->train.program, e->train.graph.nodes[s->node].in[0], &bytes);
+    *floats = bytes / sizeof(float);
+    return param;
+}
+
+/* Copies floats first .. last-1 of a parameter to the memory of its gradient, or back. */
+static void move_values(const struct ls_engine *e, const struct ls_segment *s, size_t first, size_t last, bool back)
+{
+    size_t floats;
+    float *param = param_of(e, s, &floats), *grads = e->grads + s->grad - s->offset;
+    last = last < floats ? last : floats;
+    if (last > first)
+        copy(back ? param + first : grads + first, back ? grads + first : param + first, last - first);
+}
+
+/* Clips all gradients: the first update does so in a window without values. */
+static enum ls_status clip(struct ls_engine *e, const struct ls_run *run)
+{
+    struct ls_graph *g = &e->train.graph;
+    int node = e->train.end;
+    while (node < g->n_nodes && !ls_shards_updates(g, node))
+        node++;
+    if (node == g->n_nodes)
+        return LS_OK;
+    g->nodes[node].window = (struct ls_window){.on = true};
+    return e->backend->run(e->train.program, node, node + 1, run);
+}
+
+enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_run *run)
+{
+    struct ls_shards *h = e->shards;
+    if (piece == 0 && h->clips)
+        LS_TRY(clip(e, run));
+    for (int i = h->first[piece]; i < h->first[piece + 1]; i++) {
+        const struct ls_segment *s = &h->segments[i];
+        if (s->own.count == 0)
+            continue;
+        e->train.graph.nodes[s->node].window = s->own;
+        LS_TRY(e->backend->run(e->train.program, s->node, s->node + 1, run));
+        move_values(e, s, s->own.first, s->own.first + s->own.count, false);
+    }
+    return LS_OK;
+}
+
+/* Running statistics and averages, which every process has. */
+static enum ls_status follow(struct ls_engine *e, int bucket, const struct ls_run *run)
+{
+    for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1]; i++) {
+        int node = e->update_nodes[i];
+        if (!ls_shards_updates(&e->train.graph, node))
+            LS_TRY(e->backend->run(e->train.program, node, node + 1, run));
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_shards_take(struct ls_engine *e, int piece, const struct ls_run *run)
+{
+    const struct ls_shards *h = e->shards;
+    for (int i = h->first[piece]; i < h->first[piece + 1]; i++) {
+        const struct ls_segment *s = &h->segments[i];
+        size_t end = s->offset + s->count, own = s->own.count > 0 ? s->own.first : end;
+        move_values(e, s, s->offset, own, true);
+        move_values(e, s, own + s->own.count, end, true);
+    }
+    bool last = piece + 1 == h->n_pieces || h->pieces[piece + 1].bucket != h->pieces[piece].bucket;
+    return last ? follow(e, h->pieces[piece].bucket, run) : LS_OK;
+}

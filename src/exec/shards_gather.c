@@ -1,0 +1,161 @@
+/* State in shards, read and written as whole tensors. Rank 0 names a tensor to all others, and each of them sends or receives
+ * its windows. One tensor at a time is whole, on rank 0 alone. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "exec/shards_plan.h"
+
+#include <string.h>
+
+enum { TAG_REQUEST = LS_TAG_LIMIT - 5, TAG_VALUES = LS_TAG_LIMIT - 6 };
+
+enum request_kind { REQUEST_READ, REQUEST_WRITE, REQUEST_END };
+
+struct request {
+    int32_t kind, tensor;
+};
+
+static enum ls_status message(const struct ls_engine *e, enum ls_work_kind kind, int rank, uint32_t tag, void *data,
+                              size_t bytes)
+{
+    struct ls_work w = {.kind = kind, .peer = rank, .tag = tag, .data = data, .bytes = bytes, .bucket = -1};
+    return ls_comm_do(e->comm, &w);
+}
+
+static enum ls_status ask_all(const struct ls_engine *e, enum request_kind kind, int tensor)
+{
+    struct request r = {(int32_t)kind, tensor};
+    for (int rank = 1; rank < ls_comm_size(e->comm); rank++)
+        LS_TRY(message(e, LS_WORK_SEND, rank, TAG_REQUEST, &r, sizeof r));
+    return LS_OK;
+}
+
+/* --- windows ------------------------------------------------------------------------------------------------------ */
+
+/* The update whose state the tensor is. */
+static int update_of(const struct ls_engine *e, int tensor)
+{
+    const struct ls_graph *g = &e->train.graph;
+    for (int n = e->train.end; n < g->n_nodes; n++)
+        for (int i = 0; ls_shards_updates(g, n) && i < LS_MAX_STATES; i++)
+            if (g->nodes[n].in[2 + i] == tensor)
+                return n;
+    return LS_NONE;
+}
+
+static float *own_state(const struct ls_engine *e, int tensor)
+{
+    size_t bytes;
+    return e->backend->memory(e->train.program, tensor, &bytes);
+}
+
+/* Copies this process's windows into the whole tensor, or out of it. */
+static void copy_own(const struct ls_engine *e, int tensor, float *whole, bool out)
+{
+    const struct ls_shards *h = e->shards;
+    float *state = own_state(e, tensor);
+    int node = update_of(e, tensor);
+    for (int i = 0; i < h->n_segments; i++) {
+        const struct ls_window *w = &h->segments[i].own;
+        if (h->segments[i].node == node && w->count > 0)
+            memcpy(out ? state + w->at : whole + w->first, out ? whole + w->first : state + w->at,
+                   w->count * sizeof *whole);
+    }
+}
+
+/* Sends another rank's windows of the whole tensor, or receives them. */
+static enum ls_status exchange(const struct ls_engine *e, int tensor, int rank, float *whole, enum ls_work_kind kind)
+{
+    const struct ls_shards *h = e->shards;
+    int node = update_of(e, tensor);
+    for (int i = 0; i < h->n_segments; i++) {
+        struct ls_window w = ls_shards_window(e, &h->segments[i], rank);
+        if (h->segments[i].node == node && w.count > 0)
+            LS_TRY(message(e, kind, rank, TAG_VALUES, whole + w.first, w.count * sizeof *whole));
+    }
+    return LS_OK;
+}
+
+/* --- whole tensors ------------------------------------------------------------------------------------------------ */
+
+/* Memory for all of a tensor as stored; windows may end in the padding behind it. */
+static float *whole_memory(const struct ls_engine *e, int tensor)
+{
+    size_t bytes;
+    e->backend->memory(e->train.program, tensor, &bytes);
+    return ls_alloc((bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN, 1);
+}
+
+/* Reads or writes the values of a tensor whose memory is `whole`. */
+static enum ls_status convert(const struct ls_engine *e, int tensor, float *whole, float *values, bool write)
+{
+    float *own = own_state(e, tensor);
+    e->backend->point(e->train.program, tensor, whole);
+    enum ls_status st = write ? e->backend->write(e->train.program, tensor, values)
+                              : e->backend->read(e->train.program, tensor, values);
+    e->backend->point(e->train.program, tensor, own);
+    return st;
+}
+
+enum ls_status ls_shards_read(const struct ls_engine *e, int tensor, float *values)
+{
+    enum ls_status st = LS_OK;
+    float *whole = whole_memory(e, tensor);
+    if (!whole)
+        return LS_FAILED;
+    LS_TRY_GOTO(free_whole, ask_all(e, REQUEST_READ, tensor));
+    copy_own(e, tensor, whole, false);
+    for (int rank = 1; rank < ls_comm_size(e->comm); rank++)
+        LS_TRY_GOTO(free_whole, exchange(e, tensor, rank, whole, LS_WORK_RECEIVE));
+    st = convert(e, tensor, whole, values, false);
+free_whole:
+    ls_free(whole);
+    return st;
+}
+
+enum ls_status ls_shards_write(struct ls_engine *e, int tensor, const float *values)
+{
+    enum ls_status st = LS_OK;
+    float *whole = whole_memory(e, tensor);
+    if (!whole)
+        return LS_FAILED;
+    LS_TRY_GOTO(free_whole, convert(e, tensor, whole, (float *)(uintptr_t)values, true));
+    LS_TRY_GOTO(free_whole, ask_all(e, REQUEST_WRITE, tensor));
+    copy_own(e, tensor, whole, true);
+    for (int rank = 1; rank < ls_comm_size(e->comm); rank++)
+        LS_TRY_GOTO(free_whole, exchange(e, tensor, rank, whole, LS_WORK_SEND));
+free_whole:
+    ls_free(whole);
+    return st;
+}
+
+enum ls_status ls_shards_end(const struct ls_engine *e)
+{
+    return ask_all(e, REQUEST_END, 0);
+}
+
+/* --- the other ranks ---------------------------------------------------------------------------------------------- */
+
+/* Windows travel straight from the state and into it. */
+static enum ls_status answer(const struct ls_engine *e, const struct request *r)
+{
+    const struct ls_shards *h = e->shards;
+    float *state = own_state(e, r->tensor);
+    int node = update_of(e, r->tensor);
+    for (int i = 0; i < h->n_segments; i++) {
+        const struct ls_window *w = &h->segments[i].own;
+        if (h->segments[i].node == node && w->count > 0)
+            LS_TRY(message(e, r->kind == REQUEST_READ ? LS_WORK_SEND : LS_WORK_RECEIVE, 0, TAG_VALUES, state + w->at,
+                           w->count * sizeof *state));
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_shards_serve(const struct ls_engine *e)
+{
+    for (struct request r;;) {
+        LS_TRY(message(e, LS_WORK_RECEIVE, 0, TAG_REQUEST, &r, sizeof r));
+        if (r.kind == REQUEST_END)
+            return LS_OK;
+        LS_TRY(answer(e, &r));
+    }
+}

@@ -1,0 +1,118 @@
+/* What can be refused and predicted before anything is sharded. */
+#include "exec/shards_plan.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static const char *why_not(const struct ls_sync_ops *ops)
+{
+    if (ops->servers)
+        return "its servers hold the state";
+    if (ops->shards)
+        return "it gives whole buckets to ranks in its own way";
+    if (ops->no_reduce)
+        return "each worker updates all parameters by its own gradients";
+    return "it gives every worker all sums";
+}
+
+enum ls_status ls_shards_check(const struct ls_options *o, const struct ls_backend *b, int size)
+{
+    const struct ls_sync_ops *ops = ls_sync_choose(o, size);
+    if (strcmp(o->shard, "none") == 0 || size == 1)
+        return LS_OK;
+    if (!ops->shards_state)
+        return ls_fail(LS_USAGE, "--shard %s: not with --sync %s: %s; use --sync overlap or allreduce", o->shard,
+                       o->sync, why_not(ops));
+    if (strncmp(o->parallel, "data", 4) != 0 || strchr(o->parallel, ','))
+        return ls_fail(LS_USAGE,
+                       "--shard %s: not with --parallel %s: there a worker holds the state of its part of the model "
+                       "already; leave one out",
+                       o->shard, o->parallel);
+    if (strcmp(o->compress, "none") != 0)
+        return ls_fail(LS_USAGE,
+                       "--shard %s: --compress %s would round parameters, which travel in place of sums; leave one out",
+                       o->shard, o->compress);
+    if (strcmp(o->collective, "auto") != 0 && strcmp(o->collective, "tree") != 0)
+        return ls_fail(LS_USAGE,
+                       "--shard %s: --collective %s sums for all workers, and here each gets its part of a sum; use "
+                       "--collective tree, or leave it out",
+                       o->shard, o->collective);
+    if (!b->point)
+        return ls_fail(LS_USAGE, "--shard %s: backend %s cannot hold a part of a tensor yet; use --backend onednn",
+                       o->shard, b->name);
+    return LS_OK;
+}
+
+/* --- balance ------------------------------------------------------------------------------------------------------ */
+
+enum ls_status ls_shards_balance(const size_t *counts, int n, int size, int *ranks)
+{
+    size_t *load = ls_alloc((size_t)size, sizeof *load);
+    bool *given = ls_alloc((size_t)n, sizeof *given);
+    enum ls_status st = load && given ? LS_OK : LS_FAILED;
+    for (int turn = 0; st == LS_OK && turn < n; turn++) {
+        int largest = LS_NONE, least = 0;
+        for (int i = 0; i < n; i++)
+            if (!given[i] && counts[i] > 0 && (largest == LS_NONE || counts[i] > counts[largest]))
+                largest = i;
+        if (largest == LS_NONE)
+            break;
+        for (int r = 1; r < size; r++)
+            least = load[r] < load[least] ? r : least;
+        given[largest] = true;
+        ranks[largest] = least;
+        load[least] += counts[largest];
+    }
+    ls_free(load);
+    ls_free(given);
+    return st;
+}
+
+/* --- prediction --------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the state of an update. */
+static size_t state_bytes(const struct ls_engine *e, int node)
+{
+    size_t all = 0, bytes;
+    for (int i = 0; i < LS_MAX_STATES; i++) {
+        int tensor = e->train.graph.nodes[node].in[2 + i];
+        if (tensor == LS_NONE)
+            continue;
+        e->backend->memory(e->train.program, tensor, &bytes);
+        all += bytes;
+    }
+    return all;
+}
+
+enum ls_status ls_shards_predict(const struct ls_engine *e, int size, struct ls_shards_bytes *bytes)
+{
+    const struct ls_graph *g = &e->train.graph;
+    size_t *counts = ls_alloc((size_t)g->n_nodes, sizeof *counts), *load = ls_alloc((size_t)size, sizeof *load);
+    int *ranks = ls_alloc((size_t)g->n_nodes, sizeof *ranks);
+    enum ls_status st = LS_FAILED;
+    size_t each = 0;
+    *bytes = (struct ls_shards_bytes){0};
+    if (!counts || !ranks || !load)
+        goto free_lists;
+    for (int n = 0; n < g->n_nodes; n++) {
+        size_t own = ls_shards_updates(g, n) ? state_bytes(e, n) : 0;
+        bytes->all += own;
+        counts[n] = g->nodes[n].op->by_norm ? own : 0;
+        each += own - counts[n];
+    }
+    LS_TRY_GOTO(free_lists, ls_shards_balance(counts, g->n_nodes, size, ranks));
+    for (int n = 0; n < g->n_nodes; n++)
+        if (counts[n] > 0)
+            load[ranks[n]] += counts[n];
+    for (int r = 0; r < size; r++)
+        bytes->most = load[r] > bytes->most ? load[r] : bytes->most;
+    bytes->most += (each + (size_t)size - 1) / (size_t)size;
+free_lists:
+    ls_free(counts);
+    ls_free(ranks);
+    ls_free(load);
+    return st;
+}
