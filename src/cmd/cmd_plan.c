@@ -9,6 +9,8 @@
 #include "report/formats/table.h"
 #include "exec/engine.h"
 #include "exec/identity.h"
+#include "exec/shards.h"
+#include "exec/worker_memory.h"
 #include "train/task.h"
 
 #include <inttypes.h>
@@ -46,7 +48,21 @@ static const struct ls_tensor *result_of(const struct ls_graph *g, const struct 
     return &g->tensors[n->in[0]];
 }
 
-static enum ls_status print_table(const struct ls_engine *e)
+/* The memory of each worker, for --workers. */
+static enum ls_status print_workers(const struct ls_options *o, const struct ls_engine *e)
+{
+    struct ls_worker_memory m;
+    LS_TRY(ls_worker_memory(e, o, (int)o->workers, &m));
+    printf("Each of %" PRId64
+           " workers: %.1f MiB = %.1f MiB parameters + %.1f MiB optimizer state%s + %.1f MiB gradients "
+           "+ %.1f MiB activations, beside the program and its input\n",
+           o->workers, (double)ls_worker_memory_sum(&m) / 1048576, (double)m.parameters / 1048576,
+           (double)m.state / 1048576, m.state < m.all_state ? " (sharded)" : "", (double)m.gradients / 1048576,
+           (double)m.activations / 1048576);
+    return LS_OK;
+}
+
+static enum ls_status print_table(const struct ls_options *o, const struct ls_engine *e)
 {
     static const char *const headings[] = {
         "node", "phase", "op", "layer", "shape", "type", "kernel, layouts and memory"};
@@ -77,7 +93,15 @@ static enum ls_status print_table(const struct ls_engine *e)
         e->arena_bytes, (double)e->arena_bytes / 1048576, e->store_bytes, (double)e->store_bytes / 1048576);
     printf("Reorders: %d, moving %" PRId64 " bytes (%.1f MiB) a pass\n", s.reorders, s.reorder_bytes,
            (double)s.reorder_bytes / 1048576);
-    return st;
+    return st == LS_OK && o->workers > 1 ? print_workers(o, e) : st;
+}
+
+static json_t *workers_json(const struct ls_options *o, const struct ls_worker_memory *m)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "workers", (json_int_t)o->workers, "parameter_bytes",
+                     (json_int_t)m->parameters, "state_bytes", (json_int_t)m->state, "gradient_bytes",
+                     (json_int_t)m->gradients, "activation_bytes", (json_int_t)m->activations, "bytes",
+                     (json_int_t)ls_worker_memory_sum(m));
 }
 
 static json_t *node_json(const struct ls_engine *e, int i)
@@ -96,18 +120,30 @@ static json_t *node_json(const struct ls_engine *e, int i)
 static enum ls_status print_json(const struct ls_options *o, const struct ls_engine *e)
 {
     struct summary s = summarise(&e->train.graph);
+    struct ls_worker_memory memory;
+    LS_TRY(ls_worker_memory(e, o, (int)o->workers, &memory));
     json_t *nodes = json_array();
     for (int i = 0; i < e->train.graph.n_nodes; i++)
         json_array_append_new(nodes, node_json(e, i));
     json_t *out =
-        json_pack("{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:i, s:I, s:o}", "kind", "plan", "model",
+        json_pack("{s:s, s:s, s:I, s:s, s:s, s:i, s:I, s:i, s:I, s:I, s:i, s:I, s:o, s:o}", "kind", "plan", "model",
                   o->model, "batch", (json_int_t)o->batch, "backend", e->backend->name, "dtype", o->dtype, "threads",
                   e->threads, "parameters", (json_int_t)s.parameters, "tensors", s.tensors, "arena_bytes",
                   (json_int_t)e->arena_bytes, "store_bytes", (json_int_t)e->store_bytes, "reorders", s.reorders,
-                  "reorder_bytes", (json_int_t)s.reorder_bytes, "nodes", nodes);
+                  "reorder_bytes", (json_int_t)s.reorder_bytes, "worker", workers_json(o, &memory), "nodes", nodes);
     int bad = !out || ls_json_print(out, JSON_INDENT(1)) != 0 || printf("\n") < 0;
     json_decref(out);
     return bad ? ls_fail(LS_FAILED, "the plan cannot be written to standard output") : LS_OK;
+}
+
+static enum ls_status check_workers(const struct ls_options *o)
+{
+    const struct ls_backend *backend;
+    LS_TRY(ls_backend_open(o->backend, &backend));
+    if (o->replicas < o->workers)
+        return ls_fail(LS_USAGE, "--workers %" PRId64 ": there are only %" PRId64 " replicas; give --replicas",
+                       o->workers, o->replicas);
+    return ls_shards_check(o, backend, (int)o->workers);
 }
 
 enum ls_status ls_cmd_plan(struct ls_options *o)
@@ -117,10 +153,11 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     enum ls_status st;
     char *recorded;
     bool from_data = ls_options_given(o, "data"), stages = !ls_mesh_is_data(o->parallel);
-    if (stages && !ls_options_given(o, "replicas"))
-        o->replicas = ls_mesh_size(o->parallel);
+    if (!ls_options_given(o, "replicas")) /* as train has it */
+        o->replicas = stages ? ls_mesh_size(o->parallel) : o->workers;
     if (!stages) /* the plan of one process is that of all */
         LS_TRY(ls_option_set(o, ls_option_find("parallel"), "--parallel", "data"));
+    LS_TRY_GOTO(out, check_workers(o));
     LS_TRY_GOTO(out, from_data ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
     recorded = ls_identity_recorded_plan(o->config_run);
@@ -128,7 +165,7 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
                 : ls_engine_open(&engine, o, NULL, &task.size, recorded, LS_ENGINE_TRAIN);
     ls_free(recorded);
     if (st == LS_OK && !stages)
-        st = o->json ? print_json(o, &engine) : print_table(&engine);
+        st = o->json ? print_json(o, &engine) : print_table(o, &engine);
 out:
     ls_engine_close(&engine);
     ls_task_close(&task);

@@ -146,6 +146,13 @@ size_t ls_replicas_unfinished(int replicas, int passes, size_t count)
     return replicas * passes > 1 ? (size_t)(tree_depth(replicas) + (passes > 1)) * count : 0;
 }
 
+size_t ls_replicas_gradients(const struct ls_tree *tree, int rank, int passes)
+{
+    int first, parts = ls_tree_parts(tree, rank, &first), slices = (tree->first[rank + 1] - tree->first[rank]) * passes;
+    int unfinished = slices > parts ? tree_depth(tree->replicas) + (passes > 1) : 0;
+    return (size_t)(ls_tree_most_parts(tree) + unfinished);
+}
+
 enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tree, int rank, int passes,
                                 const struct ls_replicas_memory *memory)
 {

@@ -47,6 +47,8 @@ enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tre
 void ls_replicas_release(struct ls_replicas *r);
 /* Floats of unfinished sums where one process computes all replicas (EXEC-4). */
 size_t ls_replicas_unfinished(int replicas, int passes, size_t count);
+/* How many memories of the size of all gradients a rank takes: for its parts of the sum, and for sums it has not finished. */
+size_t ls_replicas_gradients(const struct ls_tree *tree, int rank, int passes);
 
 /* One pass: overwrite the gradients. last: nothing follows but additions, and the pass makes them itself with
  * ls_replicas_settle, for every range, when it is complete. */

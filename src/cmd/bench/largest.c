@@ -6,6 +6,7 @@
 #include "base/system/machine.h"
 #include "cmd/json.h"
 #include "exec/engine.h"
+#include "exec/shards.h"
 #include "report/gpu.h"
 #include "train/task.h"
 
@@ -109,15 +110,26 @@ static enum ls_status find_available(struct search *s)
 /* --- what a batch needs --------------------------------------------------------------------------------- */
 
 /* Bytes of one worker, beside the program: activations, parameters, gradients and input. */
-static double bytes_of(const struct search *s, const struct ls_engine *e, const struct ls_model_size *size)
+static double bytes_of(const struct search *s, const struct ls_engine *e, const struct ls_model_size *size,
+                       double parameters)
 {
     double parts = (double)((s->o.replicas + s->workers - 1) / s->workers);
     double grads = sizeof(float) * (double)e->n_grads;
     double image = (double)(size->channels * size->height * size->width) * sizeof(float) + 2 * sizeof(int64_t);
     double slots = SLOTS * (ls_options_given(&s->o, "data") ? 2 : 1) * parts * (double)s->o.accumulate;
     double several = s->workers > 1 ? 2 * grads + 64 * MIB : 0; /* what travels, and its buffers */
-    return (double)e->arena_bytes + (double)e->store_bytes + grads * parts + several +
+    return (double)e->arena_bytes + parameters + grads * parts + several +
            (e->backend->queue->own_memory ? 0 : slots * (double)size->batch * image);
+}
+
+/* Bytes of parameters and state on the worker that holds most. */
+static enum ls_status parameters_of(const struct search *s, const struct ls_engine *e, double *bytes)
+{
+    struct ls_shards_bytes shards = {0};
+    if (s->workers > 1 && strcmp(s->o.shard, "none") != 0)
+        LS_TRY(ls_shards_predict(e, (int)s->workers, &shards));
+    *bytes = (double)(e->store_bytes - shards.all + shards.most);
+    return LS_OK;
 }
 
 /* Predicts the memory of all workers. */
@@ -128,10 +140,13 @@ static enum ls_status predict(struct search *s, int64_t batch, double *one, doub
     s->o.batch = batch;
     LS_TRY(ls_engine_pass_batch(&s->o, &size.batch));
     LS_TRY(ls_engine_open(&e, &s->o, NULL, &size, NULL, LS_ENGINE_TRAIN | LS_ENGINE_PREDICT));
-    *one = bytes_of(s, &e, &size) + (e.backend->queue->own_memory ? 512 * MIB : PROGRAM + THREAD * e.threads);
+    double parameters = 0;
+    enum ls_status st = parameters_of(s, &e, &parameters);
+    *one =
+        bytes_of(s, &e, &size, parameters) + (e.backend->queue->own_memory ? 512 * MIB : PROGRAM + THREAD * e.threads);
     *all = (double)s->workers * *one;
     ls_engine_close(&e);
-    return LS_OK;
+    return st;
 }
 
 /* A batch and the bytes that it needs; 0: it cannot be planned. */

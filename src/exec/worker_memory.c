@@ -1,0 +1,54 @@
+#include "exec/worker_memory.h"
+#include "exec/shards.h"
+
+#include <string.h>
+
+/* Bytes of all tensors of a role, as stored. */
+static size_t bytes_of_role(const struct ls_engine *e, enum ls_role role)
+{
+    const struct ls_net *net = ls_engine_net(e);
+    size_t all = 0, bytes;
+    for (int t = 0; t < net->graph.n_tensors; t++)
+        if (net->graph.tensors[t].role == role) {
+            e->backend->memory(net->program, t, &bytes);
+            all += (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+        }
+    return all;
+}
+
+/* How many memories of the size of all gradients a worker takes at most. */
+static enum ls_status count_gradients(int replicas, int passes, int workers, size_t *copies)
+{
+    struct ls_tree tree;
+    LS_TRY(ls_tree_init(&tree, replicas, workers));
+    *copies = 0;
+    for (int rank = 0; rank < workers; rank++) {
+        size_t own = ls_replicas_gradients(&tree, rank, passes);
+        *copies = own > *copies ? own : *copies;
+    }
+    ls_tree_release(&tree);
+    return LS_OK;
+}
+
+enum ls_status ls_worker_memory(const struct ls_engine *e, const struct ls_options *o, int workers,
+                                struct ls_worker_memory *memory)
+{
+    size_t copies;
+    struct ls_shards_bytes shards = {0};
+    LS_TRY(count_gradients((int)o->replicas, e->passes, workers, &copies));
+    *memory = (struct ls_worker_memory){.parameters = bytes_of_role(e, LS_ROLE_PARAM) + bytes_of_role(e, LS_ROLE_STATE),
+                                        .all_state = bytes_of_role(e, LS_ROLE_OPTIMIZER),
+                                        .gradients = copies * e->n_grads * sizeof(float),
+                                        .activations = e->arena_bytes};
+    memory->state = memory->all_state;
+    if (workers == 1 || strcmp(o->shard, "none") == 0)
+        return LS_OK;
+    LS_TRY(ls_shards_predict(e, workers, &shards));
+    memory->state = memory->all_state - shards.all + shards.most;
+    return LS_OK;
+}
+
+size_t ls_worker_memory_sum(const struct ls_worker_memory *m)
+{
+    return m->parameters + m->state + m->gradients + m->activations;
+}
