@@ -186,7 +186,7 @@ failed:
 enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace)
 {
     const struct ls_engine *e = s->engine;
-    size_t buckets = (size_t)e->n_buckets, nodes = (size_t)e->train.graph.n_nodes;
+    size_t buckets = (size_t)(e->n_buckets + s->sync.n_pieces), nodes = (size_t)e->train.graph.n_nodes;
     struct ls_track *collectives, *messages;
     LS_TRY(ls_trace_track(trace, LS_TRACK_MAIN, "main", (size_t)s->replicas.n_slices * (nodes + 8) + 4 * buckets + 64,
                           &s->track));
