@@ -1,4 +1,5 @@
 #include "data/dataset.h"
+#include "data/image/planes.h"
 #include "base/random.h"
 #include "data/image/effects/effect.h"
 
@@ -61,85 +62,6 @@ struct ls_box ls_view_box(const struct ls_view *view, int height, int width)
     if (!view || !view->random_resized)
         return (struct ls_box){0, 0, height, width};
     return random_box(view->seed, view->epoch, view->sample, height, width);
-}
-
-/* --- to planes ---------------------------------------------------------------------------------------- */
-
-/* Fills one row of one plane: outputs x0 .. x1-1 come from the image, the others are padding. `pixel` is the source of x0;
- * the source of x0+1 is `step` bytes further. */
-static void fill_plane_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float *table,
-                           float *out)
-{
-    for (int x = 0; x < x0; x++)
-        out[x] = table[0];
-    for (int x = x0; x < x1; x++, pixel += step)
-        out[x] = table[*pixel];
-    for (int x = x1; x < width; x++)
-        out[x] = table[0];
-}
-
-/* Fills one row of three planes, `plane` values apart, from pixels of three channels. */
-static void fill_colour_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float table[][256],
-                            size_t plane, float *out)
-{
-    float *red = out, *green = out + plane, *blue = out + 2 * plane;
-    for (int x = x0; x < x1; x++, pixel += step) {
-        red[x] = table[0][pixel[0]];
-        green[x] = table[1][pixel[1]];
-        blue[x] = table[2][pixel[2]];
-    }
-    for (int c = 0; c < 3; c++, out += plane) {
-        for (int x = 0; x < x0; x++)
-            out[x] = table[c][0];
-        for (int x = x1; x < width; x++)
-            out[x] = table[c][0];
-    }
-}
-
-static void fill_luma_row(const uint8_t *pixel, ptrdiff_t step, int x0, int x1, int width, const float *table,
-                          float *out)
-{
-    for (int x = 0; x < x0; x++)
-        out[x] = table[0];
-    for (int x = x0; x < x1; x++, pixel += step)
-        out[x] = table[ls_luma(pixel)];
-    for (int x = x1; x < width; x++)
-        out[x] = table[0];
-}
-
-/* Crops the output size at (top, left), which may lie outside, and converts bytes to normalised planes. */
-static void to_planes(const struct ls_augment *a, const struct ls_image *image, int top, int left, bool flip,
-                      float *planes)
-{
-    int height = (int)a->height, width = (int)a->width, from = image->channels, to = (int)a->channels;
-    int x0 = left < 0 ? -left : 0, x1 = image->width - left < width ? image->width - left : width;
-    x0 = x0 < width ? x0 : width;
-    x1 = x1 > x0 ? x1 : x0;
-    ptrdiff_t first = left + x0, step = from;
-    if (flip) {
-        int mirrored = width - x1;
-        first = left + x1 - 1;
-        step = -from;
-        x1 = width - x0;
-        x0 = mirrored;
-    }
-    for (int y = 0; y < height; y++) {
-        bool inside = top + y >= 0 && top + y < image->height && x1 > x0;
-        int end = inside ? x1 : x0;
-        const uint8_t *pixel = image->pixels;
-        if (inside)
-            pixel += ((ptrdiff_t)(top + y) * image->width + first) * from;
-        if (from == 3 && to == 3)
-            fill_colour_row(pixel, step, x0, end, width, a->table, (size_t)height * (size_t)width,
-                            planes + (size_t)y * (size_t)width);
-        for (int c = 0; c < to && (from != 3 || to != 3); c++) {
-            float *out = planes + ((size_t)c * (size_t)height + (size_t)y) * (size_t)width;
-            if (from == 3 && to == 1)
-                fill_luma_row(pixel, step, x0, end, width, a->table[c], out);
-            else
-                fill_plane_row(pixel + (from == 3 ? c : 0), step, x0, end, width, a->table[c], out);
-        }
-    }
 }
 
 /* --- to pixels ---------------------------------------------------------------------------------------- */
@@ -327,7 +249,7 @@ static enum ls_status effects_to_planes(const struct ls_augment *a, const struct
     apply_effects(a, shown, crop, seed, epoch, sample, scratch->side, scratch->side + bytes);
     const struct ls_image made = {
         .channels = (int)a->channels, .height = (int)a->height, .width = (int)a->width, .pixels = scratch->side};
-    to_planes(a, &made, 0, 0, false, planes);
+    ls_planes_fill(a, &made, 0, 0, false, planes);
     return LS_OK;
 }
 
@@ -339,7 +261,7 @@ enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_imag
     LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &crop));
     if (a->has_effects)
         return effects_to_planes(a, shown, &crop, seed, epoch, sample, scratch, planes);
-    to_planes(a, shown, crop.top, crop.left, crop.flip, planes);
+    ls_planes_fill(a, shown, crop.top, crop.left, crop.flip, planes);
     return LS_OK;
 }
 

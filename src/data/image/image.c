@@ -5,7 +5,7 @@
 #include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "data/image/jpeg_huffman.h"
+#include "data/image/jpeg/jpeg_huffman.h"
 
 #include <errno.h>
 #include <inttypes.h>

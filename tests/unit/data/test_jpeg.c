@@ -1,6 +1,6 @@
 /* The Huffman decoder of jpeg_huffman.c against that of libjpeg-turbo: the same pixels, the same refusals. */
 #include "data/dataset.h"
-#include "data/image/jpeg_huffman.h"
+#include "data/image/jpeg/jpeg_huffman.h"
 #include "base/random.h"
 #include "base/memory.h"
 

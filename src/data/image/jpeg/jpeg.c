@@ -2,7 +2,7 @@
 #include "data/dataset.h"
 #include "base/decoder.h"
 #include "base/memory.h"
-#include "data/image/jpeg_huffman.h"
+#include "data/image/jpeg/jpeg_huffman.h"
 
 #include <string.h>
 #include <jerror.h>

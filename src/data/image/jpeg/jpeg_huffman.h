@@ -16,22 +16,34 @@
 #include <stdio.h>
 #include <jpeglib.h>
 
-enum { LS_JPEG_LOOK = 10 /* bits of a look into a table */, LS_JPEG_COMPONENTS = 4, LS_JPEG_ENDS = 128 };
+enum {
+    LS_JPEG_LOOK = 10 /* bits of a look into a table */,
+    LS_JPEG_PASS = 12 /* and of one that passes over codes */,
+    LS_JPEG_COMPONENTS = 4,
+    LS_JPEG_ENDS = 128
+};
 
-/* What the next LS_JPEG_LOOK bits begin with: a code, and where they fit, the code and the value of a second coefficient. */
-struct ls_jpeg_look {
-    uint8_t bits;   /* of all codes and values; 0: the code is longer than LS_JPEG_LOOK */
-    uint8_t both;   /* coefficients up to and with the second; `skip` if there is none */
-    uint8_t skip;   /* coefficients up to and with the first; LS_JPEG_ENDS: the block ends */
-    uint8_t first;  /* bits of the first code and its value */
-    uint8_t length; /* bits of the first code */
-    uint8_t size;   /* bits of the first value */
-    int16_t second; /* the second value */
+/* What the next LS_JPEG_LOOK bits begin with: a code, and where they fit, the code and the value of a second coefficient. It
+ * is one word, because one load is faster than many. From the lowest bit, 8 bits each:
+ *   bits    of all codes and values; 0: the code is longer than LS_JPEG_LOOK
+ *   both    coefficients up to and with the second; as `skip` if there is none; 255: the code is longer
+ *   skip    coefficients up to and with the first; LS_JPEG_ENDS: the block ends
+ *   first   bits of the first code and its value
+ *   length  bits of the first code
+ *   rest    63 less the bits of the first value
+ * and 16 bits: the second value. */
+typedef uint64_t ls_jpeg_look;
+
+/* The codes that begin and end within the next LS_JPEG_PASS bits, up to the end of a block: for blocks that are not wanted. */
+struct ls_jpeg_pass {
+    uint8_t bits;    /* of all these codes and their values */
+    uint8_t advance; /* coefficients; LS_JPEG_ENDS more: the block ends; 255: the first code is longer */
 };
 
 struct ls_jpeg_table {
-    struct ls_jpeg_look look[1 << LS_JPEG_LOOK];
-    JHUFF_TBL of;      /* what the table was made from */
+    ls_jpeg_look look[1 << LS_JPEG_LOOK];
+    struct ls_jpeg_pass pass[1 << LS_JPEG_PASS]; /* of AC codes */
+    JHUFF_TBL of;                                /* what the table was made from */
     int32_t last[18];  /* the last code of each length, -1: none; last[17] is larger than any code */
     int32_t first[17]; /* index in the symbols of the code 0 of each length, had it one */
     bool made, usual;  /* usual: no values are larger than those of baseline files */
@@ -44,6 +56,8 @@ struct ls_jpeg_tables {
     size_t room;
     bool off; /* libjpeg-turbo decodes all; for tests that compare */
 };
+/* Makes the tables of the scan that begins. Returns false if they are not those of a baseline file. */
+bool ls_jpeg_tables_make(struct ls_jpeg_tables *tables, const struct jpeg_decompress_struct *jpeg);
 /* Takes NULL. */
 void ls_jpeg_tables_free(struct ls_jpeg_tables *tables);
 
@@ -62,6 +76,10 @@ struct ls_jpeg_huffman {
     const uint8_t *end;    /* of the data; zeros follow */
     const uint8_t *marker; /* behind the data in the file */
     int dc_value[LS_JPEG_COMPONENTS];
+    struct ls_jpeg_block { /* of an MCU */
+        const struct ls_jpeg_table *dc, *ac;
+        int component;
+    } blocks[D_MAX_BLOCKS_IN_MCU];
     /* MCUs outside of these columns are passed over */
     JDIMENSION column, first_column, last_column;
 };

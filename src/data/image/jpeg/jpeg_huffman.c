@@ -1,6 +1,6 @@
 #define _DEFAULT_SOURCE /* be64toh */
-#include "data/image/jpeg_huffman.h"
 #include "base/memory.h"
+#include "data/image/jpeg/jpeg_look.h"
 
 #include <endian.h>
 #include <string.h>
@@ -11,7 +11,6 @@ struct entropy_head {
     boolean (*decode_mcu)(j_decompress_ptr jpeg, JBLOCKROW *blocks);
 };
 
-enum { LOOK = LS_JPEG_LOOK, LONGEST = 16 /* bits of a code */, LARGEST = 11 /* bits of a value */ };
 /* More than the bytes of an MCU: 10 blocks of 64 codes with values. Damaged data is read so far behind its end. */
 enum { BEHIND = 4096 };
 
@@ -21,63 +20,6 @@ static const uint8_t place_before[65] = {
     48, 41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15,
     23, 30, 37, 44, 51, 58, 59, 52, 45, 38, 31, 39, 46, 53, 60, 61, 54, 47, 55, 62, 63,
 };
-
-/* --- tables ------------------------------------------------------------------------------------------- */
-
-static inline uint8_t skip_of(int symbol)
-{
-    return (uint8_t)((symbol & 15) == 0 && symbol != 0xf0 ? LS_JPEG_ENDS : 1 + (symbol >> 4));
-}
-
-static inline struct ls_jpeg_look look_of(int length, int symbol)
-{
-    uint8_t size = symbol & 15, bits = (uint8_t)(length + size), skip = skip_of(symbol);
-    return (struct ls_jpeg_look){bits, skip, skip, bits, (uint8_t)length, size, 0};
-}
-
-/* Returns the value that the first `size` bits stand for. One that begins with a 0 is negative: its bits less 2^size - 1. */
-static inline __attribute__((always_inline)) int value_of(uint64_t bits, unsigned size)
-{
-    uint32_t below = (1u << size) - 1, negative = (uint32_t)(bits >> 63) - 1;
-    return (int)((uint32_t)(bits >> 1 >> (63 - size)) - (below & negative));
-}
-
-/* Adds the second coefficient to the entry of these bits if it fits. */
-static void add_second(struct ls_jpeg_table *t, unsigned bits)
-{
-    struct ls_jpeg_look *l = &t->look[bits];
-    if (l->bits == 0 || l->bits >= LOOK || l->skip == LS_JPEG_ENDS)
-        return;
-    const struct ls_jpeg_look *next = &t->look[bits << l->first & ((1u << LOOK) - 1)];
-    if (next->bits == 0 || l->first + next->first > LOOK)
-        return;
-    l->second = (int16_t)value_of((uint64_t)bits << (64 - LOOK) << (l->first + next->length), next->size);
-    l->both = (uint8_t)(l->skip + next->skip);
-    l->bits = (uint8_t)(l->first + next->first);
-}
-
-/* Codes of each length are consecutive numbers. The symbol of an AC code is run * 16 + size, that of a DC code the size.
- * pairs: values follow each other, as those of AC codes do. */
-static void make_table(struct ls_jpeg_table *t, const JHUFF_TBL *of, bool pairs)
-{
-    int code = 0, symbols = 0;
-    t->made = t->usual = true;
-    t->of = *of;
-    memset(t->look, 0, sizeof t->look);
-    for (int length = 1; length <= LONGEST; length++, code <<= 1) {
-        t->first[length] = symbols - code;
-        for (int i = 0; i < of->bits[length]; i++, code++, symbols++) {
-            int symbol = of->huffval[symbols];
-            t->usual = t->usual && (symbol & 15) <= LARGEST;
-            for (int k = code << LOOK >> length; length <= LOOK && k < (code + 1) << LOOK >> length; k++)
-                t->look[k] = look_of(length, symbol);
-        }
-        t->last[length] = of->bits[length] > 0 ? code - 1 : -1;
-    }
-    t->last[LONGEST + 1] = INT32_MAX;
-    for (unsigned bits = 0; pairs && bits < 1u << LOOK; bits++)
-        add_second(t, bits);
-}
 
 /* --- bits --------------------------------------------------------------------------------------------- */
 
@@ -98,8 +40,8 @@ static __attribute__((noreturn, noinline)) void give_up(struct ls_jpeg_huffman *
 }
 
 /* Returns the entry of a code that is longer than a look. */
-static __attribute__((noinline)) struct ls_jpeg_look long_code(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
-                                                               uint64_t buffer)
+static __attribute__((noinline)) ls_jpeg_look long_code(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
+                                                        uint64_t buffer)
 {
     int length = LOOK + 1, code = (int)(buffer >> (64 - LOOK - 1));
     for (; code > t->last[length]; length++)
@@ -119,53 +61,100 @@ static inline __attribute__((always_inline)) void take(struct ls_jpeg_bits *b, i
 
 /* Ends a block whose last look, at the bits `b`, leads from coefficient k to its end or beyond. */
 static inline __attribute__((always_inline)) void end_block(struct ls_jpeg_huffman *h, struct ls_jpeg_bits *b,
-                                                            struct ls_jpeg_look l, size_t k, JCOEF *block)
+                                                            ls_jpeg_look l, size_t k, JCOEF *block)
 {
-    size_t first = k + l.skip, both = k + l.both;
-    bool is_first = first == DCTSIZE2 || l.skip == LS_JPEG_ENDS;
+    size_t first = k + part(l, SKIP), both = k + part(l, BOTH);
+    bool is_first = first == DCTSIZE2 || part(l, SKIP) == LS_JPEG_ENDS;
     if (block && first <= DCTSIZE2)
-        block[place_before[first]] = (JCOEF)value_of(b->buffer << l.length, l.size);
+        block[place_before[first]] = (JCOEF)value_of(b->buffer << part(l, LENGTH), part(l, REST));
     if (block && !is_first && both == DCTSIZE2)
-        block[DCTSIZE2 - 1] = l.second;
+        block[DCTSIZE2 - 1] = (JCOEF)(l >> SECOND);
     if (!is_first && both > DCTSIZE2 && (first > DCTSIZE2 || both < LS_JPEG_ENDS))
         give_up(h);
-    take(b, is_first ? l.first : l.bits);
+    take(b, (int)part(l, is_first ? FIRST : 0));
 }
 
-/* Reads the AC coefficients. */
+/* Reads the AC coefficients from the k-th on. */
 static inline __attribute__((always_inline)) void read_ac(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
-                                                          struct ls_jpeg_bits *b, bool store, JCOEF *block)
+                                                          struct ls_jpeg_bits *b, size_t k, bool store, JCOEF *block)
 {
-    for (size_t k = 1;;) {
+    for (;;) {
         refill(b);
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++) { /* at most 2 * (LONGEST + LARGEST) bits */
-            struct ls_jpeg_look l = t->look[b->buffer >> (64 - LOOK)];
-            if (__builtin_expect(l.bits == 0, 0))
-                l = long_code(h, t, b->buffer);
-            if (__builtin_expect(k + l.both >= DCTSIZE2, 0)) {
-                end_block(h, b, l, k, store ? block : NULL);
-                return;
+            ls_jpeg_look l = t->look[b->buffer >> (64 - LOOK)];
+            if (__builtin_expect(k + part(l, BOTH) >= DCTSIZE2, 0)) {
+                if (l == LONG_CODE)
+                    l = long_code(h, t, b->buffer);
+                if (k + part(l, BOTH) >= DCTSIZE2) {
+                    end_block(h, b, l, k, store ? block : NULL);
+                    return;
+                }
             }
             if (store) {
-                block[place_before[k + l.both]] = l.second;
-                block[place_before[k + l.skip]] = (JCOEF)value_of(b->buffer << l.length, l.size);
+                block[place_before[k + part(l, BOTH)]] = (JCOEF)(l >> SECOND);
+                block[place_before[k + part(l, SKIP)]] =
+                    (JCOEF)value_of(b->buffer << (l >> LENGTH & 63), (unsigned)(l >> REST & 63));
             }
-            take(b, l.bits);
-            k += l.both;
+            take(b, (int)part(l, 0));
+            k += part(l, BOTH);
         }
     }
+}
+
+/* Passes over one code, or over the last codes of a block. Returns the number of the next coefficient, DCTSIZE2: none. */
+static __attribute__((noinline)) size_t pass_slowly(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
+                                                    struct ls_jpeg_bits *b, size_t k)
+{
+    ls_jpeg_look l = t->look[b->buffer >> (64 - LOOK)];
+    if (l == LONG_CODE)
+        l = long_code(h, t, b->buffer);
+    if (k + part(l, SKIP) >= DCTSIZE2) {
+        read_ac(h, t, b, k, false, NULL);
+        return DCTSIZE2;
+    }
+    take(b, (int)part(l, FIRST));
+    return k + part(l, SKIP);
+}
+
+/* Passes over the AC coefficients. */
+static inline __attribute__((always_inline)) void pass_ac(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
+                                                          struct ls_jpeg_bits *bits)
+{
+    struct ls_jpeg_bits b = *bits; /* in registers */
+    for (size_t k = 1; k < DCTSIZE2;) {
+        refill(&b);
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++) { /* at most 2 * (LONGEST + LARGEST) bits */
+            struct ls_jpeg_pass p = t->pass[b.buffer >> (64 - PASS)];
+            size_t after = k + p.advance;
+            if (__builtin_expect(after >= DCTSIZE2, 0)) {
+                if (after - LS_JPEG_ENDS < DCTSIZE2) {
+                    take(&b, p.bits);
+                    k = DCTSIZE2;
+                } else {
+                    *bits = b;
+                    k = pass_slowly(h, t, bits, k);
+                    b = *bits;
+                }
+                break;
+            }
+            take(&b, p.bits);
+            k = after;
+        }
+    }
+    *bits = b;
 }
 
 static inline __attribute__((always_inline)) int read_dc(struct ls_jpeg_huffman *h, const struct ls_jpeg_table *t,
                                                          struct ls_jpeg_bits *b)
 {
     refill(b);
-    struct ls_jpeg_look l = t->look[b->buffer >> (64 - LOOK)];
-    if (__builtin_expect(l.bits == 0, 0))
+    ls_jpeg_look l = t->look[b->buffer >> (64 - LOOK)];
+    if (__builtin_expect(l == LONG_CODE, 0))
         l = long_code(h, t, b->buffer);
-    int value = value_of(b->buffer << l.length, l.size);
-    take(b, l.bits);
+    int value = value_of(b->buffer << part(l, LENGTH), part(l, REST));
+    take(b, (int)part(l, 0));
     return value;
 }
 
@@ -176,15 +165,14 @@ static inline __attribute__((always_inline)) boolean decode(j_decompress_ptr jpe
     struct ls_jpeg_bits b = h->bits;
     bool wanted = blocks && h->column >= h->first_column && h->column <= h->last_column;
     for (int i = 0; i < jpeg->blocks_in_MCU; i++) {
-        int component = jpeg->MCU_membership[i];
-        const jpeg_component_info *info = jpeg->cur_comp_info[component];
-        int difference = read_dc(h, &h->tables->dc[info->dc_tbl_no], &b);
-        h->dc_value[component] = (int)((unsigned)h->dc_value[component] + (unsigned)difference);
+        const struct ls_jpeg_block *of = &h->blocks[i];
+        unsigned dc = (unsigned)h->dc_value[of->component] + (unsigned)read_dc(h, of->dc, &b);
+        h->dc_value[of->component] = (int)dc;
         if (wanted) {
-            blocks[i][0][0] = (JCOEF)h->dc_value[component];
-            read_ac(h, &h->tables->ac[info->ac_tbl_no], &b, true, blocks[i][0]);
+            blocks[i][0][0] = (JCOEF)dc;
+            read_ac(h, of->ac, &b, 1, true, blocks[i][0]);
         } else
-            read_ac(h, &h->tables->ac[info->ac_tbl_no], &b, false, NULL);
+            pass_ac(h, of->ac, &b);
     }
     if (b.at - b.have / 8 > h->end)
         give_up(h);
@@ -219,26 +207,6 @@ static bool suits(const struct jpeg_decompress_struct *jpeg)
 #endif
 }
 
-static bool need_table(struct ls_jpeg_table *t, const JHUFF_TBL *of, bool pairs)
-{
-    if (!t->made || memcmp(t->of.bits, of->bits, sizeof of->bits) != 0 ||
-        memcmp(t->of.huffval, of->huffval, sizeof of->huffval) != 0)
-        make_table(t, of, pairs);
-    return t->usual;
-}
-
-/* Returns false if the tables are not those of a baseline file. */
-static bool make_tables(struct ls_jpeg_huffman *h, const struct jpeg_decompress_struct *jpeg)
-{
-    for (int c = 0; c < jpeg->comps_in_scan; c++) {
-        int dc = jpeg->cur_comp_info[c]->dc_tbl_no, ac = jpeg->cur_comp_info[c]->ac_tbl_no;
-        if (dc > 1 || ac > 1 || !need_table(&h->tables->dc[dc], jpeg->dc_huff_tbl_ptrs[dc], false) ||
-            !need_table(&h->tables->ac[ac], jpeg->ac_huff_tbl_ptrs[ac], true))
-            return false;
-    }
-    return true;
-}
-
 /* Copies the data up to the next marker. Returns false if there is no memory. */
 static bool copy_data(struct ls_jpeg_huffman *h, const uint8_t *from, size_t bytes)
 {
@@ -269,13 +237,6 @@ static bool copy_data(struct ls_jpeg_huffman *h, const uint8_t *from, size_t byt
     return true;
 }
 
-void ls_jpeg_tables_free(struct ls_jpeg_tables *tables)
-{
-    if (tables)
-        ls_free(tables->data);
-    ls_free(tables);
-}
-
 /* Returns the width of an MCU in the output. */
 static JDIMENSION mcu_width(const struct jpeg_decompress_struct *jpeg)
 {
@@ -293,10 +254,16 @@ void ls_jpeg_huffman_begin(struct ls_jpeg_huffman *h, struct jpeg_decompress_str
     h->began = false;
     if (!suits(jpeg) || h->failed)
         return;
-    if (!make_tables(h, jpeg) || !copy_data(h, jpeg->src->next_input_byte, jpeg->src->bytes_in_buffer))
+    if (!ls_jpeg_tables_make(h->tables, jpeg) || !copy_data(h, jpeg->src->next_input_byte, jpeg->src->bytes_in_buffer))
         return;
     h->bits = (struct ls_jpeg_bits){.at = h->tables->data};
     memset(h->dc_value, 0, sizeof h->dc_value);
+    for (int i = 0; i < jpeg->blocks_in_MCU; i++) {
+        int component = jpeg->MCU_membership[i];
+        const jpeg_component_info *info = jpeg->cur_comp_info[component];
+        h->blocks[i] = (struct ls_jpeg_block){
+            .dc = &h->tables->dc[info->dc_tbl_no], .ac = &h->tables->ac[info->ac_tbl_no], .component = component};
+    }
     /* Upsampling looks at the neighbours of a column. */
     JDIMENSION each = mcu_width(jpeg);
     h->column = 0;
