@@ -1,4 +1,4 @@
-/* How an image of a batch is made from stored bytes: crop at any position (black outside of the image), mirror or not, then
+/* How an image of a batch is made from stored bytes: crop at any position (outside black or reflected), mirror or not, then
  * map bytes to floats with a table. The host and the device kernels both compile this file, so they compute equal values. */
 #ifndef LS_BASE_CROP_H
 #define LS_BASE_CROP_H
@@ -30,7 +30,8 @@ struct ls_crop {
 struct ls_pixels {
     int32_t from_channels, from_height, from_width; /* stored */
     int32_t channels, height, width;                /* output; channels: as stored, or 1 <-> 3 */
-    float table[4][256];                            /* byte -> value, per output channel */
+    int32_t reflect;     /* 1: beyond the border the image goes on mirrored, else it is black */
+    float table[4][256]; /* byte -> value, per output channel */
 };
 
 LS_CROP_FUNCTION int64_t ls_pixels_bytes(const struct ls_pixels *p)
@@ -44,10 +45,21 @@ LS_CROP_FUNCTION uint8_t ls_luma(const uint8_t *rgb)
     return (uint8_t)((rgb[0] * 19595u + rgb[1] * 38470u + rgb[2] * 7471u + 32768u) >> 16);
 }
 
+/* Row or column i of an image that is mirrored at its borders; the border itself is not repeated. */
+LS_CROP_FUNCTION int32_t ls_reflect(int32_t i, int32_t size)
+{
+    i = i < 0 ? -i : i;
+    return i < size ? i : 2 * size - 2 - i;
+}
+
 /* Returns the offset in the stored image of the pixel for output position (y, x), or -1 if it lies outside. */
 LS_CROP_FUNCTION int64_t ls_crop_source(const struct ls_pixels *p, const struct ls_crop *crop, int32_t y, int32_t x)
 {
     int32_t row = crop->top + y, column = crop->left + (crop->flip ? p->width - 1 - x : x);
+    if (p->reflect) {
+        row = ls_reflect(row, p->from_height);
+        column = ls_reflect(column, p->from_width);
+    }
     bool inside = row >= 0 && row < p->from_height && column >= 0 && column < p->from_width;
     return inside ? ((int64_t)row * p->from_width + column) * p->from_channels : -1;
 }

@@ -157,8 +157,11 @@ enum ls_effect_id {
  * size while none of rrc, crop and center is given, is first scaled to cover the output. */
 struct ls_augment {
     bool flip, random_resized;
-    int crop_pad; /* random crop after padding with black; -1: none */
-    int resize;   /* scale the shorter side to this; 0: no */
+    bool
+        alternate; /* with flip: a sample is mirrored in every second epoch, by chance in the odd or in the even ones */
+    int crop_pad;  /* random crop after padding; -1: none */
+    bool reflect;  /* the padding is the image, mirrored at its border; else black */
+    int resize;    /* scale the shorter side to this; 0: no */
     bool center;
     int crop_height, crop_width;     /* with center: the crop of the scaled image; 0: of the output size */
     int64_t channels, height, width; /* output */

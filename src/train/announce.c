@@ -74,13 +74,13 @@ enum { AUGMENT_TEXT = LS_AUGMENT_TEXT + 256 };
 
 static void describe_augment(const struct ls_augment *a, const struct ls_options *o, char text[AUGMENT_TEXT])
 {
-    char scale[48] = "", cut[48] = "", mixup[48] = "", cutmix[48] = "", effects[LS_AUGMENT_TEXT];
+    char scale[48] = "", cut[80] = "", mixup[48] = "", cutmix[48] = "", effects[LS_AUGMENT_TEXT];
     if (a->random_resized)
         snprintf(scale, sizeof scale, "random resized crops");
     else if (a->resize > 0)
         snprintf(scale, sizeof scale, "shorter side to %d", a->resize);
     if (a->crop_pad >= 0)
-        snprintf(cut, sizeof cut, "random crops after padding by %d", a->crop_pad);
+        snprintf(cut, sizeof cut, "random crops after padding by %d%s", a->crop_pad, a->reflect ? ", reflected" : "");
     else if (a->center)
         snprintf(cut, sizeof cut, "the centre");
     if (o->mixup > 0)
@@ -88,7 +88,8 @@ static void describe_augment(const struct ls_augment *a, const struct ls_options
     if (o->cutmix > 0)
         snprintf(cutmix, sizeof cutmix, "cutmix %g", o->cutmix);
     ls_effects_text(a, effects);
-    const char *words[] = {scale, cut, a->flip ? "flips" : "", *effects ? effects + 1 : "", mixup, cutmix};
+    const char *flips = a->alternate ? "flips in turns" : a->flip ? "flips" : "";
+    const char *words[] = {scale, cut, flips, *effects ? effects + 1 : "", mixup, cutmix};
     int at = 0;
     text[0] = 0;
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)

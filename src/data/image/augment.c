@@ -64,6 +64,37 @@ struct ls_box ls_view_box(const struct ls_view *view, int height, int width)
     return random_box(view->seed, view->epoch, view->sample, height, width);
 }
 
+static bool reaches_out(const struct ls_augment *a, const struct ls_image *image, int top, int left)
+{
+    return top < 0 || left < 0 || top + a->height > image->height || left + a->width > image->width;
+}
+
+/* Crops where the image goes on mirrored beyond its border. */
+static void reflect_to_planes(const struct ls_augment *a, const struct ls_image *image, int top, int left, bool flip,
+                              float *planes)
+{
+    struct ls_pixels p = {.from_channels = image->channels,
+                          .from_height = image->height,
+                          .from_width = image->width,
+                          .channels = (int32_t)a->channels,
+                          .height = (int32_t)a->height,
+                          .width = (int32_t)a->width,
+                          .reflect = 1};
+    memcpy(p.table, a->table, sizeof p.table);
+    struct ls_crop crop = {.top = top, .left = left, .flip = flip};
+    ls_crop_planes(&p, image->pixels, &crop, 1, planes);
+}
+
+/* Crops the output size at (top, left), which may lie outside, and converts bytes to normalised planes. */
+static void to_planes(const struct ls_augment *a, const struct ls_image *image, int top, int left, bool flip,
+                      float *planes)
+{
+    if (a->reflect && reaches_out(a, image, top, left))
+        reflect_to_planes(a, image, top, left, flip, planes);
+    else
+        ls_planes_fill(a, image, top, left, flip, planes);
+}
+
 /* --- to pixels ---------------------------------------------------------------------------------------- */
 
 static void copy_pixels(const uint8_t *from, int channels, int64_t count, const struct ls_augment *a, uint8_t *to)
@@ -78,12 +109,26 @@ static void copy_pixels(const uint8_t *from, int channels, int64_t count, const 
             memset(to + a->channels * i, from[i], (size_t)a->channels);
 }
 
+static void reflect_to_pixels(const struct ls_augment *a, const struct ls_image *image, int top, int left,
+                              uint8_t *pixels)
+{
+    for (int y = 0; y < a->height; y++)
+        for (int x = 0; x < a->width; x++, pixels += a->channels) {
+            ptrdiff_t row = ls_reflect(top + y, image->height), column = ls_reflect(left + x, image->width);
+            copy_pixels(image->pixels + (row * image->width + column) * image->channels, image->channels, 1, a, pixels);
+        }
+}
+
 /* Copies the same crop as bytes. */
 static void to_pixels(const struct ls_augment *a, const struct ls_image *image, int top, int left, uint8_t *pixels)
 {
     int height = (int)a->height, width = (int)a->width, channels = (int)a->channels;
     int x0 = left < 0 ? -left : 0, x1 = image->width - left < width ? image->width - left : width;
     size_t row = (size_t)width * (size_t)channels;
+    if (a->reflect && reaches_out(a, image, top, left)) {
+        reflect_to_pixels(a, image, top, left, pixels);
+        return;
+    }
     x0 = x0 < width ? x0 : width;
     x1 = x1 > x0 ? x1 : x0;
     for (int y = 0; y < height; y++, pixels += row) {
@@ -141,6 +186,14 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
     *width = (int)(w < a->width ? a->width : w);
 }
 
+/* Whether a sample is mirrored in this epoch: as in the first one, or the other way round. */
+static bool alternates(uint64_t seed, uint64_t epoch, uint64_t sample)
+{
+    uint32_t r[4];
+    draw(seed, 0, sample, 0, r);
+    return (r[0] >> 31 ^ (epoch & 1)) != 0;
+}
+
 /* Chooses position and flip of the crop in a scaled image of that size. */
 static struct ls_crop choose(const struct ls_augment *a, int height, int width, uint64_t seed, uint64_t epoch,
                              uint64_t sample)
@@ -151,6 +204,8 @@ static struct ls_crop choose(const struct ls_augment *a, int height, int width, 
         draw(seed, epoch, sample, 0, r);
     struct ls_crop crop = {
         .top = half(height - (int)a->height), .left = half(width - (int)a->width), .flip = a->flip && r[0] >> 31};
+    if (a->alternate)
+        crop.flip = alternates(seed, epoch, sample);
     if (pad >= 0) {
         crop.top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
         crop.left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
@@ -249,7 +304,7 @@ static enum ls_status effects_to_planes(const struct ls_augment *a, const struct
     apply_effects(a, shown, crop, seed, epoch, sample, scratch->side, scratch->side + bytes);
     const struct ls_image made = {
         .channels = (int)a->channels, .height = (int)a->height, .width = (int)a->width, .pixels = scratch->side};
-    ls_planes_fill(a, &made, 0, 0, false, planes);
+    to_planes(a, &made, 0, 0, false, planes);
     return LS_OK;
 }
 
@@ -261,7 +316,7 @@ enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_imag
     LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &crop));
     if (a->has_effects)
         return effects_to_planes(a, shown, &crop, seed, epoch, sample, scratch, planes);
-    ls_planes_fill(a, shown, crop.top, crop.left, crop.flip, planes);
+    to_planes(a, shown, crop.top, crop.left, crop.flip, planes);
     return LS_OK;
 }
 
@@ -307,7 +362,8 @@ struct ls_pixels ls_augment_source(const struct ls_augment *a, const struct ls_d
                           .from_width = (int32_t)(info ? info->width : a->width),
                           .channels = (int32_t)a->channels,
                           .height = (int32_t)a->height,
-                          .width = (int32_t)a->width};
+                          .width = (int32_t)a->width,
+                          .reflect = info && a->reflect};
     memcpy(p.table, a->table, sizeof p.table);
     return p;
 }

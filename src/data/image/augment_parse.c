@@ -58,6 +58,12 @@ static void set_crop(struct ls_augment *a, int pad)
     a->crop_pad = pad;
 }
 
+static void set_reflect(struct ls_augment *a, int pad)
+{
+    a->crop_pad = pad;
+    a->reflect = true;
+}
+
 static void set_center(struct ls_augment *a, int size)
 {
     (void)size;
@@ -70,6 +76,12 @@ static void set_flip(struct ls_augment *a, int none)
     a->flip = true;
 }
 
+static void set_altflip(struct ls_augment *a, int none)
+{
+    (void)none;
+    a->flip = a->alternate = true;
+}
+
 const struct ls_augment_word ls_augment_words[] = {
     {"resize", ":SIDE", "scale the image so that its shorter side has SIDE pixels", 1, false, set_resize},
     {"rrc", "[:SIZE]",
@@ -77,8 +89,14 @@ const struct ls_augment_word ls_augment_words[] = {
      1, true, set_rrc},
     {"crop", ":PAD", "random crop of the input's size, after PAD black pixels were added on each side", 0, false,
      set_crop},
+    {"reflect", ":PAD",
+     "the same, after PAD pixels of the image itself, mirrored at its border, were added on each side", 0, false,
+     set_reflect},
     {"center", "[:SIZE]", "crop of the input's size from the middle", 1, true, set_center},
     {"flip", "", "mirror left and right with a probability of one half", 0, false, set_flip},
+    {"altflip", "",
+     "mirror left and right in every second epoch: half of the samples in odd ones, the others in even ones", 0, false,
+     set_altflip},
     {NULL, NULL, NULL, 0, false, NULL},
 };
 
@@ -222,6 +240,7 @@ static void calm(const struct ls_dataset_info *info, bool automatic, struct ls_a
     if (a->crop_pad >= 0)
         a->center = true;
     a->crop_pad = -1;
+    a->reflect = a->alternate = false;
     a->flip = a->random_resized = a->has_effects = false;
 }
 
@@ -316,11 +335,12 @@ const char *ls_augment_text(const struct ls_augment *a, char text[LS_AUGMENT_TEX
     if (a->random_resized)
         used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",rrc");
     if (a->crop_pad >= 0)
-        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",crop:%d", a->crop_pad);
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",%s:%d", a->reflect ? "reflect" : "crop",
+                                 a->crop_pad);
     if (a->center)
         used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",center");
     if (a->flip)
-        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",flip");
+        used += (size_t)snprintf(text + used, LS_AUGMENT_TEXT - used, ",%s", a->alternate ? "altflip" : "flip");
     snprintf(text + used, LS_AUGMENT_TEXT - used, "%s", ls_effects_text(a, effects));
     if (!*text)
         snprintf(text, LS_AUGMENT_TEXT, ",none");

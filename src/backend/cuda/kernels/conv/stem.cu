@@ -34,7 +34,9 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
                                                  const struct cut &cut, T *line)
 {
     constexpr bool CROPS = FORM != PLANES;
-    const int lane = threadIdx.x % 32, top = CROPS ? crop.top + y : y;
+    const bool reflect = CROPS && p.reflect;
+    const int lane = threadIdx.x % 32;
+    const int top = reflect ? ls_reflect(crop.top + y, p.from_height) : CROPS ? crop.top + y : y;
     const bool there = (unsigned)y < (unsigned)u.height && (!CROPS || crop.image >= 0);
     const bool black = CROPS && (unsigned)top >= (unsigned)p.from_height;
     const uint8_t *bytes = (const uint8_t *)images + (CROPS && !black ? top * p.from_width * p.from_channels : 0);
@@ -52,7 +54,8 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
                 v[k] = channel[k] < 0 ? 0 : __ldg(plane + (int)c * u.height * u.width + x);
                 continue;
             }
-            const int column = crop.left + (crop.flip ? u.width - 1 - x : x);
+            int column = crop.left + (crop.flip ? u.width - 1 - x : x);
+            column = reflect ? ls_reflect(column, p.from_width) : column;
             byte[k] = 0;
             if (channel[k] >= 0 && !black && (unsigned)column < (unsigned)p.from_width) {
                 const uint8_t *at = bytes + column * p.from_channels + (FORM == BYTES ? (int)c : 0);
@@ -217,4 +220,39 @@ void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int
     int64_t count = out * kernel * c;
     cut_kernel<<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(w, count, kernel, (int)c, values, row, block,
                                                                       shift, rows);
+}
+
+/* --- layouts of weights -------------------------------------------------------------------------------------- */
+
+/* As place_in of layout.c. */
+static __device__ __forceinline__ int64_t place_in(const struct ls_cuda_weights &l, int o, int i, int y, int x)
+{
+    int64_t place = o * l.stride[0] + i * l.stride[1];
+    if (!l.block)
+        return place + y * l.stride[2] + x * l.stride[3];
+    y += l.shift;
+    return place + y / l.block * l.stride[2] + (int64_t)(y % l.block) * l.row + (int64_t)x * l.dim[1];
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(THREADS)
+    move_weights_kernel(struct ls_cuda_weights a, const T *from, struct ls_cuda_weights b, T *to, int count)
+{
+    int at = (int)(blockIdx.x * THREADS + threadIdx.x);
+    if (at >= count)
+        return;
+    int x = at % a.dim[3], y = at / a.dim[3] % a.dim[2], i = at / a.dim[3] / a.dim[2] % a.dim[1];
+    int o = at / a.dim[3] / a.dim[2] / a.dim[1];
+    to[place_in(b, o, i, y, x)] = from[place_in(a, o, i, y, x)];
+}
+
+void ls_cuda_move_weights(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_weights *from_layout,
+                          const void *from, const struct ls_cuda_weights *to_layout, void *to)
+{
+    const int *d = from_layout->dim;
+    int count = d[0] * d[1] * d[2] * d[3];
+    size_t each = t == LS_F32 ? 4 : 2;
+    cudaMemsetAsync(to, 0, (size_t)to_layout->count * each, s);
+    LS_CUDA_BY_TYPE(t, move_weights_kernel<T><<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(
+                           *from_layout, (const T *)from, *to_layout, (T *)to, count));
 }
