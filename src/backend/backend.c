@@ -56,6 +56,17 @@ bool ls_start_needed(const struct ls_tensor *t)
     return t->init.kind != LS_INIT_CONST || t->init.value != 0.0f;
 }
 
+/* Filter i passes input channel i on: its middle is 1 there, and 0 elsewhere. Further filters stay as they are. */
+static void set_identity(const struct ls_shape *w, float *values)
+{
+    int64_t window = w->dim[2] * w->dim[3], each = w->dim[1] * window;
+    int64_t middle = w->dim[2] / 2 * w->dim[3] + w->dim[3] / 2;
+    for (int64_t i = 0; i < w->dim[0] && i < w->dim[1]; i++) {
+        memset(values + i * each, 0, (size_t)each * sizeof *values);
+        values[i * each + i * window + middle] = 1;
+    }
+}
+
 /* Streams are numbered by the parameter's place among the parameters, so that a run's start depends on the seed and
  * the model alone. */
 void ls_start_values(const struct ls_tensor *t, uint64_t number, uint64_t seed, float *values)
@@ -65,6 +76,13 @@ void ls_start_values(const struct ls_tensor *t, uint64_t number, uint64_t seed, 
     switch (t->init.kind) {
     case LS_INIT_UNIFORM:
         ls_random_fill_uniform(seed, stream, -t->init.value, t->init.value, count, values);
+        break;
+    case LS_INIT_IDENTITY:
+        ls_random_fill_uniform(seed, stream, -t->init.value, t->init.value, count, values);
+        set_identity(&t->shape, values);
+        break;
+    case LS_INIT_WHITEN: /* until the images are known */
+        ls_random_fill_uniform(seed, stream, -1, 1, count, values);
         break;
     case LS_INIT_NORMAL:
         ls_random_fill_normal(seed, stream, t->init.value, count, values);

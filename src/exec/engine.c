@@ -92,9 +92,31 @@ static enum ls_status check_dtype(const struct ls_options *o, const struct ls_ba
     return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : LS_OK;
 }
 
+/* Reads --tta: mirror, shift:PIXELS, or both. */
+static enum ls_status parse_views(const char *text, struct ls_views *views)
+{
+    *views = (struct ls_views){0};
+    for (const char *at = text; at && *at;) {
+        char *end;
+        size_t length = strcspn(at, ",");
+        long pixels = strncmp(at, "shift:", 6) == 0 ? strtol(at + 6, &end, 10) : 0;
+        if (length == 6 && strncmp(at, "mirror", 6) == 0)
+            views->mirror = true;
+        else if (pixels >= 1 && pixels <= 1024 && end == at + length)
+            views->shift = (int32_t)pixels;
+        else
+            return ls_fail(LS_USAGE, "--tta %s: expected mirror, shift:PIXELS (1 to 1024), or mirror,shift:PIXELS",
+                           text);
+        at += length + (at[length] == ',');
+    }
+    return LS_OK;
+}
+
 static enum ls_status build(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
                             bool training, struct ls_graph *g)
 {
+    struct ls_views views;
+    LS_TRY(parse_views(o->tta, &views));
     struct ls_model_request request = {
         .model = o->model,
         .yaml = o->model_yaml,
@@ -107,6 +129,7 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
         .drop_path = (float)o->drop_path,
         .mixup = (float)o->mixup,
         .cutmix = (float)o->cutmix,
+        .views = views,
     };
     LS_TRY(ls_model_build(&request, g));
     if (training && o->freeze)

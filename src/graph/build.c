@@ -34,7 +34,32 @@ enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const stru
         return b->status = ls_fail(LS_USAGE, "%lld classes: a classifier needs at least one", (long long)size->classes);
     g->input = ls_graph_tensor(g, "images", LS_ROLE_INPUT, LS_F32, image);
     g->label = ls_graph_tensor(g, "labels", LS_ROLE_INPUT, LS_I32, ls_shape_make(1, size->batch, 0, 0, 0));
+    b->images = g->input;
     return b->status = g->input == LS_NONE || g->label == LS_NONE ? LS_FAILED : LS_OK;
+}
+
+enum ls_status ls_build_views(struct ls_build *b, const struct ls_views *views)
+{
+    struct ls_attr attr = {.views = *views};
+    int node;
+    if (b->status != LS_OK || ls_views_count(views) == 1)
+        return b->status;
+    LS_TRY(b->status = ls_graph_node(b->g, &ls_op_views, "views", &attr, &b->g->input, 1, &node));
+    b->images = b->g->nodes[node].out[0];
+    b->views = *views;
+    return LS_OK;
+}
+
+/* Replaces the logits of all views by their mean. */
+static enum ls_status mean_of_views(struct ls_build *b, int *logits)
+{
+    struct ls_attr attr = {.views = b->views};
+    int node;
+    if (b->images == b->g->input)
+        return LS_OK;
+    LS_TRY(ls_graph_node(b->g, &ls_op_views_mean, "views_mean", &attr, logits, 1, &node));
+    *logits = b->g->nodes[node].out[0];
+    return LS_OK;
 }
 
 /* Puts a node in front that mixes the images of a batch; all others then read its result. */
@@ -64,6 +89,7 @@ enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_o
         return b->status =
                    ls_fail(LS_BAD_INPUT, "the last layer gives %s where %lldx%lld (samples x classes) is needed",
                            ls_shape_text(shape, text), (long long)shape->dim[0], (long long)b->classes);
+    LS_TRY(b->status = mean_of_views(b, &logits));
     g->logits = logits;
     if (!loss)
         return LS_OK;
@@ -168,7 +194,7 @@ static enum ls_status dense_params(struct ls_build *b, const char *layer, const 
     return add_weight(b->g, layer, b->dense_scheme, w, attr->bias, in, n);
 }
 
-static enum ls_status bn_params(struct ls_build *b, const char *layer, int *in, int *n)
+static enum ls_status bn_params(struct ls_build *b, const char *layer, const struct ls_attr *attr, int *in, int *n)
 {
     static const struct {
         const char *part;
@@ -182,6 +208,7 @@ static enum ls_status bn_params(struct ls_build *b, const char *layer, int *in, 
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         LS_TRY(add_param(b->g, layer, parts[i].part, parts[i].role, c, (struct ls_init){LS_INIT_CONST, parts[i].start},
                          in, n));
+    b->g->tensors[in[*n - 4]].frozen = !attr->scale;
     return LS_OK;
 }
 
@@ -193,7 +220,7 @@ void ls_build_init(struct ls_build *b, const char *param, enum ls_init_kind kind
     if (t == LS_NONE)
         b->status = ls_fail(LS_BAD_INPUT, "there is no parameter %s to start at %g", param, (double)value);
     else
-        b->g->tensors[t].init = (struct ls_init){kind, value};
+        ls_graph_set_init(b->g, t, (struct ls_init){kind, value});
 }
 
 /* --- layers -------------------------------------------------------------------------------------------------- */
@@ -231,7 +258,7 @@ static enum ls_status append_layer(struct ls_build *b, const struct ls_op *op, c
     else if (op == &ls_op_dense)
         LS_TRY(dense_params(b, name, &attr, full, &n));
     else if (op == &ls_op_bn)
-        LS_TRY(bn_params(b, name, full, &n));
+        LS_TRY(bn_params(b, name, &attr, full, &n));
     attr.training = g->training;
     attr.layer = b->layers;
     b->layers += op == &ls_op_dropout || op == &ls_op_drop_path;

@@ -20,8 +20,10 @@ struct ls_build {
     struct ls_graph *g; /* borrowed */
     enum ls_status status;
     enum ls_scheme conv_scheme, dense_scheme;
-    float dropout;       /* < 0: as the model says; otherwise every dropout uses this p (--dropout) */
-    float drop_path;     /* < 0: as the model says; otherwise every drop_path uses this p (--drop-path) */
+    float dropout;   /* < 0: as the model says; otherwise every dropout uses this p (--dropout) */
+    float drop_path; /* < 0: as the model says; otherwise every drop_path uses this p (--drop-path) */
+    int images;      /* the tensor that models read: the images, or views of them */
+    struct ls_views views;
     float mixup, cutmix; /* parameters of Beta distributions; 0: none */
     uint32_t layers;     /* dropout and drop_path layers so far: each has a separate random stream */
     int64_t classes;     /* required number of logits */
@@ -35,6 +37,9 @@ struct ls_model_size {
  * the graph, also after a failure. `training` determines the mode of bn and dropout and whether backward may follow. */
 enum ls_status ls_build_begin(struct ls_build *b, struct ls_graph *g, const struct ls_model_size *size, bool training,
                               enum ls_dtype act_dtype);
+/* Evaluates several views of each image and averages their logits; for graphs that do not train. Call before the model
+ * appends layers. */
+enum ls_status ls_build_views(struct ls_build *b, const struct ls_views *views);
 /* Makes the logits the graph's output. With a loss op (softmax_xent or l2_loss) the loss is appended. */
 enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_op *loss, float smoothing);
 

@@ -29,7 +29,7 @@ static int mark(struct ls_graph *g, const regex_t *regex)
         struct ls_tensor *tensor = &g->tensors[t];
         if (tensor->role != LS_ROLE_PARAM)
             continue;
-        tensor->frozen = regexec(regex, tensor->name, 0, NULL, 0) == 0;
+        tensor->frozen = tensor->frozen || regexec(regex, tensor->name, 0, NULL, 0) == 0;
         left += !tensor->frozen;
     }
     return left;

@@ -164,6 +164,21 @@ const char *ls_act_name(enum ls_act act)
     return name[act];
 }
 
+const char *ls_init_name(enum ls_init_kind kind)
+{
+    static const char *const name[] = {
+        [LS_INIT_CONST] = "constant",    [LS_INIT_UNIFORM] = "uniform", [LS_INIT_NORMAL] = "normal",
+        [LS_INIT_IDENTITY] = "identity", [LS_INIT_WHITEN] = "whiten",
+    };
+    return name[kind];
+}
+
+void ls_graph_set_init(struct ls_graph *g, int tensor, struct ls_init init)
+{
+    g->tensors[tensor].init = init;
+    g->tensors[tensor].frozen = g->tensors[tensor].frozen || init.kind == LS_INIT_WHITEN;
+}
+
 enum ls_act ls_act_find(const char *name)
 {
     enum ls_act act = LS_ACT_NONE;

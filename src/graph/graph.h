@@ -25,6 +25,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Functions that kernels of a GPU call as well. */
+#ifdef __CUDACC__
+#define LS_GRAPH_FUNCTION static __host__ __device__ __forceinline__
+#else
+#define LS_GRAPH_FUNCTION static inline
+#endif
+
 #define LS_NONE (-1)
 #define LS_MAX_DIMS 4
 #define LS_MAX_IN 12
@@ -65,9 +72,17 @@ static inline bool ls_act_clips(enum ls_act act)
     return act <= LS_ACT_RELU6;
 }
 
-enum ls_init_kind { LS_INIT_CONST, LS_INIT_UNIFORM, LS_INIT_NORMAL };
+enum ls_init_kind {
+    LS_INIT_CONST,
+    LS_INIT_UNIFORM,
+    LS_INIT_NORMAL,
+    LS_INIT_IDENTITY, /* filters (O, I, H, W): filter i < I passes channel i on, the others are uniform */
+    LS_INIT_WHITEN,   /* filters over images: the principal components of their patches (train/whiten.h); not trained */
+    LS_INITS
+};
 
-/* Initialisation of a parameter or state. `value` is the constant, the bound (+-), or the standard deviation. */
+/* Initialisation of a parameter or state. `value` is the constant, the bound (+-), the standard deviation, or what is added
+ * to the variances of patches. */
 struct ls_init {
     enum ls_init_kind kind;
     float value;
@@ -89,6 +104,9 @@ struct ls_tensor {
     bool no_decay;       /* PARAM: BN scale or shift, or a bias */
     bool frozen;         /* PARAM: it has no update (graph/freeze.c) */
     double lr_factor;    /* PARAM: its learning rate is that of the run times this; 0: 1 */
+    double decay_factor; /* PARAM: its weight decay is that of the run times this, where has_decay_factor */
+    double momentum;     /* PARAM: in place of the run's, where has_momentum */
+    bool has_decay_factor, has_momentum;
     bool apart; /* OPTIMIZER: the caller gives it memory (ls_backend.point), for the windows of its update alone */
 };
 
@@ -112,6 +130,28 @@ static inline float ls_hyper_lr(const struct ls_hyper *h, float lr)
     return h->lr_factor > 0 ? (float)(h->lr_factor * (double)lr) : lr;
 }
 
+/* Several views of each image, whose logits are averaged (--tta). */
+struct ls_views {
+    bool mirror;   /* each view also mirrored left to right */
+    int32_t shift; /* besides the image, it moved by so many pixels up and left, and down and right; 0: not moved */
+};
+/* The number of views. View v is mirrored where there are mirrored ones and v is odd; the others are moved in order. */
+LS_GRAPH_FUNCTION int ls_views_count(const struct ls_views *v)
+{
+    return (v->mirror ? 2 : 1) * (v->shift > 0 ? 3 : 1);
+}
+/* How far view number v is moved, its first row and column, and what its logits count in the average. */
+LS_GRAPH_FUNCTION int32_t ls_views_offset(const struct ls_views *v, int view)
+{
+    int move = v->mirror ? view / 2 : view;
+    return move == 0 ? 0 : move == 1 ? -v->shift : v->shift;
+}
+LS_GRAPH_FUNCTION float ls_views_weight(const struct ls_views *v, int view)
+{
+    float share = v->shift == 0 ? 1.0f : ls_views_offset(v, view) == 0 ? 0.5f : 0.25f;
+    return v->mirror ? share / 2 : share;
+}
+
 /* One struct for the attributes of all ops. The attribute list of an op (graph/ops/NAME.c) names the fields it
  * reads. */
 struct ls_attr {
@@ -122,6 +162,9 @@ struct ls_attr {
     int64_t out_h, out_w;                           /* adaptive_avgpool */
     int64_t offset;                                 /* slice: first channel */
     bool bias;                                      /* conv, dense */
+    bool scale;                                     /* bn: its scale is trained; false: it stays 1 */
+    float factor;                                   /* scale */
+    struct ls_views views;                          /* views, views_mean */
     bool include_pad;                               /* avgpool: padding counts in the mean */
     bool ceil;                                      /* maxpool: the output size is rounded up */
     bool training;                                  /* bn, dropout, maxpool, losses */
@@ -185,7 +228,10 @@ struct ls_shape ls_shape_make(int rank, int64_t a, int64_t b, int64_t c, int64_t
 const char *ls_shape_text(const struct ls_shape *s, char text[64]);
 size_t ls_dtype_size(enum ls_dtype t);
 const char *ls_dtype_name(enum ls_dtype t);
-const char *ls_act_name(enum ls_act act); /* "none" "relu" "relu6" ... */
+const char *ls_act_name(enum ls_act act);         /* "none" "relu" "relu6" ... */
+const char *ls_init_name(enum ls_init_kind kind); /* "constant" "uniform" "normal" ... */
+/* Sets how a parameter starts. LS_INIT_WHITEN also freezes it. */
+void ls_graph_set_init(struct ls_graph *g, int tensor, struct ls_init init);
 /* The function of that name, or LS_ACTS. */
 enum ls_act ls_act_find(const char *name);
 /* The tensor of that name, or LS_NONE. */

@@ -30,12 +30,15 @@
  *  add               a b                                                 y = act(a + b)
  *  mul               a(N,C,H,W) s(N,C,1,1)                               y = a * s
  *  mul_bwd           dy a s                                              da ds
+ *  scale             x                                                   y = attr.factor * x (its own gradient as well)
  *  concat            x0 .. xk (k < LS_MAX_IN)                            y along C
  *  slice             dy                                                  dx: channels attr.offset ... + C(dx)
  *  flatten           x(N,C,H,W)                                          y(N,C*H*W)
  *  unflatten         dy(N,C*H*W)                                         dx(N,C,H,W)
  *  sum               a b                                                 y = a + b (gradients of one tensor)
  *  mix               x                                                   y: the images, each mixed with the one before it
+ *  views             x                                                   y(V*N,C,H,W): V views of each image (inference)
+ *  views_mean        logits(V*N,K)                                       y(N,K): their weighted mean
  *  softmax_xent      logits label                                        loss(N) rank(N)[i32] prob(N,K)[f32]
  *  softmax_xent_bwd  prob label                                          dlogits
  *  l2_loss           x label                                             loss(N) rank(N)[i32]
@@ -66,6 +69,8 @@
  *    q = (1-smoothing) onehot + smoothing/K. l2_loss = 0.5*|x - onehot|^2. *_bwd scale by run.grad_scale.
  *  - mix: base/mix.h, stream = ls_random_stream(LS_RANDOM_MIX, step, replica, 0). With attr.mix, softmax_xent's q is weight *
  *    onehot(label) + (1-weight) * onehot(label of the partner) in place of the onehot; the rank is that of the own label.
+ *  - views: view v (ls_views) of image n is image v*N + n. A moved image goes on mirrored beyond its border (ls_reflect of
+ *    base/crop.h), then the view is mirrored or not. Between views and views_mean tensors have a first dimension of V*N.
  *  - lrn: y = x / (k + alpha/size * sum of squares over size channels around c)^beta, window as in PyTorch
  *    (size/2 below, (size-1)/2 above).
  *  - avgpool: mean over the window; include_pad divides by kernel_h*kernel_w clipped to the padded input.

@@ -109,12 +109,14 @@ enum ls_status ls_model_build(const struct ls_model_request *r, struct ls_graph 
     b.drop_path = r->drop_path;
     b.mixup = r->mixup;
     b.cutmix = r->cutmix;
+    if (!r->training)
+        LS_TRY(ls_build_views(&b, &r->views));
     if (r->yaml || ls_model_is_file(r->model)) {
         LS_TRY(r->yaml ? ls_model_parse_yaml(r->model, r->yaml, strlen(r->yaml), &b, &logits)
                        : ls_model_read_yaml(r->model, &b, &logits));
         return ls_build_finish(&b, logits, loss, r->smoothing);
     }
-    logits = ls_model_find(r->model)->build(&b, g->input, size.classes);
+    logits = ls_model_find(r->model)->build(&b, b.images, size.classes);
     enum ls_status st = ls_build_finish(&b, logits, loss, r->smoothing);
     /* A built-in model is valid at its default size, so an error comes from the requested size. */
     return st == LS_BAD_INPUT ? LS_USAGE : st;

@@ -26,12 +26,13 @@ struct ls_model_request {
     const char *yaml;          /* text of that file; NULL: the file is read */
     struct ls_model_size size; /* channels, height, width, classes; 0: the model's default */
     bool training;
-    enum ls_dtype dtype; /* type of activations */
-    const char *loss;    /* "xent", "l2", or NULL: logits only */
-    float smoothing;     /* label smoothing, for xent */
-    float dropout;       /* < 0: as the model specifies */
-    float drop_path;     /* likewise */
-    float mixup, cutmix; /* training: parameters of Beta distributions; 0: none */
+    enum ls_dtype dtype;   /* type of activations */
+    const char *loss;      /* "xent", "l2", or NULL: logits only */
+    float smoothing;       /* label smoothing, for xent */
+    float dropout;         /* < 0: as the model specifies */
+    float drop_path;       /* likewise */
+    struct ls_views views; /* evaluation: of each image; zero: the image alone */
+    float mixup, cutmix;   /* training: parameters of Beta distributions; 0: none */
 };
 
 /* Builds the forward graph with its loss. The graph is new; the caller releases it, also after a failure. Returns
@@ -49,7 +50,8 @@ bool ls_model_is_file(const char *model);
  *   classes: 10
  *   init: {conv: kaiming_out, dense: torch}    initialisation: torch (default), kaiming_out, kaiming_in,
  *                                              kaiming_uniform, xavier,
- *                                              'normal DEVIATION', 'uniform BOUND', 'constant VALUE'
+ *                                              'normal DEVIATION', 'uniform BOUND', 'constant VALUE',
+ *                                              'identity BOUND', 'whiten EPS'
  *   layers:
  *     - {name: conv1, op: conv, out: 64, kernel: 3, pad: 1, bias: false}
  *     - {name: bn1, op: bn}

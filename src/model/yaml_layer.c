@@ -108,8 +108,6 @@ static enum ls_status parse_value(struct ls_yaml *y, const yaml_node_t *node, co
 enum ls_status ls_yaml_init_rule(struct ls_yaml *y, const yaml_node_t *node, const char *what,
                                  struct ls_init_rule *rule)
 {
-    static const char *const kinds[] = {
-        [LS_INIT_CONST] = "constant ", [LS_INIT_UNIFORM] = "uniform ", [LS_INIT_NORMAL] = "normal "};
     const char *text;
     double value;
     LS_TRY(ls_yaml_text(y, node, what, &text));
@@ -118,15 +116,18 @@ enum ls_status ls_yaml_init_rule(struct ls_yaml *y, const yaml_node_t *node, con
             *rule = (struct ls_init_rule){.by_scheme = true, .scheme = (enum ls_scheme)s};
             return LS_OK;
         }
-    for (int k = LS_INIT_CONST; k <= LS_INIT_NORMAL; k++)
-        if (strncmp(text, kinds[k], strlen(kinds[k])) == 0 && parse_number(text + strlen(kinds[k]), &value)) {
-            *rule = (struct ls_init_rule){.weight = {(enum ls_init_kind)k, (float)value}};
-            return LS_OK;
-        }
+    for (int k = 0; k < LS_INITS; k++) {
+        const char *name = ls_init_name((enum ls_init_kind)k);
+        size_t length = strlen(name);
+        if (strncmp(text, name, length) != 0 || text[length] != ' ' || !parse_number(text + length + 1, &value))
+            continue;
+        *rule = (struct ls_init_rule){.weight = {(enum ls_init_kind)k, (float)value}};
+        return LS_OK;
+    }
     return ls_fail(
         LS_BAD_INPUT,
-        "%s is torch, kaiming_out, kaiming_in, kaiming_uniform, xavier, 'normal DEVIATION', 'uniform BOUND' or "
-        "'constant VALUE', not '%.40s'",
+        "%s is torch, kaiming_out, kaiming_in, kaiming_uniform, xavier, 'normal DEVIATION', 'uniform BOUND', "
+        "'constant VALUE', 'identity BOUND' or 'whiten EPS', not '%.40s'",
         what, text);
 }
 
@@ -211,9 +212,13 @@ static enum ls_status parse_init(struct ls_yaml *y, const yaml_node_t *node, con
     char what[LS_LAYER_NAME + 64];
     snprintf(what, sizeof what, "layer %s: %s", layer->name, name);
     LS_TRY(ls_yaml_init_rule(y, node, what, rule));
-    if (rule->by_scheme && (of_bias || layer->op == &ls_op_bn))
+    bool of_filters = !rule->by_scheme && rule->weight.kind >= LS_INIT_IDENTITY;
+    if ((rule->by_scheme || of_filters) && (of_bias || layer->op == &ls_op_bn))
         return ls_fail(LS_BAD_INPUT, "%s is 'constant VALUE', 'normal DEVIATION' or 'uniform BOUND', not %s", what,
-                       ls_scheme_names[rule->scheme]);
+                       of_filters ? ls_init_name(rule->weight.kind) : ls_scheme_names[rule->scheme]);
+    if (of_filters && layer->op != &ls_op_conv)
+        return ls_fail(LS_BAD_INPUT, "%s is %s, which is for the filters of conv", what,
+                       ls_init_name(rule->weight.kind));
     *(of_bias ? &layer->has_bias_init : &layer->has_init) = true;
     return LS_OK;
 }

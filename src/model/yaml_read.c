@@ -48,6 +48,9 @@ const struct ls_help_row ls_init_rules[] = {
     {"normal DEVIATION", "normal around 0"},
     {"uniform BOUND", "uniform from -BOUND to BOUND"},
     {"constant VALUE", "all the same"},
+    {"identity BOUND", "conv: the first filters pass a channel on each, the others are uniform from -BOUND to BOUND"},
+    {"whiten EPS", "conv on images: principal components of training patches, each to variance 1, then the same "
+                   "negated; EPS is added to variances; not trained"},
     {NULL, NULL},
 };
 
@@ -309,7 +312,7 @@ static enum ls_status read_layers(struct reader *r, int *logits)
     r->places = ls_alloc((size_t)n + 1, sizeof *r->places);
     if (!r->places)
         return LS_FAILED;
-    r->places[r->n_places++] = (struct place){.name = "images", .tensor = r->b->g->input};
+    r->places[r->n_places++] = (struct place){.name = "images", .tensor = r->b->images};
     for (int i = 0; i < n; i++) {
         LS_TRY(ls_yaml_read_layer(&r->yaml, ls_yaml_node(&r->yaml, list->data.sequence.items.start[i]), r->b->classes,
                                   &layer));

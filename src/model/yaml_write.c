@@ -58,10 +58,8 @@ static bool same_rule(const struct ls_init_rule *a, const struct ls_init_rule *b
 
 static void print_init(FILE *out, struct ls_init init)
 {
-    static const char *const kinds[] = {
-        [LS_INIT_CONST] = "constant", [LS_INIT_UNIFORM] = "uniform", [LS_INIT_NORMAL] = "normal"};
     char text[32];
-    fprintf(out, "%s %s", kinds[init.kind], float_text(init.value, text));
+    fprintf(out, "%s %s", ls_init_name(init.kind), float_text(init.value, text));
 }
 
 static void print_rule(FILE *out, const struct ls_init_rule *rule)

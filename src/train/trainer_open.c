@@ -13,6 +13,7 @@
 #include "checkpoint/rundir.h"
 #include "train/trainer.h"
 #include "train/ranks/rank_check.h"
+#include "train/whiten.h"
 #include "checkpoint/weights.h"
 
 #include <errno.h>
@@ -325,7 +326,9 @@ static enum ls_status start_state(struct ls_trainer *t, uint64_t config)
     ls_identity_make(t->o, &t->engine, t->state.identity);
     if (t->root)
         t->caution = describe_machine(t);
-    return t->o->init && t->root ? start_weights(t) : LS_OK;
+    if (!t->root)
+        return LS_OK;
+    return t->o->init ? start_weights(t) : ls_whiten(&t->engine, &t->task);
 }
 
 /* A resumed run needs its plan to compute the same bits. Without the plan the bits would change silently. */

@@ -173,6 +173,8 @@ void ls_cuda_act_bwd(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const v
                      int64_t count);
 void ls_cuda_add(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *a, const void *b, void *y,
                  int64_t count);
+/* y = factor * x. */
+void ls_cuda_multiply(ls_cuda_stream s, enum ls_dtype t, float factor, const void *x, void *y, int64_t count);
 /* y = act(x + bias), bias (c) optional; y may be x. */
 void ls_cuda_bias(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *x, const float *bias, void *y,
                   int64_t rows, int64_t c);
@@ -234,6 +236,14 @@ struct ls_cuda_parts {
 /* Of `count` values from `first` on, multiples of 4: the sum, as part 0 ends, into every part. */
 void ls_cuda_sum_parts(ls_cuda_stream s, const struct ls_cuda_parts *p, int64_t first, int64_t count);
 
+/* --- views.cu ------------------------------------------------------------------------------------------------ */
+
+/* The views of the images of a map, one view of all images after the other; the mean of their logits, `count` as stored. */
+void ls_cuda_views(ls_cuda_stream s, enum ls_dtype t, const struct ls_views *v, const struct ls_cuda_map *map,
+                   const void *x, void *y);
+void ls_cuda_views_mean(ls_cuda_stream s, enum ls_dtype t, const struct ls_views *v, int64_t count, const void *x,
+                        void *y);
+
 /* --- loss.cu ------------------------------------------------------------------------------------------------- */
 
 /* logits: rows of c stored, `classes` of them real. labels: int32 through run->labels. prob optional. */
@@ -258,6 +268,7 @@ struct ls_cuda_update {
     const void *grad;                    /* of type grad_t */
     void *half;                          /* the parameter as bf16 or f16 (half_t); optional */
     int64_t count;                       /* a multiple of LS_CUDA_LANE */
+    int64_t rows, filters;               /* of the first dimension: as stored, with padding, and without */
     struct ls_hyper hyper;
     int32_t rule;  /* a launch function passes over tensors of other rules */
     int32_t norms; /* lars: the rate depends on norms */
@@ -271,7 +282,7 @@ struct ls_cuda_update {
 int ls_cuda_update_number(struct ls_cuda_update *host, int n);
 /* An optimizer's step on all tensors of a list whose rule it is, in as few launches as can be. With scale->overflow set
  * nothing changes. `updates` on the device, `host` the same list for sizing the grid. scratch: ls_cuda_update_scratch bytes,
- * only lars and lamb need any. scale optional. */
+ * only lars, lamb and muon need any. scale optional. */
 typedef void ls_cuda_update_launch(ls_cuda_stream s, const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                                    const struct ls_cuda_update *updates, const struct ls_cuda_update *host, int n,
                                    int rule, float *scratch);
@@ -280,6 +291,9 @@ ls_cuda_update_launch ls_cuda_sgd; /* and lars */
 ls_cuda_update_launch ls_cuda_adamw;
 ls_cuda_update_launch ls_cuda_lamb;
 ls_cuda_update_launch ls_cuda_ema;
+ls_cuda_update_launch ls_cuda_muon;
+/* Bytes of scratch that ls_cuda_muon needs, for the whole list. */
+size_t ls_cuda_muon_scratch(const struct ls_cuda_update *host, int n, int rule);
 /* Clips the gradients of a list's tensors with hyper.clip_norm > 0 by the norm of all of them (backend/core/clip.h). scratch:
  * ls_cuda_clip_scratch bytes, 0 where no tensor is clipped. */
 size_t ls_cuda_clip_scratch(const struct ls_cuda_update *host, int n);
@@ -335,6 +349,15 @@ void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run 
  * `shift` rows in, and beyond the `values` of one of the block's rows of `row` channels. */
 void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int values, int row, int block,
                         int shift, int rows);
+
+/* How weights (out, in, height, width) are stored: strides of the four dimensions; with a block, those of stem.c. */
+struct ls_cuda_weights {
+    int dim[4], block, shift, row;
+    int64_t stride[4], count;
+};
+/* Weights of type t from one layout into another, whose padding becomes 0. */
+void ls_cuda_move_weights(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_weights *from_layout,
+                          const void *from, const struct ls_cuda_weights *to_layout, void *to);
 
 /* --- direct.cu ----------------------------------------------------------------------------------------------- */
 

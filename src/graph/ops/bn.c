@@ -68,6 +68,7 @@ static const struct ls_attr_key bn_attrs[] = {
     LS_ATTR("eps", LS_ATTR_FLOAT, eps, 1, 1e-5, false, "added to the variance", .above = true),
     LS_ATTR("momentum", LS_ATTR_FLOAT, momentum, 1, 0.1, false, "share of the new value in the running statistics",
             .high = 1),
+    LS_ATTR("scale", LS_ATTR_BOOL, scale, 1, 1, false, "train a factor for each channel; false: only a shift"),
     {0},
 };
 

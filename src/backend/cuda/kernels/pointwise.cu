@@ -59,6 +59,13 @@ struct pass_where {
         return act_passes(y, top) ? dy : 0;
     }
 };
+struct times {
+    float factor;
+    __device__ float operator()(float a, float) const
+    {
+        return factor * a;
+    }
+};
 struct plus {
     __device__ float operator()(float a, float b) const
     {
@@ -137,6 +144,11 @@ void ls_cuda_add(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void 
         map<true>(s, t, plus{}, a, b, y, count);
     else
         map<true>(s, t, plus_clip{act_top(act)}, a, b, y, count);
+}
+
+void ls_cuda_multiply(ls_cuda_stream s, enum ls_dtype t, float factor, const void *x, void *y, int64_t count)
+{
+    map<false>(s, t, times{factor}, x, NULL, y, count);
 }
 
 void ls_cuda_sum(ls_cuda_stream s, const float *from, float *to, int64_t count)

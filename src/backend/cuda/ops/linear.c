@@ -19,7 +19,10 @@
 struct node_state {
     struct linear l;
     struct conv_algorithm algorithm;
-    int bn; /* conv_bn.c: the bn that it computes part of; LS_NONE: none */
+    int bn;            /* conv_bn.c: the bn that it computes part of; LS_NONE: none */
+    struct layout own; /* forward: of the weights, where they are stored in another one */
+    size_t copy;       /* where in the scratch they are copied to then */
+    bool copies;
 };
 
 static bool is_dense(const struct ls_program *p, int node)
@@ -66,7 +69,7 @@ static void describe_linear(const struct ls_program *p, int node, enum pass pass
 }
 
 /* CUDA-2. Weights of a dense layer over a map are (out, c, h, w) in the model's files, too. */
-static enum ls_status place_weights(struct ls_program *p, int node, const struct linear *l, int x, int w, int bias)
+static struct layout weights_layout(const struct ls_program *p, int node, const struct linear *l, int x, int w)
 {
     const struct ls_shape *s = &p->core.g->tensors[x].shape;
     const struct ls_cuda_conv *c = &l->conv;
@@ -80,6 +83,12 @@ static enum ls_status place_weights(struct ls_program *p, int node, const struct
         layout = layout_depthwise(c->channels, c->kernel_h, c->kernel_w);
     else
         layout = layout_weights(c->out, c->channels / c->groups, c->kernel_h, c->kernel_w);
+    return layout;
+}
+
+static enum ls_status place_weights(struct ls_program *p, int node, const struct linear *l, int x, int w, int bias)
+{
+    struct layout layout = weights_layout(p, node, l, x, w);
     LS_TRY(place_as(p, w, &layout, true));
     if (bias == LS_NONE)
         return LS_OK;
@@ -107,6 +116,24 @@ static void release_state(void *state)
     conv_algorithm_release(&s->algorithm);
 }
 
+/* The first convolution reads unfolded images in one program, and images or views of them as they are in another. The
+ * weights are stored for the program that was made first; the other one takes a copy in its own layout. */
+static void want_copy(struct ls_program *p, int node, const struct linear *l)
+{
+    const struct ls_node *n = &p->core.g->nodes[node];
+    const struct layout *stored = &p->layouts[n->in[1]].layout;
+    struct node_state *s = p->execs[node].state;
+    size_t *scratch = &p->core.nodes[node].scratch_bytes;
+    struct layout own = weights_layout(p, node, l, n->in[0], n->in[1]);
+    if (is_dense(p, node) || (own.block == stored->block && own.stride[0] == stored->stride[0]))
+        return;
+    s->own = own;
+    s->copy = (*scratch + 255) / 256 * 256;
+    s->copies = true;
+    s->bn = LS_NONE;
+    *scratch = s->copy + (size_t)own.count * ls_dtype_size(type_of(p));
+}
+
 static enum ls_status forward_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
@@ -116,7 +143,28 @@ static enum ls_status forward_prepare(struct ls_program *p, int node)
     l.conv.act = n->attr.act;
     LS_TRY(place_weights(p, node, &l, n->in[0], n->in[1], n->in[2]));
     LS_TRY(place_outputs(p, node));
-    return choose(p, node, &l);
+    LS_TRY(choose(p, node, &l));
+    want_copy(p, node, &l);
+    return LS_OK;
+}
+
+static struct ls_cuda_weights described(const struct layout *l)
+{
+    struct ls_cuda_weights w = {.block = (int)l->block, .shift = (int)l->shift, .row = (int)l->row, .count = l->count};
+    for (int i = 0; i < 4; i++) {
+        w.dim[i] = (int)l->dim[i];
+        w.stride[i] = l->stride[i];
+    }
+    return w;
+}
+
+static char *copy_weights(struct ls_program *p, int node, const struct node_state *s)
+{
+    int w = p->core.g->nodes[node].in[1];
+    char *to = (char *)p->core.nodes[node].scratch + s->copy;
+    struct ls_cuda_weights from_layout = described(&p->layouts[w].layout), to_layout = described(&s->own);
+    ls_cuda_move_weights(stream_of(p), type_of(p), &from_layout, weights_of(p, w), &to_layout, to);
+    return to;
 }
 
 static enum ls_status forward_run(struct ls_program *p, int node)
@@ -128,7 +176,7 @@ static enum ls_status forward_run(struct ls_program *p, int node)
         return LS_OK;
     }
     struct operands o = {.x = data_of(p, n->in[0]),
-                         .w = weights_of(p, n->in[1]),
+                         .w = s->copies ? copy_weights(p, node, s) : weights_of(p, n->in[1]),
                          .y = data_of(p, n->out[0]),
                          .bias = data_of(p, n->in[2]),
                          .half_bias = weights_of(p, n->in[2]),

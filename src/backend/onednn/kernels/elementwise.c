@@ -35,6 +35,13 @@ static void add(enum ls_act act, const void *a, const void *b, void *y, int64_t 
         store((E *)y + i * B, activate(act, load((const E *)a + i * B) + load((const E *)b + i * B)));
 }
 
+static void scale(float factor, const void *x, void *y, int64_t count)
+{
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < blocks_of(count); i++)
+        store((E *)y + i * B, load((const E *)x + i * B) * factor);
+}
+
 INLINE float kept(uint64_t seed, uint64_t stream, int64_t i, float p)
 {
     uint32_t r[4];
@@ -127,6 +134,7 @@ void LS_KERNEL_NAME(fill_elementwise)(struct ls_kernels *k)
     k->act = act_forward;
     k->act_bwd = act_backward;
     k->add = add;
+    k->scale = scale;
     k->dropout = dropout;
     k->sgd = sgd;
     k->norm2 = norm2;

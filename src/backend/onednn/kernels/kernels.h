@@ -143,6 +143,7 @@ struct ls_kernels {
     void (*act)(enum ls_act, const void *x, void *y, int64_t count);
     void (*act_bwd)(enum ls_act, const void *dy, const void *y, void *dx, int64_t count);
     void (*add)(enum ls_act, const void *a, const void *b, void *y, int64_t count);
+    void (*scale)(float factor, const void *x, void *y, int64_t count);
     /* The activations that do not clip. smooth_bwd reads x. Padding of y is what the function makes of 0. */
     void (*smooth)(enum ls_act, const void *x, void *y, int64_t count);
     void (*smooth_bwd)(enum ls_act, const void *dy, const void *x, void *dx, int64_t count);
@@ -153,6 +154,9 @@ struct ls_kernels {
     void (*mul_bwd)(const struct ls_map *, const void *dy, const void *a, const void *s, void *da, void *ds);
     /* Images: x and y are plain. */
     void (*mix)(const struct ls_map *, int64_t channels, const struct ls_mix *, const float *x, void *y);
+    /* Views of plain images of shape s, and the mean of `count` plain logits of all views. */
+    void (*views)(const struct ls_shape *s, const struct ls_views *, const float *x, void *y);
+    void (*views_mean)(int64_t count, const struct ls_views *, const void *x, void *y);
     /* `size` stored elements a sample. */
     void (*drop_path)(int64_t samples, int64_t size, float p, uint64_t seed, uint64_t stream, const void *x, void *y);
     /* `shape` is the logical shape. `blocked`: the tensor has 4 dimensions and is stored blocked; otherwise it is

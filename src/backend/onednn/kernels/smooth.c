@@ -2,6 +2,7 @@
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
+#include "base/crop.h"
 #include "base/random.h"
 
 enum { ALONE = 16384 }; /* as in elementwise.c */
@@ -189,12 +190,42 @@ static void mix(const struct ls_map *m, int64_t channels, const struct ls_mix *h
     }
 }
 
+static void views(const struct ls_shape *s, const struct ls_views *v, const float *x, void *y)
+{
+    int64_t planes = s->dim[0] * s->dim[1], area = s->dim[2] * s->dim[3];
+    int32_t height = (int32_t)s->dim[2], width = (int32_t)s->dim[3];
+#pragma omp parallel for schedule(static)
+    for (int64_t plane = 0; plane < planes * ls_views_count(v); plane++) {
+        int view = (int)(plane / planes);
+        int32_t move = ls_views_offset(v, view);
+        bool mirrored = v->mirror && view % 2 == 1;
+        const float *from = x + plane % planes * area;
+        for (int32_t h = 0; h < height; h++)
+            for (int32_t w = 0; w < width; w++) {
+                int32_t column = ls_reflect(move + (mirrored ? width - 1 - w : w), width);
+                put((E *)y + plane * area + h * width + w, from[ls_reflect(move + h, height) * width + column]);
+            }
+    }
+}
+
+static void views_mean(int64_t count, const struct ls_views *v, const void *x, void *y)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float sum = 0;
+        for (int view = 0; view < ls_views_count(v); view++)
+            sum += ls_views_weight(v, view) * get((const E *)x + view * count + i);
+        put((E *)y + i, sum);
+    }
+}
+
 void LS_KERNEL_NAME(fill_smooth)(struct ls_kernels *k)
 {
     k->smooth = smooth;
     k->smooth_bwd = smooth_bwd;
     k->clear_padding = clear_padding;
     k->mul = mul;
+    k->views = views;
+    k->views_mean = views_mean;
     k->mul_bwd = mul_bwd;
     k->drop_path = drop_path;
     k->mix = mix;
