@@ -38,7 +38,10 @@ enum ls_status ls_optim_node(struct ls_graph *g, const struct ls_options *o, con
     struct ls_attr attr = {.nesterov = o->nesterov, .hyper.lr_factor = g->tensors[param].lr_factor};
 #define X(field) attr.hyper.field = o->field;
 #include "config/lists/hyperparameters.def"
-    if (g->tensors[param].no_decay && !o->decay_all)
+    const struct ls_tensor *of = &g->tensors[param];
+    attr.hyper.momentum = of->has_momentum ? of->momentum : o->momentum;
+    attr.hyper.weight_decay *= of->has_decay_factor ? of->decay_factor : 1;
+    if (of->no_decay && !o->decay_all)
         attr.hyper.weight_decay = 0;
     int in[2 + LS_MAX_STATES] = {param, g->tensors[param].grad}, n = 2;
     for (; *states; states++) {

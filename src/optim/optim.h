@@ -33,7 +33,8 @@ extern const struct ls_optim_kind *const ls_optim_kinds[]; /* ends with NULL */
  * gradient's memory is free as soon as it is used. Only where one pass is one step (one replica, no accumulation) and
  * neither --clip-norm nor --ema asks for more. Otherwise all updates stand at the end, after gradients were summed. */
 enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_options *o, bool interleave);
-/* rates.c: sets lr_factor of every parameter by --lr-groups and --layer-decay. LS_USAGE if a group is wrong or matches no
+/* rates.c: sets the learning rate, momentum and weight decay of every parameter by --lr-groups, --momentum-groups,
+ * --decay-groups and --layer-decay. LS_USAGE if a group is wrong or matches no
  * parameter. */
 enum ls_status ls_optim_rates(struct ls_graph *g, const struct ls_options *o);
 /* "sgd, momentum 0.9, weight decay 0.0005" */

@@ -1,4 +1,4 @@
-/* Learning rates by parameter: groups by name, and rates that fall from the last block of a network to the first. */
+/* Learning rates, momenta and weight decay by parameter: groups by name, and rates that fall from the last block of a network to the first. */
 #include "base/log.h"
 #include "graph/ops.h"
 #include "optim/optim.h"
@@ -23,36 +23,61 @@ static const char *group_end(const char *text, const char **equals, double *fact
     return NULL;
 }
 
+/* An option that gives parameters a number by name. */
+struct grouped {
+    const char *option, *groups, *range; /* range: in words, for messages */
+    double low, high;                    /* high is excluded where low is not */
+    bool above;                          /* low is excluded */
+    void (*set)(struct ls_tensor *t, double value);
+};
+
+static void set_rate(struct ls_tensor *t, double factor)
+{
+    t->lr_factor *= factor;
+}
+
+static void set_momentum(struct ls_tensor *t, double momentum)
+{
+    t->momentum = momentum;
+    t->has_momentum = true;
+}
+
+static void set_decay(struct ls_tensor *t, double factor)
+{
+    t->decay_factor = factor;
+    t->has_decay_factor = true;
+}
+
 /* Applies one group to the parameters that no earlier group took. */
-static enum ls_status apply_group(struct ls_graph *g, const char *pattern, double factor, bool *taken)
+static enum ls_status apply_group(struct ls_graph *g, const struct grouped *by, const char *pattern, double value,
+                                  bool *taken)
 {
     regex_t regex;
-    LS_TRY(ls_graph_regex(g, "--lr-groups", pattern, &regex));
+    LS_TRY(ls_graph_regex(g, by->option, pattern, &regex));
     for (int t = 0; t < g->n_tensors; t++) {
         if (g->tensors[t].role != LS_ROLE_PARAM || taken[t] || regexec(&regex, g->tensors[t].name, 0, NULL, 0) != 0)
             continue;
-        g->tensors[t].lr_factor *= factor;
+        by->set(&g->tensors[t], value);
         taken[t] = true;
     }
     regfree(&regex);
     return LS_OK;
 }
 
-static enum ls_status apply_groups(struct ls_graph *g, const char *groups, bool *taken)
+static enum ls_status apply_groups(struct ls_graph *g, const struct grouped *by, bool *taken)
 {
     enum ls_status st = LS_OK;
-    for (const char *at = groups; st == LS_OK && *at;) {
+    memset(taken, 0, (size_t)g->n_tensors * sizeof *taken);
+    for (const char *at = by->groups; st == LS_OK && at && *at;) {
         const char *equals;
-        double factor;
-        const char *end = group_end(at, &equals, &factor);
+        double value;
+        const char *end = group_end(at, &equals, &value);
         if (!end || equals == at)
-            return ls_fail(LS_USAGE, "--lr-groups %s: expected REGEX=NUMBER,..., found '%s'", groups, at);
-        if (!(factor > 0 && factor <= 1e6))
-            return ls_fail(LS_USAGE,
-                           "--lr-groups %s: %g is not above 0 and at most 1e6; --freeze keeps parameters as they are",
-                           groups, factor);
+            return ls_fail(LS_USAGE, "%s %s: expected REGEX=NUMBER,..., found '%s'", by->option, by->groups, at);
+        if (!(by->above ? value > by->low && value <= by->high : value >= by->low && value < by->high))
+            return ls_fail(LS_USAGE, "%s %s: %g is not %s", by->option, by->groups, value, by->range);
         char *pattern = ls_format("%.*s", (int)(equals - at), at);
-        st = pattern ? apply_group(g, pattern, factor, taken) : LS_FAILED;
+        st = pattern ? apply_group(g, by, pattern, value, taken) : LS_FAILED;
         ls_free(pattern);
         at = *end ? end + 1 : end;
     }
@@ -110,7 +135,13 @@ static void apply_decay(struct ls_graph *g, double decay, int *block)
 
 enum ls_status ls_optim_rates(struct ls_graph *g, const struct ls_options *o)
 {
-    if (!o->lr_groups && o->layer_decay == 1)
+    const struct grouped options[] = {
+        {"--lr-groups", o->lr_groups, "above 0 and at most 1e6; --freeze keeps parameters as they are", 0, 1e6, true,
+         set_rate},
+        {"--momentum-groups", o->momentum_groups, "from 0 to below 1", 0, 1, false, set_momentum},
+        {"--decay-groups", o->decay_groups, "from 0 to below 1e12", 0, 1e12, false, set_decay},
+    };
+    if (!o->lr_groups && !o->momentum_groups && !o->decay_groups && o->layer_decay == 1)
         return LS_OK;
     bool *taken = ls_alloc((size_t)g->n_tensors, sizeof *taken);
     int *block = ls_alloc((size_t)g->n_tensors, sizeof *block);
@@ -119,8 +150,8 @@ enum ls_status ls_optim_rates(struct ls_graph *g, const struct ls_options *o)
         g->tensors[t].lr_factor = 1;
     if (st == LS_OK && o->layer_decay < 1)
         apply_decay(g, o->layer_decay, block);
-    if (st == LS_OK && o->lr_groups)
-        st = apply_groups(g, o->lr_groups, taken);
+    for (size_t i = 0; st == LS_OK && i < sizeof options / sizeof *options; i++)
+        st = apply_groups(g, &options[i], taken);
     ls_free(taken);
     ls_free(block);
     return st;

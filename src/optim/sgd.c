@@ -8,7 +8,9 @@
 
 static enum ls_status emit(struct ls_graph *g, const struct ls_options *o, int param)
 {
-    const char *const states[] = {o->momentum != 0.0 ? "momentum" : NULL, NULL};
+    const struct ls_tensor *t = &g->tensors[param];
+    double share = t->has_momentum ? t->momentum : o->momentum;
+    const char *const states[] = {share != 0.0 ? "momentum" : NULL, NULL};
     return ls_optim_node(g, o, &ls_op_sgd, param, states);
 }
 

@@ -14,8 +14,8 @@ static const struct rule {
     bool norms;
     bool last; /* behind all others, and behind running statistics */
 } rules[] = {
-    {"sgd", ls_cuda_sgd, false, false},  {"lars", ls_cuda_sgd, true, false}, {"adamw", ls_cuda_adamw, false, false},
-    {"lamb", ls_cuda_lamb, true, false}, {"ema", ls_cuda_ema, false, true},
+    {"sgd", ls_cuda_sgd, false, false},  {"lars", ls_cuda_sgd, true, false},   {"adamw", ls_cuda_adamw, false, false},
+    {"lamb", ls_cuda_lamb, true, false}, {"muon", ls_cuda_muon, false, false}, {"ema", ls_cuda_ema, false, true},
 };
 enum { RULES = sizeof rules / sizeof *rules };
 
@@ -32,6 +32,14 @@ static int number_of(const struct rule *rule)
 {
     int number = 0;
     while (rules[number].launch != rule->launch)
+        number++;
+    return number;
+}
+
+static int rule_number(const char *op)
+{
+    int number = 0;
+    while (strcmp(rules[number].op, op) != 0)
         number++;
     return number;
 }
@@ -96,6 +104,8 @@ static void describe_update(const struct ls_program *p, int node, struct ls_cuda
         .grad = data_of(p, n->in[1]),
         .half = param->half,
         .count = param->layout.count,
+        .rows = param->layout.stride[0] > 0 ? param->layout.count / param->layout.stride[0] : 1,
+        .filters = param->layout.dim[0],
         .hyper = n->attr.hyper,
         .rule = number_of(rule),
         .norms = rule->norms,
@@ -133,7 +143,9 @@ enum ls_status updates_bind(struct ls_program *p)
     if (st == LS_OK && ls_cuda_update_number(p->host_updates, n) < 0)
         st = ls_fail(LS_FAILED, "the model has more parameters than one update can take");
     size_t scratch = ls_cuda_update_scratch(p->host_updates, n), clip = ls_cuda_clip_scratch(p->host_updates, n);
+    size_t muon = ls_cuda_muon_scratch(p->host_updates, n, rule_number("muon"));
     scratch = clip > scratch ? clip : scratch;
+    scratch = muon > scratch ? muon : scratch;
     if (st == LS_OK && !p->updates)
         st = device_take((size_t)n * sizeof *p->updates, "the list of updates", (void **)&p->updates);
     if (st == LS_OK && !p->running)

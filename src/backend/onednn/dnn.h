@@ -21,6 +21,11 @@ size_t dnn_md_bytes(const struct dnn_md *md);
 enum ls_status dnn_md_plain(struct dnn_md *to, const struct dnn_md *from, enum ls_dtype dtype);
 /* "OIhw16i16o"-like text for people. */
 void dnn_md_text(const struct dnn_md *md, char *text, size_t room);
+/* What coordinate i of dimension `dim` adds to the offset of an element. Filters in groups have five dimensions, the first of
+ * which is the group. -1: the layout has no such offsets. */
+int64_t dnn_md_place(const struct dnn_md *md, int dim, int64_t i);
+/* The number of dimensions; 0: likewise. */
+int dnn_md_rank(const struct dnn_md *md);
 
 struct dnn {
     dnnl_engine_t engine;

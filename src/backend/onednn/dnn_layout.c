@@ -120,6 +120,26 @@ static bool blocking_of(const struct dnn_md *md, struct blocking *b)
     return true;
 }
 
+int dnn_md_rank(const struct dnn_md *md)
+{
+    struct blocking b;
+    return md->set && blocking_of(md, &b) ? b.rank : 0;
+}
+
+int64_t dnn_md_place(const struct dnn_md *md, int dim, int64_t i)
+{
+    struct blocking b;
+    int64_t place = 0, inner = 1;
+    if (!md->set || !blocking_of(md, &b))
+        return -1;
+    for (int k = b.blocks - 1; k >= 0; inner *= b.size[k--])
+        if (b.index[k] == dim) {
+            place += i % b.size[k] * inner;
+            i /= b.size[k];
+        }
+    return place + i * b.strides[dim];
+}
+
 void dnn_md_text(const struct dnn_md *md, char *text, size_t room)
 {
     struct blocking b;

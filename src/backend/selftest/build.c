@@ -143,15 +143,16 @@ static void build_updates(struct ls_case_maker *m, const struct ls_case *c)
 {
     struct ls_graph *g = m->g;
     struct ls_case layer_case = *c;
-    bool bn = c->attr.out == 0;
-    layer_case.op = bn ? &ls_op_bn : &ls_op_dense;
-    layer_case.flat = !bn;
+    bool bn = c->attr.out == 0, conv = c->attr.kernel_h > 0;
+    layer_case.op = bn ? &ls_op_bn : conv ? &ls_op_conv : &ls_op_dense;
+    layer_case.flat = !bn && !conv;
     layer_case.attr =
         bn ? (struct ls_attr){.eps = 1e-5f, .momentum = 0.1f} : (struct ls_attr){.out = c->attr.out, .bias = true};
+    layer_case.attr.kernel_h = c->attr.kernel_h, layer_case.attr.kernel_w = c->attr.kernel_w;
     build_op(m, &layer_case);
     int tensors = g->n_tensors;
     for (int t = 0; t < tensors && m->st == LS_OK; t++) {
-        if (g->tensors[t].role != LS_ROLE_PARAM)
+        if (g->tensors[t].role != LS_ROLE_PARAM || (conv && g->tensors[t].shape.rank != 4))
             continue;
         char name[96];
         snprintf(name, sizeof name, "%.80s", g->tensors[t].name);

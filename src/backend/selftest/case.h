@@ -7,7 +7,8 @@
 
 struct ls_case {
     const char *name;
-    const struct ls_op *op; /* of an optimizer: on every parameter of a bn, or of a dense layer when attr.out is set */
+    const struct ls_op *op; /* of an optimizer: on every parameter of a bn, or of a dense layer when attr.out is set, or
+                               on the filters of a convolution when attr.kernel is set */
     int64_t n, c, h, w;     /* of the image, and of the op's input */
     struct ls_attr attr;    /* strides, dilation and groups of 0 mean 1 */
     int64_t valid;          /* 0: all of n */
@@ -18,6 +19,7 @@ struct ls_case {
     bool first;             /* the op reads the image itself, which wants no gradient */
     bool inference;         /* forward only, attr.training off */
     bool winograd;          /* a kernel may be a Winograd one: 1e-4 instead of 1e-5 */
+    bool coarse;            /* a GPU computes with bf16 numbers whatever the type is: 5e-2 */
     const char *states[LS_MAX_STATES]; /* optimizers: names of the state tensors; NULL behind the last */
     bool large;                        /* for many blocks of a GPU: seconds on ref, and 1e-4 too */
 };

@@ -64,6 +64,8 @@ static bool is_comparable(const struct ls_case *c, const struct ls_graph *g, int
 
 static double tolerance_of(const struct ls_case *c, const struct ls_precision *p)
 {
+    if (c->coarse)
+        return 5e-2;
     return p->tolerance < 1e-4 && (c->winograd || c->large) ? 1e-4 : p->tolerance;
 }
 

@@ -55,6 +55,18 @@ static const struct ls_case cases[] = {
      IMAGE(4, 37, 1, 1),
      .attr = {.out = 10, .hyper = {.momentum = 0.9f, .weight_decay = 0.01f, .trust = 0.02f}},
      .states = {"momentum"}},
+    {.name = "muon",
+     .op = &ls_op_muon,
+     .coarse = true,
+     IMAGE(3, 21, 5, 5),
+     .attr = {.out = 12, .kernel_h = 3, .kernel_w = 3, .hyper = {.momentum = 0.6, .muon_steps = 3}, .nesterov = true},
+     .states = {"momentum"}},
+    {.name = "muon of more filters than values",
+     .op = &ls_op_muon,
+     .coarse = true,
+     IMAGE(3, 5, 4, 4),
+     .attr = {.out = 40, .kernel_h = 1, .kernel_w = 1, .hyper = {.momentum = 0.9, .muon_steps = 2}},
+     .states = {"momentum"}},
 
     /* Many blocks of a GPU, and sums over many of them. Products are kept small, because ref is slow. */
     {.name = "sgd large",
@@ -81,6 +93,13 @@ static const struct ls_case cases[] = {
      IMAGE(8, 2048, 1, 1),
      .attr = {.out = 1000, .hyper = {.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.01}},
      .states = {"exp_avg", "exp_avg_sq"}},
+    {.name = "muon large",
+     .op = &ls_op_muon,
+     .coarse = true,
+     .large = true,
+     IMAGE(4, 136, 5, 5),
+     .attr = {.out = 96, .kernel_h = 3, .kernel_w = 3, .hyper = {.momentum = 0.6, .muon_steps = 3}, .nesterov = true},
+     .states = {"momentum"}},
     {.name = NULL},
 };
 
