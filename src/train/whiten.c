@@ -13,7 +13,7 @@ enum {
 
 /* One convolution that is to be filled. */
 struct job {
-    const struct ls_engine *e;
+    struct ls_engine *e;
     const struct ls_task *task;
     const struct ls_node *node;
     struct ls_shape w;
@@ -22,13 +22,21 @@ struct job {
     double *sums;   /* CHUNKS x values x values */
 };
 
+/* A backend may have put a node in between that stores them in its own way. */
+static bool reads_images(const struct ls_graph *g, int tensor)
+{
+    int from = tensor == g->input ? LS_NONE : ls_graph_producer(g, tensor);
+    if (from == LS_NONE)
+        return tensor == g->input;
+    const struct ls_op *op = g->nodes[from].op;
+    return (op == &ls_op_mix || op == &ls_op_reorder) && reads_images(g, g->nodes[from].in[0]);
+}
+
 static enum ls_status check(const struct ls_graph *g, const struct ls_node *n)
 {
     const struct ls_shape *w = &g->tensors[n->in[1]].shape;
     int64_t values = w->dim[1] * w->dim[2] * w->dim[3];
-    int from = n->in[0] == g->input ? LS_NONE : ls_graph_producer(g, n->in[0]);
-    bool of_images = n->in[0] == g->input || (from != LS_NONE && g->nodes[from].op == &ls_op_mix);
-    if (!of_images || n->attr.groups != 1)
+    if (!reads_images(g, n->in[0]) || n->attr.groups != 1)
         return ls_fail(LS_BAD_INPUT, "layer %s: init: whiten is for a convolution that reads the images, in one group",
                        n->name);
     if (w->dim[0] > 2 * values || w->dim[0] % 2 || values > MOST_VALUES)
@@ -117,7 +125,7 @@ static enum ls_status fill(const struct job *j, float eps)
                 w[f * v + i] = (float)x;
                 w[(filters + f) * v + i] = (float)-x;
             }
-        st = j->e->backend->write(j->e->train.program, j->node->in[1], w);
+        st = ls_engine_write(j->e, j->node->in[1], w);
     }
     ls_free(values);
     ls_free(vectors);
@@ -125,9 +133,9 @@ static enum ls_status fill(const struct job *j, float eps)
     return st;
 }
 
-enum ls_status ls_whiten(const struct ls_engine *e, const struct ls_task *task)
+enum ls_status ls_whiten(struct ls_engine *e, const struct ls_task *task)
 {
-    const struct ls_graph *g = &e->train.graph;
+    const struct ls_graph *g = ls_engine_whole(e);
     int64_t count = ls_dataset_info(task->train)->count;
     for (int n = 0; n < g->n_nodes; n++) {
         const struct ls_node *node = &g->nodes[n];

@@ -12,7 +12,7 @@
  * plus EPS. The second half of the filters is the first half, negated. The values do not depend on the number of threads.
  * LS_BAD_INPUT where such a convolution does not read the images themselves, or has more filters than twice the values of a
  * patch. */
-enum ls_status ls_whiten(const struct ls_engine *e, const struct ls_task *task);
+enum ls_status ls_whiten(struct ls_engine *e, const struct ls_task *task);
 
 /* Eigenvalues and eigenvectors of the symmetric n x n matrix a, which is overwritten, by Jacobi's method. values[i] falls
  * with i; vectors + i * n is the unit vector of values[i], whose entry of largest magnitude is positive. */
