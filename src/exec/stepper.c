@@ -174,7 +174,8 @@ enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, s
                                         .program = engine->train.program};
     LS_TRY_GOTO(failed, ls_replicas_init(&s->replicas, engine->tree, engine->place, engine->passes, &memory));
     LS_TRY_GOTO(failed, open_sync(s, o));
-    LS_TRY_GOTO(failed, ls_stragglers_init(&s->stragglers, o, rank, engine->comm ? ls_comm_size(engine->comm) : 1));
+    LS_TRY_GOTO(failed, ls_stragglers_init(&s->stragglers, o, engine->comm ? ls_comm_rank(engine->comm) : 0,
+                                           engine->comm ? ls_comm_size(engine->comm) : 1));
     LS_TRY_GOTO(failed, ls_step_usage_init(&s->usage, engine->comm));
     s->report_delay = can_run_ahead(engine) ? engine->backend->queue->delay : 0;
     return LS_OK;
