@@ -245,6 +245,13 @@ static void mul(struct onnx *x, int node)
     onnx_plain(x, "Mul", n->name, (const char *[]){in(x, n, 0), in(x, n, 1)}, 2, out(x, n));
 }
 
+static void scale(struct onnx *x, int node)
+{
+    const struct ls_node *n = &x->g->nodes[node];
+    const char *factor = number(x, onnx_format(x, "%s:factor", n->name), n->attr.factor);
+    onnx_plain(x, "Mul", n->name, (const char *[]){in(x, n, 0), factor}, 2, out(x, n));
+}
+
 static void concat(struct onnx *x, int node)
 {
     const struct ls_node *n = &x->g->nodes[node];
@@ -311,6 +318,7 @@ static const struct {
     {"adaptive_avgpool", adaptive_avgpool},
     {"add", add},
     {"mul", mul},
+    {"scale", scale},
     {"concat", concat},
     {"flatten", flatten},
 };

@@ -37,6 +37,11 @@ struct ls_init_rule {
     enum ls_scheme scheme;
     struct ls_init weight; /* used without a scheme; the bias then starts at 0 */
 };
+/* Whether the rule is for some filters of convolutions only, and none for all layers of a kind. */
+static inline bool ls_init_of_filters(const struct ls_init_rule *rule)
+{
+    return !rule->by_scheme && (rule->weight.kind == LS_INIT_IDENTITY || rule->weight.kind == LS_INIT_WHITEN);
+}
 extern const char *const ls_scheme_names[]; /* by enum ls_scheme; NULL: the scheme has no name */
 /* Reads "torch", "kaiming_out", "kaiming_in", "kaiming_uniform", "xavier", "normal 0.01", "uniform 0.1" or "constant 0". */
 enum ls_status ls_yaml_init_rule(struct ls_yaml *y, const yaml_node_t *node, const char *what,

@@ -212,7 +212,7 @@ static enum ls_status parse_init(struct ls_yaml *y, const yaml_node_t *node, con
     char what[LS_LAYER_NAME + 64];
     snprintf(what, sizeof what, "layer %s: %s", layer->name, name);
     LS_TRY(ls_yaml_init_rule(y, node, what, rule));
-    bool of_filters = !rule->by_scheme && rule->weight.kind >= LS_INIT_IDENTITY;
+    bool of_filters = ls_init_of_filters(rule);
     if ((rule->by_scheme || of_filters) && (of_bias || layer->op == &ls_op_bn))
         return ls_fail(LS_BAD_INPUT, "%s is 'constant VALUE', 'normal DEVIATION' or 'uniform BOUND', not %s", what,
                        of_filters ? ls_init_name(rule->weight.kind) : ls_scheme_names[rule->scheme]);

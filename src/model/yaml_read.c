@@ -84,8 +84,11 @@ static enum ls_status read_init(struct ls_yaml *y, const yaml_node_t *node, stru
         if (!conv && strcmp(kind, "dense") != 0)
             return ls_fail(LS_BAD_INPUT, "init has no '%.40s'%s there are conv and dense", kind,
                            ls_yaml_hint(kind, known, 2, hint));
-        LS_TRY(ls_yaml_init_rule(y, ls_yaml_node(y, p->value), conv ? "init of conv" : "init of dense",
-                                 conv ? &head->conv : &head->dense));
+        struct ls_init_rule *rule = conv ? &head->conv : &head->dense;
+        LS_TRY(ls_yaml_init_rule(y, ls_yaml_node(y, p->value), conv ? "init of conv" : "init of dense", rule));
+        if (ls_init_of_filters(rule))
+            return ls_fail(LS_BAD_INPUT, "init of %s is %s, which is the init of a single layer", kind,
+                           ls_init_name(rule->weight.kind));
     }
     return LS_OK;
 }

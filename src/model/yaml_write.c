@@ -70,13 +70,17 @@ static void print_rule(FILE *out, const struct ls_init_rule *rule)
         print_init(out, rule->weight);
 }
 
-/* The rule of the head for a kind of layer is the rule of the first such layer. */
+/* The rule of the head for a kind of layer is the rule of the first such layer, unless it is one for some filters only. */
 static struct ls_init_rule head_rule(const struct ls_graph *g, const struct ls_op *op)
 {
     struct ls_init bias;
-    for (int n = 0; n < g->n_nodes; n++)
-        if (g->nodes[n].op == op)
-            return find_rule(g, &g->nodes[n], &bias);
+    for (int n = 0; n < g->n_nodes; n++) {
+        if (g->nodes[n].op != op)
+            continue;
+        struct ls_init_rule rule = find_rule(g, &g->nodes[n], &bias);
+        if (!ls_init_of_filters(&rule))
+            return rule;
+    }
     return (struct ls_init_rule){.by_scheme = true, .scheme = LS_SCHEME_TORCH};
 }
 
