@@ -297,7 +297,7 @@ static struct ls_options normalised(const struct ls_options *o, bool any_length)
     if (exact(o->sync))
         plain.sync = overlap;
     if (any_length)
-        plain.epochs = plain.steps = 0;
+        plain.epochs = 0, plain.steps = 0;
     if (!ls_schedule_follows_evaluations(o->schedule))
         plain.eval_every = 0;
     return plain;

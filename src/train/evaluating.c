@@ -68,7 +68,7 @@ enum ls_status ls_trainer_evaluate(struct ls_trainer *t, bool *better)
     struct ls_confusion confusion = {0};
     bool last = !ls_trainer_steps_left(t) || (t->o->early_stop > 0 && t->state.stale + 1 >= t->o->early_stop);
     struct ls_report r = {
-        .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = t->o->steps > 0 ? 0 : t->o->epochs};
+        .step = (int64_t)t->state.step, .epoch = (int64_t)t->state.epoch, .epochs = ls_trainer_epochs(t)};
     LS_TRY(ls_step_collect(&t->stepper));
     ls_trainer_say_position(t, LS_STAGE_EVALUATE);
     t->task.loader_threads = t->loader ? ls_loader_pace(t->loader).threads : 0;

@@ -14,6 +14,11 @@ bool ls_trainer_epoch_over(const struct ls_trainer *t)
     return t->state.position >= t->epoch_samples;
 }
 
+int64_t ls_trainer_epochs(const struct ls_trainer *t)
+{
+    return t->o->steps > 0 ? 0 : (int64_t)ceil(t->o->epochs);
+}
+
 bool ls_trainer_steps_left(const struct ls_trainer *t)
 {
     return t->state.step < (uint64_t)t->total_steps;
@@ -124,7 +129,7 @@ static enum ls_status train_step(struct ls_trainer *t)
     struct ls_state *s = &t->state;
     int64_t left = t->epoch_samples - s->position, samples = left < t->o->batch ? left : t->o->batch;
     struct ls_report r = {.epoch = (int64_t)s->epoch,
-                          .epochs = t->o->steps > 0 ? 0 : t->o->epochs,
+                          .epochs = ls_trainer_epochs(t),
                           .step_in_epoch = s->position / t->o->batch + 1,
                           .steps_per_epoch = t->steps_per_epoch};
     LS_TRY(ls_run_lock_held(t->lock, false));
@@ -148,7 +153,7 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     struct ls_report epoch = s->done;
     epoch.step = (int64_t)s->step;
     epoch.epoch = (int64_t)s->epoch;
-    epoch.epochs = t->o->steps > 0 ? 0 : t->o->epochs;
+    epoch.epochs = ls_trainer_epochs(t);
     epoch.step_in_epoch = epoch.steps_per_epoch = t->steps_per_epoch;
     epoch.lr = ls_schedule_lr(&t->schedule, s->step - 1);
     if (t->engine.strategy->servers)

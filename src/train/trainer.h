@@ -79,6 +79,8 @@ enum ls_status ls_trainer_all_know(struct ls_trainer *t, enum ls_status status);
 /* Whether all samples of the epoch are used; whether steps of the run are left. */
 bool ls_trainer_epoch_over(const struct ls_trainer *t);
 bool ls_trainer_steps_left(const struct ls_trainer *t);
+/* The number of epochs, the last one perhaps incomplete; 0: --steps decides. */
+int64_t ls_trainer_epochs(const struct ls_trainer *t);
 /* evaluating.c. eval_left: the evaluation after this step, as --eval-every says, is still to come. evaluate: of the current
  * state; *better: it is the best so far. An evaluation that may be the last also writes the confusion matrix.
  * evaluate_and_follow: one that eval_left asked for. Only these change what follows, the rate of plateau and an early stop:

@@ -18,6 +18,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,7 +57,7 @@ static enum ls_status decide_length(struct ls_trainer *t)
                        o->bn_samples, count);
     t->epoch_samples = o->epoch_size > 0 ? o->epoch_size : count;
     t->steps_per_epoch = (t->epoch_samples + o->batch - 1) / o->batch;
-    t->total_steps = o->steps > 0 ? o->steps : o->epochs * t->steps_per_epoch;
+    t->total_steps = o->steps > 0 ? o->steps : (int64_t)ceil(o->epochs * (double)t->steps_per_epoch - 1e-9);
     LS_TRY(ls_schedule_parse(o->schedule, o->warmup, &t->schedule));
     ls_schedule_scale(&t->schedule, o->lr, o->lr_per_256, o->batch, o->replicas, t->steps_per_epoch, t->total_steps);
     LS_TRY(ls_schedule_check(&t->schedule));
@@ -155,8 +156,9 @@ static bool is_finished(const struct ls_trainer *t)
 static enum ls_status say_finished(struct ls_trainer *t)
 {
     const struct ls_options *o = t->o;
-    int64_t wanted = o->steps > 0 ? o->steps : o->epochs;
-    uint64_t done = o->steps > 0 ? t->state.step : t->state.epoch;
+    bool in_steps = o->steps > 0 || o->epochs != floor(o->epochs);
+    int64_t wanted = in_steps ? t->total_steps : (int64_t)o->epochs;
+    uint64_t done = in_steps ? t->state.step : t->state.epoch;
     t->finished = true;
     if (ls_trainer_stops_early(t)) {
         ls_trainer_say(t,
@@ -166,7 +168,7 @@ static enum ls_status say_finished(struct ls_trainer *t)
         return LS_OK;
     }
     ls_trainer_say(t, "Nothing is left to do: %" PRIu64 " of %" PRId64 " %s are done, up to %s.", done, wanted,
-                   o->steps > 0 ? "steps" : "epochs", t->checkpoint);
+                   in_steps ? "steps" : "epochs", t->checkpoint);
     ls_trainer_say(t, "More --%s go on from there.", o->steps > 0 ? "steps" : "epochs");
     return LS_OK;
 }

@@ -70,6 +70,18 @@ expect_out 'name: norm1, op: bn, eps: 1e-12, momentum: 0.4, scale: false'
 expect_out 'name: logits, op: scale, factor: 0.03125'
 
 data=synthetic:3x32x32:10:195 # without remarks on its files
+it "a run of 1.5 epochs ends within the second, and goes on from there"
+train --steps 0 --epochs 1.5 --schedule constant --batch 40 --run half
+expect_code 0
+expect_out 'length     8 steps, 5 an epoch'
+[ -e half/checkpoints/step-00000008 ] || miss "there is no checkpoint of step 8"
+train --steps 0 --epochs 1.5 --schedule constant --batch 40 --run half --resume
+expect_out 'Nothing is left to do: 8 of 8 steps are done'
+train --steps 0 --epochs 2 --schedule constant --batch 40 --run half --resume
+expect_code 0
+train --steps 0 --epochs 2 --schedule constant --batch 40 --run two
+[ "$(record half 10)" = "$(record two 10)" ] || miss "the longer run differs"
+
 refuses() {
     it "refuses $1"
     pattern=$2

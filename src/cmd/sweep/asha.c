@@ -11,12 +11,12 @@
 enum ls_status ls_asha_rungs(struct ls_sweep *s)
 {
     struct ls_goals *g = &s->goals;
-    if (s->grace >= s->o.epochs)
+    if ((double)s->grace >= s->o.epochs)
         return ls_fail(LS_USAGE,
-                       "--asha: the first decision is after %" PRId64 " epoch%s, and trials have only %" PRId64
+                       "--asha: the first decision is after %" PRId64 " epoch%s, and trials have only %g"
                        "; give more --epochs",
                        s->grace, s->grace == 1 ? "" : "s", s->o.epochs);
-    for (int64_t epoch = s->grace; epoch < s->o.epochs && g->n_rungs < LS_GOAL_RUNGS; epoch *= s->factor)
+    for (int64_t epoch = s->grace; (double)epoch < s->o.epochs && g->n_rungs < LS_GOAL_RUNGS; epoch *= s->factor)
         g->rung_epochs[g->n_rungs++] = epoch;
     return LS_OK;
 }
