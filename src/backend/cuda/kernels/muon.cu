@@ -177,7 +177,7 @@ template <bool TURNED>
 static __device__ __forceinline__ void product(const struct operands &o, int row, int column, float *result)
 {
     typedef typename std::conditional<TURNED, wmma::col_major, wmma::row_major>::type order;
-    __shared__ __align__(16) bf16 left[TILE * PITCH], right[TILE * PITCH];
+    __shared__ __align__(32) bf16 left[TILE * PITCH], right[TILE * PITCH];
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum[2][2];
     int warp = (int)threadIdx.x / 32, wr = warp / 2 * 32, wc = warp % 2 * 32;
     for (int i = 0; i < 4; i++)
@@ -214,7 +214,7 @@ static __device__ __forceinline__ void product(const struct operands &o, int row
 static __global__ void __launch_bounds__(GEMM_THREADS)
     muon_square(const __grid_constant__ struct batch b, const struct ls_cuda_scale *scale, int first)
 {
-    __shared__ float result[TILE * TILE];
+    __shared__ __align__(32) float result[TILE * TILE];
     if (scale && scale->overflow)
         return;
     int t = find(b.first[SQUARES], b.n), tile = (int)blockIdx.x - b.first[SQUARES][t];
@@ -234,7 +234,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS)
 static __global__ void __launch_bounds__(GEMM_THREADS)
     muon_polynomial(const __grid_constant__ struct batch b, const struct ls_cuda_scale *scale)
 {
-    __shared__ float result[TILE * TILE];
+    __shared__ __align__(32) float result[TILE * TILE];
     if (scale && scale->overflow)
         return;
     int t = find(b.first[SQUARES], b.n), tile = (int)blockIdx.x - b.first[SQUARES][t];
@@ -255,7 +255,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS)
 static __global__ void __launch_bounds__(GEMM_THREADS)
     muon_multiply(const __grid_constant__ struct batch b, const struct ls_cuda_scale *scale, int step)
 {
-    __shared__ float result[TILE * TILE];
+    __shared__ __align__(32) float result[TILE * TILE];
     if (scale && scale->overflow)
         return;
     int t = find(b.first[WIDES], b.n), tile = (int)blockIdx.x - b.first[WIDES][t];
