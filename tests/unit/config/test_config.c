@@ -274,7 +274,7 @@ static void precedence(void **state)
     assert_true(ls_options_given(&o, "batch") && ls_options_given(&o, "epochs"));
     ls_options_release(&o);
     setenv("LOCKSTEP_EPOCHS", "many", 1);
-    refuse(LS_CMD_TRAIN, "", "LOCKSTEP_EPOCHS: 'many' is not a whole number");
+    refuse(LS_CMD_TRAIN, "", "LOCKSTEP_EPOCHS: 'many' is not a number");
     unsetenv("LOCKSTEP_EPOCHS");
     unsetenv("LOCKSTEP_LR");
     unsetenv("LOCKSTEP_WEIGHT_DECAY");

@@ -413,7 +413,7 @@ static void a_mistake_names_its_line(void **state)
         {HEAD "  - {name: a}\n", "net.yaml:4: layer a: has no op"},
         {HEAD "  - {name: a, op: convv}\n", "net.yaml:4: layer a: unknown op 'convv'; did you mean 'conv'?"},
         {HEAD "  - {name: a, op: sgd}\n",
-         "net.yaml:4: layer a: unknown op 'sgd'|there are conv, dense, bn,|add, mul, concat, flatten, relu, relu6, silu, hardswish, sigmoid, hardsigmoid and gelu;"},
+         "net.yaml:4: layer a: unknown op 'sgd'|there are conv, dense, bn,|add, mul, scale, concat, flatten, relu, relu6, silu, hardswish, sigmoid, hardsigmoid and gelu;"},
         {HEAD "  - {name: conv3, op: conv, out: 8, kernl: 3}\n" TAIL,
          "net.yaml:4: layer conv3: unknown attribute 'kernl'; did you mean 'kernel'?|name, op, from, init, bias_init, out, kernel"},
         {HEAD "  - name: a\n    op: conv\n    out: 8\n    kernel: x\n" TAIL,
