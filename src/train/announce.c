@@ -131,7 +131,8 @@ static void say_data(const struct ls_trainer *t)
     ls_trainer_say(t, "  augment    %s; order %s, seed %" PRIu64, augment,
                    t->o->shuffle ? "new each epoch" : "as stored", t->o->seed);
     ls_augment_describe(&t->task.test_augment, evaluated);
-    ls_trainer_say(t, "  evaluated  %s", evaluated);
+    ls_trainer_say(t, "  evaluated  %s%s%s", evaluated, t->o->tta ? "; the mean of several views: " : "",
+                   t->o->tta ? t->o->tta : "");
 }
 
 static void say_batch(const struct ls_trainer *t)

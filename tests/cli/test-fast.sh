@@ -24,6 +24,7 @@ it "gives the same bits on one, two and three workers"
 train --replicas 6 --run one
 expect_code 0
 expect_out 'optimizer  muon, 3 iterations, momentum 0.9 \(Nesterov\)'
+expect_out 'evaluated .*; the mean of several views: mirror,shift:1'
 expect_out 'random crops after padding by 2, reflected, flips in turns'
 for workers in 2 3; do
     train --replicas 6 --workers $workers --run "on-$workers"
