@@ -131,6 +131,7 @@ expect_out '^Each of 4 workers: .* MiB = .* MiB parameters \+ .* MiB optimizer s
 # limited ARGUMENTS: at most 325 MiB of private memory for each process.
 limited() {
     (
+        # shellcheck disable=SC3045 # dash has it
         ulimit -d $((325 * 1024)) || exit 9
         exec "$program" train --data synthetic:1x14x14:10 --optimizer adamw --lr 0.001 --schedule constant --batch 8 \
             --steps 2 --replicas 4 --threads 1 --loader-threads 1 --no-evaluate "$@"
