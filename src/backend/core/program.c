@@ -155,10 +155,29 @@ static void plan_in_place(struct ls_program *p, const struct ls_plan_rules *rule
         c->spans[to->span].over = from->span;
 }
 
+/* Where gradients are kept, a strategy may run an update while the pass still runs. */
+static bool runs_early(const struct ls_program_core *c, int n)
+{
+    return c->options.keep_grads && c->g->nodes[n].phase == LS_UPDATE;
+}
+
+/* Such updates share scratch with each other and with nothing else. */
+static void plan_early_scratch(struct ls_program_core *c, const struct ls_plan_rules *rules)
+{
+    size_t most = 0;
+    for (int n = 0; n < c->g->n_nodes; n++)
+        if (runs_early(c, n) && !c->nodes[n].scratch_apart && c->nodes[n].scratch_bytes > most)
+            most = c->nodes[n].scratch_bytes;
+    int span = most > 0 ? add_span(c, rules->align, most, 0, c->g->n_nodes - 1) : LS_NONE;
+    for (int n = 0; n < c->g->n_nodes; n++)
+        if (runs_early(c, n) && !c->nodes[n].scratch_apart && c->nodes[n].scratch_bytes > 0)
+            c->nodes[n].scratch_span = span;
+}
+
 static void plan_node(struct ls_program_core *c, const struct ls_plan_rules *rules, int n)
 {
     struct ls_node_memory *m = &c->nodes[n];
-    if (m->scratch_bytes && !m->scratch_apart)
+    if (m->scratch_bytes && !m->scratch_apart && !runs_early(c, n))
         m->scratch_span =
             add_span(c, rules->align, m->scratch_bytes, n, m->scratch_until == LS_NONE ? n : m->scratch_until);
     if (m->keep_bytes)
@@ -186,6 +205,7 @@ enum ls_status ls_program_plan(struct ls_program *p, const struct ls_plan_rules 
         plan_in_place(p, rules, n, last);
         plan_node(c, rules, n);
     }
+    plan_early_scratch(c, rules);
     ls_program_place_grads(p);
     st = ls_plan_place(c->spans, c->n_spans, c->options.reuse, &c->arena_bytes);
 free_lives:

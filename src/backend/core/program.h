@@ -8,7 +8,8 @@
  *           A tensor that is apart has bytes and a layout here, and its memory from ls_program_point.
  *   CORE-2  Kept gradients have memory of their own, one after the other in the order in which a pass completes them.
  *   CORE-3  INPUT tensors have no memory here: they point at what the caller hands over.
- *   CORE-4  All other tensors, and scratch, share the arena by lifetime (graph/plan.h). */
+ *   CORE-4  All other tensors, and scratch, share the arena by lifetime (graph/plan.h). The scratch of updates of kept gradients
+ *           is theirs alone: they may run before the pass has ended (SYNC-2). */
 #ifndef LS_BACKEND_CORE_PROGRAM_H
 #define LS_BACKEND_CORE_PROGRAM_H
 
