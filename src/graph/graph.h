@@ -116,6 +116,10 @@ struct ls_window {
     size_t first, count; /* of the parameter and its gradient; count 0: it only clips (backend/core/clip.h) */
     size_t at;           /* of each state tensor: the values of this window begin here */
 };
+static inline bool ls_window_is_empty(const struct ls_window *w)
+{
+    return w->on && w->count == 0;
+}
 
 /* The hyperparameters of all optimizers. Each optimizer reads some of them. */
 struct ls_hyper {

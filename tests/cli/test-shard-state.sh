@@ -27,7 +27,8 @@ number_of=0
 # The optimizer's options are lists of words.
 # shellcheck disable=SC2086
 for optimizer in "--nesterov" "--optimizer adamw --weight-decay 0.1 --ema 0.9" "--optimizer lars --clip-norm 0.5" \
-    "--optimizer lamb --bucket-mb 0.001" "--optimizer adamw --clip-norm 0.05 --accumulate 2"; do
+    "--optimizer lamb --bucket-mb 0.001" "--optimizer adamw --clip-norm 0.05 --accumulate 2" \
+    "--optimizer muon --bucket-mb 0.001" "--optimizer muon --clip-norm 0.1"; do
     it "gives the bits of one process with $optimizer"
     number_of=$((number_of + 1))
     train one-$number_of $optimizer
@@ -71,6 +72,10 @@ for resumed in "--workers 1 --shard none" "--workers 4 --shard none" "--workers 
     expect_no_out 'differ'
     same one-2 again
 done
+
+it "updates with scratch memory while the pass runs, without shards"
+train muon-two --optimizer muon --bucket-mb 0.001 --workers 2
+same one-6 muon-two
 
 it "keeps the state whole on one worker"
 train alone --shard state --nesterov

@@ -18,7 +18,7 @@ int ls_clip_node(const struct ls_graph *g)
 
 bool ls_clip_now(const struct ls_node *n)
 {
-    return !n->window.on || n->window.count == 0;
+    return !n->window.on || ls_window_is_empty(&n->window);
 }
 
 /* A norm that is NaN changes nothing: the gradients have it already. */

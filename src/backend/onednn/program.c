@@ -160,7 +160,8 @@ static enum ls_status run_nodes(struct ls_program *p, int first, int last, const
     for (int n = first; n < last; n++) {
         if (n == p->clip_node && ls_clip_now(&p->core.g->nodes[n]))
             clip_gradients(p);
-        LS_TRY(p->execs[n].kernel->run(p, n, run));
+        if (!ls_window_is_empty(&p->core.g->nodes[n].window))
+            LS_TRY(p->execs[n].kernel->run(p, n, run));
     }
     return LS_OK;
 }

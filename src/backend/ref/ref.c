@@ -137,7 +137,8 @@ static enum ls_status ref_run(struct ls_program *p, int first, int last, const s
                                    .data = p->data,
                                    .scratch = (float *)(p->arena + p->scratch_offset),
                                    .run = run};
-        p->kernel[n](&call);
+        if (!ls_window_is_empty(&call.n->window))
+            p->kernel[n](&call);
     }
     return LS_OK;
 }
