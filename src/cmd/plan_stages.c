@@ -76,7 +76,9 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_sta
 
 enum ls_status ls_plan_stages(const struct ls_options *o, const struct ls_model_size *size, const char *plan)
 {
-    int stages = ls_mesh_size(o->parallel);
+    struct ls_mesh mesh;
+    LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
+    int stages = mesh.axes[LS_PARALLEL_PIPELINE].size;
     struct ls_stage_about *all = ls_alloc((size_t)stages, sizeof *all);
     enum ls_status st = all ? LS_OK : LS_FAILED;
     for (int i = 0; i < stages && st == LS_OK; i++)

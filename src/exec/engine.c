@@ -431,11 +431,13 @@ static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o,
 {
     int size = e->comm ? ls_comm_size(e->comm) : 1, servers = train ? ls_sync_servers(o, size) : 0;
     e->place = e->comm ? ls_comm_rank(e->comm) : 0;
-    if (e->pipeline) { /* each stage computes all replicas */
-        e->strategy = &ls_sync_none;
+    if (e->pipeline) { /* the processes of a stage divide the replicas among themselves */
+        const struct ls_mesh_axis *data = &e->mesh.axes[LS_PARALLEL_DATA];
+        e->strategy = data->size > 1 ? &ls_sync_group : &ls_sync_none;
         e->tree = &e->own_tree;
-        e->place = 0;
-        return ls_tree_init(&e->own_tree, (int)o->replicas, 1);
+        e->place = data->place;
+        LS_TRY(ls_tree_init(&e->own_tree, (int)o->replicas, data->size));
+        return ls_pipeline_find_mates(e);
     }
     e->strategy = train ? ls_sync_choose(o, size) : &ls_sync_none;
     if (train)
@@ -598,8 +600,8 @@ bool ls_engine_reads_samples(const struct ls_engine *e)
 
 int ls_engine_readers(const struct ls_engine *e, int *own)
 {
-    *own = e->comm && !e->pipeline ? ls_comm_rank(e->comm) : 0;
-    return e->comm && !e->pipeline ? ls_comm_size(e->comm) : 1;
+    *own = e->pipeline ? e->mesh.axes[LS_PARALLEL_DATA].place : e->comm ? ls_comm_rank(e->comm) : 0;
+    return e->pipeline ? e->mesh.axes[LS_PARALLEL_DATA].size : e->comm ? ls_comm_size(e->comm) : 1;
 }
 
 int ls_engine_passes_at_once(const struct ls_engine *e)

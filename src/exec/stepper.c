@@ -130,6 +130,7 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
     s->sync = (struct ls_sync){.ops = e->strategy,
                                .o = o,
                                .comm = e->comm,
+                               .group = e->pipeline ? &e->pipeline->mates : NULL,
                                .grads = e->grads,
                                .parts = s->replicas.parts,
                                .n_parts = s->replicas.n_parts,

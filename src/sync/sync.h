@@ -87,10 +87,18 @@ struct ls_sync_outcome {
     bool differ;         /* processes hold different parameters, as the strategy means it */
 };
 
+/* Some of the processes, which sum among themselves. */
+struct ls_sync_group {
+    const struct ls_tree *tree; /* borrowed; of the replicas over their places */
+    const int *ranks;           /* borrowed; of each place */
+    int place;                  /* of this process */
+};
+
 struct ls_sync {
     const struct ls_sync_ops *ops; /* never NULL once open */
     const struct ls_options *o;
-    struct ls_comm *comm; /* NULL: one process */
+    struct ls_comm *comm;              /* NULL: one process */
+    const struct ls_sync_group *group; /* borrowed; whose gradients are summed, by ls_sync_group; NULL: those of all */
     float *grads;
     float *const *parts; /* this rank's parts of the sum, each like grads; the last is grads */
     int n_parts;
@@ -162,6 +170,7 @@ struct ls_sync_ops {
 
 extern const struct ls_sync_ops *const ls_sync_list[]; /* those of --sync; ends with NULL */
 extern const struct ls_sync_ops ls_sync_none;          /* of one process */
+extern const struct ls_sync_ops ls_sync_group;         /* of a group: the caller of ls_sync_open fills `group`, too */
 const struct ls_sync_ops *ls_sync_find(const char *name);
 /* The strategy of that many processes with these options. */
 const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size);

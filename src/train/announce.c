@@ -232,24 +232,25 @@ static void say_input(const struct ls_trainer *t)
         ls_trainer_say(t, "  input      bytes, normalised by the device");
 }
 
-/* Prints what each process of a pipeline has. */
+/* Prints what each process of a pipeline has. Groups of processes have the same. */
 static void say_stages(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
     const struct ls_pipeline *p = e->pipeline;
-    int passes = e->tree->replicas * e->passes;
-    ls_trainer_say(t, "  pipeline   %d stages, %d passes a step: at least %.1f%% of the time is idle", p->stages,
+    int groups = e->mesh.axes[LS_PARALLEL_DATA].size, passes = t->stepper.replicas.n_slices;
+    char all[48] = "";
+    if (groups > 1)
+        snprintf(all, sizeof all, "%d groups of ", groups);
+    ls_trainer_say(t, "  pipeline   %s%d stages, %d passes a step: at least %.1f%% of the time is idle", all, p->stages,
                    passes, 100.0 * (p->stages - 1) / (passes + p->stages - 1));
     for (int i = 0; i < p->stages; i++) {
         const struct ls_stage_about *a = &p->about[i];
-        ls_trainer_say(
-            t,
-            "  stage %-4d rank %d, from %s: %.0f%% of the work; %.1f MiB: parameters and state %.1f, activations "
-            "%lld x %.1f, gradients %.1f, buffers %.1f; sends %.1f MiB a pass",
-            i, ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, i), a->first, 100 * a->share,
-            (double)ls_stage_bytes(a) / 1048576, (double)a->store / 1048576, (long long)a->lanes,
-            (double)a->arena / 1048576, (double)a->grads / 1048576, (double)a->buffers / 1048576,
-            (double)a->travel / 1048576);
+        ls_trainer_say(t,
+                       "  stage %-4d from %s: %.0f%% of the work; %.1f MiB: parameters and state %.1f, "
+                       "activations %lld x %.1f, gradients %.1f, buffers %.1f; sends %.1f MiB a pass",
+                       i, a->first, 100 * a->share, (double)ls_stage_bytes(a) / 1048576, (double)a->store / 1048576,
+                       (long long)a->lanes, (double)a->arena / 1048576, (double)a->grads / 1048576,
+                       (double)a->buffers / 1048576, (double)a->travel / 1048576);
     }
 }
 

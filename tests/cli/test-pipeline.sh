@@ -42,15 +42,28 @@ it "says what each stage has, and how long it was idle"
 lockstep train $run --run said --workers 2 --parallel pipeline:2@fc1 --no-quiet
 expect_code 0
 expect_out 'pipeline +2 stages, 8 passes a step: at least 11.1% of the time is idle'
-expect_out 'stage 1 +rank 1, from fc1'
+expect_out 'stage 1 +from fc1'
 expect_out 'Pipeline: idle [0-9.]+% of the time, 11.1% with stages of equal work; stages were busy'
 same said
+
+it "trains groups of pipelines to the same bits"
+# shellcheck disable=SC2086
+lockstep train $run --run groups-4 --workers 4 --parallel data:2,pipeline:2 --no-quiet
+expect_code 0
+expect_out 'pipeline +2 groups of 2 stages, 4 passes a step'
+# shellcheck disable=SC2086
+lockstep train $run --run groups-6 --workers 6 --parallel data:3,pipeline:2
+expect_code 0
+# shellcheck disable=SC2086
+lockstep train $run --run groups-8 --workers 8 --parallel pipeline:2
+expect_code 0
+same groups-4 groups-6 groups-8
 
 it "resumes on any layout"
 # shellcheck disable=SC2086
 lockstep train $run --run moved --workers 2 --parallel pipeline:2 --stop-after 1
 expect_code 75
-lockstep train --resume --run moved --workers 4 --parallel pipeline:4 --stop-after 2 --quiet
+lockstep train --resume --run moved --workers 6 --parallel data:2,pipeline:3 --stop-after 2 --quiet
 expect_code 75
 lockstep train --resume --run moved --threads 1 --quiet
 expect_code 0

@@ -21,10 +21,6 @@ static enum ls_status refuse(const struct ls_options *o, const char *option, con
 static enum ls_status check(const struct ls_engine *e, const struct ls_options *o)
 {
     const struct ls_sync_ops *sync = ls_sync_find(o->sync);
-    if (e->mesh.axes[LS_PARALLEL_DATA].size > 1)
-        return ls_fail(LS_USAGE,
-                       "--parallel %s: a pipeline of data-parallel groups is not possible yet; use pipeline:%d",
-                       o->parallel, e->mesh.axes[LS_PARALLEL_DATA].size * e->mesh.axes[LS_PARALLEL_PIPELINE].size);
     if (e->backend->queue->own_memory)
         return refuse(o, "--backend", e->backend->name, "stages exchange memory of the host; use --backend onednn");
     if (sync && !sync->exact)
@@ -51,6 +47,19 @@ enum ls_status ls_pipeline_new(struct ls_engine *e, const struct ls_options *o)
         return LS_FAILED;
     *p = (struct ls_pipeline){.comm = e->comm, .stages = axis->size, .stage = axis->place};
     ls_graph_init(&p->eval_whole);
+    return LS_OK;
+}
+
+enum ls_status ls_pipeline_find_mates(struct ls_engine *e)
+{
+    struct ls_pipeline *p = e->pipeline;
+    const struct ls_mesh_axis *data = &e->mesh.axes[LS_PARALLEL_DATA];
+    p->mate_ranks = ls_alloc((size_t)data->size, sizeof *p->mate_ranks);
+    if (!p->mate_ranks)
+        return LS_FAILED;
+    for (int place = 0; place < data->size; place++)
+        p->mate_ranks[place] = ls_mesh_rank(&e->mesh, LS_PARALLEL_DATA, place);
+    p->mates = (struct ls_sync_group){.tree = e->tree, .ranks = p->mate_ranks, .place = data->place};
     return LS_OK;
 }
 
@@ -132,9 +141,15 @@ static enum ls_status check_same_sizes(struct ls_pipeline *p)
     return LS_OK;
 }
 
+/* Passes of a step through this process. */
+static int passes_of(const struct ls_engine *e)
+{
+    return (e->tree->first[e->place + 1] - e->tree->first[e->place]) * e->passes;
+}
+
 static int lanes_of(const struct ls_engine *e)
 {
-    int passes = e->tree->replicas * e->passes, most = e->pipeline->stages - e->pipeline->stage;
+    int passes = passes_of(e), most = e->pipeline->stages - e->pipeline->stage;
     return most < passes ? most : passes;
 }
 
@@ -169,12 +184,12 @@ static enum ls_status share_about(struct ls_engine *e)
     struct ls_stage_about own;
     char title[LS_TITLE_ROOM];
     ls_pipeline_describe(e, &own);
-    p->about = ls_alloc((size_t)p->stages, sizeof *p->about);
+    p->about = ls_alloc((size_t)ls_comm_size(p->comm), sizeof *p->about);
     if (!p->about)
         return LS_FAILED;
-    for (int stage = 0; stage < p->stages; stage++) {
-        snprintf(title, sizeof title, "stage %d of %d", stage, p->stages);
-        ls_comm_title(p->comm, ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, stage), title);
+    for (int rank = 0; rank < ls_comm_size(p->comm); rank++) {
+        snprintf(title, sizeof title, "stage %d of %d", rank % p->stages, p->stages);
+        ls_comm_title(p->comm, rank, title);
     }
     return ls_comm_allgather(p->comm, &own, sizeof own, p->about);
 }
@@ -183,13 +198,20 @@ enum ls_status ls_pipeline_bubble(const struct ls_engine *e, double seconds, dou
                                   double *bubble, double *least)
 {
     const struct ls_pipeline *p = e->pipeline;
-    double own = seconds > 0 ? 1 - waited / seconds : 0, sum = 0, passes = e->tree->replicas * e->passes;
-    LS_TRY(ls_comm_allgather(p->comm, &own, sizeof own, busy));
+    int size = ls_comm_size(p->comm);
+    double own = seconds > 0 ? 1 - waited / seconds : 0, sum = 0, passes = passes_of(e);
+    double *all = ls_alloc((size_t)size, sizeof *all);
+    enum ls_status st = all ? ls_comm_allgather(p->comm, &own, sizeof own, all) : LS_FAILED;
     for (int stage = 0; stage < p->stages; stage++)
-        sum += busy[stage];
-    *bubble = 1 - sum / p->stages;
+        busy[stage] = 0;
+    for (int rank = 0; st == LS_OK && rank < size; rank++) {
+        busy[rank % p->stages] += all[rank] * p->stages / size;
+        sum += all[rank];
+    }
+    *bubble = 1 - sum / size;
     *least = (p->stages - 1) / (passes + p->stages - 1);
-    return LS_OK;
+    ls_free(all);
+    return st;
 }
 
 enum ls_status ls_pipeline_open(struct ls_engine *e, const struct ls_options *o,
@@ -226,6 +248,7 @@ void ls_pipeline_close(struct ls_engine *e)
     ls_graph_release(&p->eval_whole);
     ls_free(p->lanes);
     ls_free(p->about);
+    ls_free(p->mate_ranks);
     ls_free(p->choices[0]);
     ls_free(p->choices[1]);
     ls_free(p);

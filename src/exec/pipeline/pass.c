@@ -10,8 +10,8 @@
 /* Samples of a pass of the step under way, as the loader deals them. */
 static int64_t samples_of(const struct ls_stepper *s, int pass)
 {
-    int64_t passes = s->replicas.n_slices;
-    return s->sync.samples / passes + (s->replicas.order[pass] < s->sync.samples % passes);
+    int64_t all = s->engine->tree->replicas * s->replicas.passes;
+    return s->sync.samples / all + (s->replicas.order[pass] < s->sync.samples % all);
 }
 
 /* The first stage takes a slot of the feed. */

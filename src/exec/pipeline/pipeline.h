@@ -64,6 +64,8 @@ struct ls_lane {
 struct ls_pipeline {
     struct ls_comm *comm; /* borrowed */
     int stages, stage;
+    struct ls_sync_group mates; /* the processes that have the same stage: those of the data axis */
+    int *mate_ranks;            /* owned */
     struct ls_stages cut, eval_cut;
     struct ls_graph eval_whole; /* the evaluation graph of the whole model, which never runs */
     struct ls_lane *lanes;      /* owned */
@@ -72,7 +74,7 @@ struct ls_pipeline {
     struct ls_slot eval_slot; /* of the evaluation, after the first stage */
     size_t early;             /* floats of the kept gradients, from the first, that are made forward */
     size_t buffer_bytes;
-    struct ls_stage_about *about; /* owned; of every stage */
+    struct ls_stage_about *about; /* owned; of every rank */
     char *choices[2];             /* owned: the kernels of the whole model, for training and evaluation */
     int begun, done;              /* passes of the step under way: begun forward, done */
 };
@@ -81,6 +83,8 @@ struct ls_pipeline {
 
 /* Sets e->pipeline where --parallel has one. LS_USAGE for options that do not go with it. */
 enum ls_status ls_pipeline_new(struct ls_engine *e, const struct ls_options *o);
+/* When the engine has its tree: the processes that have the same stage. */
+enum ls_status ls_pipeline_find_mates(struct ls_engine *e);
 /* Cuts a graph that is built: the net keeps this process's stage. */
 enum ls_status ls_pipeline_take_stage(struct ls_engine *e, struct ls_net *net);
 /* After the engine's memory is bound. prepare makes the program of another lane. */

@@ -1,6 +1,7 @@
 #include "train/ranks/rank_check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exec/pipeline/pipeline.h"
 #include "exec/rank_reduce.h"
 #include "base/files/checksum.h"
 #include "train/ranks/fingerprint.h"
@@ -192,41 +193,52 @@ static enum ls_status sum_part(const struct ls_engine *e, enum ls_rank_check_par
     return LS_OK;
 }
 
-/* Returns a rank whose value more than half of the ranks have, or -1. */
-static int rank_of_most(const uint64_t *all, int size, int stride)
+/* Values of some ranks, which should be equal. */
+struct values {
+    const uint64_t *all; /* of rank r: all[r * stride] */
+    int stride, n;
+    const int *ranks;
+};
+
+static uint64_t value_at(const struct values *v, int i)
 {
-    for (int rank = 0; rank < size; rank++) {
+    return v->all[v->ranks[i] * v->stride];
+}
+
+/* Returns an index of a value that more than half of the ranks have, or -1. */
+static int index_of_most(const struct values *v)
+{
+    for (int i = 0; i < v->n; i++) {
         int like = 0;
-        for (int k = 0; k < size; k++)
-            like += all[k * stride] == all[rank * stride];
-        if (2 * like > size)
-            return rank;
+        for (int k = 0; k < v->n; k++)
+            like += value_at(v, k) == value_at(v, i);
+        if (2 * like > v->n)
+            return i;
     }
     return -1;
 }
 
-/* Lists the ranks whose value differs from that of rank `most`, or all ranks for -1: "rank 1 (host), rank 3 (host)". */
-static void list_odd(struct ls_comm *comm, const uint64_t *all, int stride, int most, char *text, size_t room)
+/* Lists the ranks whose value differs from number `most`, or all ranks for -1: "rank 1 (host), rank 3 (host)". */
+static void list_odd(struct ls_comm *comm, const struct values *v, int most, char *text, size_t room)
 {
     size_t used = 0;
     text[0] = 0;
-    for (int rank = 0; rank < ls_comm_size(comm) && used < room; rank++)
-        if (most < 0 || all[rank * stride] != all[most * stride])
-            used += (size_t)snprintf(text + used, room - used, "%srank %d (%s)", used ? ", " : "", rank,
-                                     ls_comm_host(comm, rank));
+    for (int i = 0; i < v->n && used < room; i++)
+        if (most < 0 || value_at(v, i) != value_at(v, most))
+            used += (size_t)snprintf(text + used, room - used, "%srank %d (%s)", used ? ", " : "", v->ranks[i],
+                                     ls_comm_host(comm, v->ranks[i]));
 }
 
-/* Compares one part among all ranks. The message names the ranks that differ from the majority, if there is one. */
-static enum ls_status compare_part(struct ls_comm *comm, const uint64_t *all, int stride, const char *name,
-                                   uint64_t step)
+/* Compares one part among the ranks. The message names the ranks that differ from the majority, if there is one. */
+static enum ls_status compare_part(struct ls_comm *comm, const struct values *v, const char *name, uint64_t step)
 {
-    int size = ls_comm_size(comm), most = rank_of_most(all, size, stride), like = 0;
+    int most = index_of_most(v), like = 0;
     char odd[512];
-    for (int rank = 0; rank < size; rank++)
-        like += all[rank * stride] == all[0];
-    if (like == size)
+    for (int i = 0; i < v->n; i++)
+        like += value_at(v, i) == value_at(v, 0);
+    if (like == v->n)
         return LS_OK;
-    list_odd(comm, all, stride, most, odd, sizeof odd);
+    list_odd(comm, v, most, odd, sizeof odd);
     if (most >= 0)
         return ls_fail(LS_FAILED,
                        "step %" PRIu64 ": %s of %s are not those of the others: a bit was flipped in memory or on its "
@@ -240,17 +252,33 @@ static enum ls_status compare_part(struct ls_comm *comm, const uint64_t *all, in
                    step, name, odd);
 }
 
+/* Compares one part among the ranks that hold it: all, or those of each stage of a pipeline. */
+static enum ls_status compare_holders(const struct ls_engine *e, const uint64_t *all, const char *name, uint64_t step)
+{
+    int size = ls_comm_size(e->comm), stages = e->pipeline ? e->pipeline->stages : 1;
+    int *ranks = ls_alloc((size_t)size, sizeof *ranks);
+    enum ls_status st = ranks ? LS_OK : LS_FAILED;
+    for (int stage = 0; stage < stages && st == LS_OK; stage++) {
+        struct values v = {.all = all, .stride = LS_RANK_CHECK_PARTS, .ranks = ranks};
+        for (int rank = stage; rank < size; rank += stages)
+            ranks[v.n++] = rank;
+        st = compare_part(e->comm, &v, name, step);
+    }
+    ls_free(ranks);
+    return st;
+}
+
 enum ls_status ls_rank_check_values(const struct ls_engine *e, uint64_t step, int parts)
 {
     uint64_t mine[LS_RANK_CHECK_PARTS] = {0}, *all;
-    if (!e->comm || ls_comm_size(e->comm) == 1 || ls_engine_in_parts(e))
+    if (!e->comm || ls_comm_size(e->comm) == 1 || (ls_engine_in_parts(e) && !e->pipeline))
         return LS_OK;
     for (int part = 0; part < parts; part++)
         LS_TRY(sum_part(e, (enum ls_rank_check_part)part, &mine[part]));
     all = ls_alloc((size_t)ls_comm_size(e->comm), sizeof mine);
     enum ls_status st = all ? ls_comm_allgather(e->comm, mine, sizeof mine, all) : LS_FAILED;
     for (int part = 0; part < parts && st == LS_OK; part++)
-        st = compare_part(e->comm, all + part, LS_RANK_CHECK_PARTS, part_names[part], step);
+        st = compare_holders(e, all + part, part_names[part], step);
     ls_free(all);
     return st;
 }

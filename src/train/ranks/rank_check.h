@@ -8,9 +8,9 @@
 enum ls_status ls_rank_check_options(struct ls_comm *comm, const struct ls_options *o);
 /* fingerprint is that of the data of this process (fingerprint.h). */
 enum ls_status ls_rank_check_data(struct ls_comm *comm, const char *fingerprint);
-/* These two do nothing where each rank holds a part of the model. */
+/* Does nothing where each rank has a graph of its own. */
 enum ls_status ls_rank_check_schedule(const struct ls_engine *e);
-/* Compares the first `parts` kinds of values that are kept from step to step. When no value is held by more than
+/* Compares the first `parts` kinds of values that are kept from step to step, among the ranks that hold the same ones. When no value is held by more than
  * half of the processes, as with two of them, the message says that it is not known which one is wrong. */
 enum ls_rank_check_part {
     LS_RANK_CHECK_PARAMETERS,

@@ -22,6 +22,28 @@ static void data_takes_all_processes(void **state)
     }
 }
 
+static void pipelines_take_neighbouring_ranks(void **state)
+{
+    (void)state;
+    struct ls_mesh m;
+    static const char *const texts[] = {"data:4,pipeline:2", "pipeline:2,data:4", "pipeline:2", "data,pipeline:2"};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(ls_mesh_parse(texts[i], 8, 5, &m), LS_OK);
+        assert_int_equal(m.axes[LS_PARALLEL_DATA].size, 4);
+        assert_int_equal(m.axes[LS_PARALLEL_DATA].place, 2);
+        assert_int_equal(m.axes[LS_PARALLEL_PIPELINE].place, 1);
+        assert_int_equal(ls_mesh_rank(&m, LS_PARALLEL_PIPELINE, 0), 4);
+        assert_int_equal(ls_mesh_rank(&m, LS_PARALLEL_DATA, 0), 1);
+        assert_false(ls_mesh_is_data(texts[i]));
+    }
+    assert_int_equal(ls_mesh_size("data:4,pipeline:2"), 8);
+    assert_int_equal(ls_mesh_size("pipeline:3@a+b"), 3);
+    assert_int_equal(ls_mesh_size("nothing"), 1);
+    assert_int_equal(ls_mesh_parse("pipeline:3@a+b", 3, 0, &m), LS_OK);
+    assert_int_equal(m.axes[LS_PARALLEL_PIPELINE].at_length, 3);
+    assert_true(ls_mesh_is_data("data") && ls_mesh_is_data("data:4"));
+}
+
 static void expect_refused(const char *text, int size, const char *why)
 {
     struct ls_mesh m;
@@ -50,6 +72,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(data_takes_all_processes),
+        cmocka_unit_test(pipelines_take_neighbouring_ranks),
         cmocka_unit_test(wrong_texts_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
