@@ -32,4 +32,18 @@ void ls_stages_release(struct ls_stages *s);
 enum ls_status ls_stage_graph(const struct ls_graph *whole, const struct ls_stages *s, int stage,
                               struct ls_graph *part);
 
+/* --- the schedule 1F1B ------------------------------------------------------------------------------------------- */
+
+/* How many passes of a step a stage has under way at once, at most. */
+static inline int ls_stage_lanes(int stages, int stage, int passes)
+{
+    return stages - stage < passes ? stages - stage : passes;
+}
+/* What a stage does next, when it has begun so many passes and is done with so many: it begins another, or takes the oldest one
+ * backward. */
+static inline bool ls_stage_begins_next(int lanes, int passes, int begun, int done)
+{
+    return begun < passes && begun < done + lanes;
+}
+
 #endif

@@ -137,6 +137,50 @@ refused "is no axis" '--parallel rows:2'
 refused "say how many" '--parallel pipeline'
 [ ! -e never ] || miss "a refused run left its directory"
 
+it "ends together when a sample cannot be read, and goes on once it is mended"
+python3 - <<'END'
+import os, random
+random.seed(7)
+for part, count in (("train", 12), ("val", 4)):
+    for c in "ab":
+        os.makedirs(f"photos/{part}/{c}")
+        for i in range(count):
+            pixels = bytes(random.randrange(256) // (1 + (c == "b")) for _ in range(12 * 12 * 3))
+            with open(f"photos/{part}/{c}/{i:02}.ppm", "wb") as f:
+                f.write(b"P6\n12 12\n255\n" + pixels)
+END
+photos="--model $source_root/tests/cli/small.yaml --data photos --batch 8 --threads 1 --replicas 2 --epochs 2 --quiet"
+# shellcheck disable=SC2086
+lockstep train $photos --run whole
+expect_code 0
+for image in val/a/03 train/b/07; do
+    cp photos/$image.ppm kept
+    head -c 100 kept >photos/$image.ppm
+    rm -rf broken
+    # shellcheck disable=SC2086
+    lockstep train $photos --run broken --workers 2 --parallel pipeline:2 --deadline 20
+    expect_code 3
+    expect_error "photos/$image.ppm: truncated PPM"
+    cp kept photos/$image.ppm
+    lockstep train --resume --run broken --workers 2 --parallel pipeline:2 --quiet
+    expect_code 0
+    cmp -s whole/checkpoints/step-00000006/model.safetensors broken/checkpoints/step-00000006/model.safetensors ||
+        miss "the weights differ after $image"
+done
+
+it "stops at a signal and goes on with another layout"
+# shellcheck disable=SC2086
+begin 2 $model --data synthetic:1x28x28:10:160 --batch 32 --steps 40 --replicas 4 --parallel pipeline:2 --run signalled
+kill "$parent"
+end
+[ "$code" = 0 ] || expect_code 75
+lockstep train --resume --run signalled --workers 3 --parallel pipeline:3 --quiet
+expect_code 0
+# shellcheck disable=SC2086
+lockstep train $model --data synthetic:1x28x28:10:160 --batch 32 --steps 40 --replicas 4 --run straight --no-evaluate --quiet
+cmp -s straight/checkpoints/step-00000040/model.safetensors signalled/checkpoints/step-00000040/model.safetensors ||
+    miss "the weights differ"
+
 it "names the stage that was killed"
 # shellcheck disable=SC2086
 begin 3 $model --data synthetic:1x28x28:10:160 --batch 32 --epochs 1000000 --deadline 3 --parallel pipeline:3

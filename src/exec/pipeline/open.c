@@ -149,8 +149,7 @@ static int passes_of(const struct ls_engine *e)
 
 static int lanes_of(const struct ls_engine *e)
 {
-    int passes = passes_of(e), most = e->pipeline->stages - e->pipeline->stage;
-    return most < passes ? most : passes;
+    return ls_stage_lanes(e->pipeline->stages, e->pipeline->stage, passes_of(e));
 }
 
 void ls_pipeline_describe(const struct ls_engine *e, struct ls_stage_about *about)

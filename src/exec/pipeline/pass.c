@@ -117,8 +117,7 @@ static enum ls_status finish(struct ls_stepper *s)
 static enum ls_status run_pass(struct ls_stepper *s, bool last)
 {
     struct ls_pipeline *p = s->engine->pipeline;
-    int passes = s->replicas.n_slices, ahead = p->done + p->n_lanes;
-    for (; p->begun < passes && p->begun < ahead; p->begun++)
+    for (; ls_stage_begins_next(p->n_lanes, s->replicas.n_slices, p->begun, p->done); p->begun++)
         LS_TRY(go_forward(s, p->begun));
     LS_TRY(go_backward(s, p->done++));
     return last ? finish(s) : LS_OK;

@@ -139,12 +139,51 @@ static void impossible_cuts_are_refused(void **state)
     ls_graph_release(&g);
 }
 
+/* The time of a step whose passes take one unit forward and two backward in each stage, and travel in no time. */
+static int makespan(int stages, int passes)
+{
+    int forward[16][64] = {{0}}, backward[16][64] = {{0}}; /* when they end; 0: not yet */
+    int begun[16] = {0}, done[16] = {0}, free_at[16] = {0}, last = 0;
+    for (int left = 2 * stages * passes; left > 0;) {
+        int before = left;
+        for (int s = 0; s < stages; s++) {
+            int lanes = ls_stage_lanes(stages, s, passes);
+            bool begins = ls_stage_begins_next(lanes, passes, begun[s], done[s]);
+            if (done[s] == passes)
+                continue;
+            int *ends = begins ? &forward[s][begun[s]] : &backward[s][done[s]];
+            int needs = begins ? (s > 0 ? forward[s - 1][begun[s]] : -1)
+                               : (s + 1 < stages ? backward[s + 1][done[s]] : forward[s][done[s]]);
+            if (needs == 0) /* what it needs is not there */
+                continue;
+            *ends = (needs > free_at[s] ? needs : free_at[s]) + (begins ? 1 : 2);
+            free_at[s] = *ends;
+            last = *ends > last ? *ends : last;
+            *(begins ? &begun[s] : &done[s]) += 1;
+            assert_in_range(begun[s] - done[s], 0, lanes);
+            left--;
+        }
+        assert_true(left < before); /* somebody can always go on */
+    }
+    return last;
+}
+
+/* The idle share of a step is (S - 1) / (M + S - 1), with at most S - s passes under way in stage s. */
+static void the_schedule_leaves_as_little_idle_as_possible(void **state)
+{
+    (void)state;
+    for (int stages = 1; stages <= 8; stages++)
+        for (int passes = 1; passes <= 32; passes++)
+            assert_int_equal(makespan(stages, passes), 3 * (passes + stages - 1));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_have_all_nodes_once),
         cmocka_unit_test(stages_begin_where_they_are_told_to),
         cmocka_unit_test(impossible_cuts_are_refused),
+        cmocka_unit_test(the_schedule_leaves_as_little_idle_as_possible),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
