@@ -140,19 +140,6 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
     return ls_graph_fuse(g, b->dense_1x1);
 }
 
-/* The model can be cut as --parallel says. */
-static enum ls_status check_stages(const struct ls_options *o, struct ls_graph *g)
-{
-    struct ls_mesh mesh;
-    struct ls_stages stages;
-    LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
-    LS_TRY(ls_graph_backward(g));
-    const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
-    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, &stages);
-    ls_stages_release(&stages);
-    return st;
-}
-
 enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size, int processes)
 {
     struct ls_graph g;
@@ -163,7 +150,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
     if (st == LS_OK && !ls_mesh_is_data(o->parallel))
-        st = check_stages(o, &g);
+        st = ls_pipeline_check_cut(o, &g);
     ls_graph_release(&g);
     if (st == LS_OK)
         st = ls_shards_check(o, backend, processes);
@@ -591,20 +578,4 @@ enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls
         LS_TRY(e->backend->run(e->train.program, first, last, run));
     }
     return LS_OK;
-}
-
-bool ls_engine_reads_samples(const struct ls_engine *e)
-{
-    return !e->pipeline || e->pipeline->stage == 0;
-}
-
-int ls_engine_readers(const struct ls_engine *e, int *own)
-{
-    *own = e->pipeline ? e->mesh.axes[LS_PARALLEL_DATA].place : e->comm ? ls_comm_rank(e->comm) : 0;
-    return e->pipeline ? e->mesh.axes[LS_PARALLEL_DATA].size : e->comm ? ls_comm_size(e->comm) : 1;
-}
-
-int ls_engine_passes_at_once(const struct ls_engine *e)
-{
-    return e->pipeline ? e->pipeline->n_lanes : 1;
 }

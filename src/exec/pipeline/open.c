@@ -36,6 +36,18 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
     return LS_OK;
 }
 
+enum ls_status ls_pipeline_check_cut(const struct ls_options *o, struct ls_graph *g)
+{
+    struct ls_mesh mesh;
+    struct ls_stages stages;
+    LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
+    LS_TRY(ls_graph_backward(g));
+    const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
+    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, &stages);
+    ls_stages_release(&stages);
+    return st;
+}
+
 enum ls_status ls_pipeline_new(struct ls_engine *e, const struct ls_options *o)
 {
     const struct ls_mesh_axis *axis = &e->mesh.axes[LS_PARALLEL_PIPELINE];
@@ -252,4 +264,22 @@ void ls_pipeline_close(struct ls_engine *e)
     ls_free(p->choices[1]);
     ls_free(p);
     e->pipeline = NULL;
+}
+
+/* --- samples -------------------------------------------------------------------------------------------------------- */
+
+bool ls_engine_reads_samples(const struct ls_engine *e)
+{
+    return !e->pipeline || e->pipeline->stage == 0;
+}
+
+int ls_engine_readers(const struct ls_engine *e, int *own)
+{
+    *own = e->pipeline ? e->mesh.axes[LS_PARALLEL_DATA].place : e->comm ? ls_comm_rank(e->comm) : 0;
+    return e->pipeline ? e->mesh.axes[LS_PARALLEL_DATA].size : e->comm ? ls_comm_size(e->comm) : 1;
+}
+
+int ls_engine_passes_at_once(const struct ls_engine *e)
+{
+    return e->pipeline ? e->pipeline->n_lanes : 1;
 }
