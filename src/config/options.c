@@ -227,7 +227,7 @@ static enum ls_status set_variable(struct ls_options *o, const char *variable)
     return LS_OK;
 }
 
-/* This is the only place where Lockstep reads settings from the environment. launch/launch.c reads how a process was
+/* This is the only place where Lockstep reads settings from the environment. launch/variables.c reads how a process was
  * started. */
 static enum ls_status set_environment(struct ls_options *o)
 {

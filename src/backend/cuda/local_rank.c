@@ -1,5 +1,5 @@
 /* The local rank of this process, from the environment of its launcher. Of several launchers the innermost counts, as in
- * launch/launch.c: what sets RANK may itself have been started by Slurm. */
+ * launch/launchers.c: what sets RANK may itself have been started by Slurm. */
 #include "backend/cuda/device.h"
 
 #include <limits.h>

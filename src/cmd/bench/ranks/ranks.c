@@ -52,7 +52,7 @@ enum ls_status ls_bench_ranks_open(struct ls_bench_ranks *r, const struct ls_wor
 
 /* --- a child -------------------------------------------------------------------------------------------- */
 
-/* The environment of this process, behind the variables of launch.c. The arena owns it. */
+/* The environment of this process, behind the variables of launch/launchers.c. The arena owns it. */
 static char **make_environment(const struct ls_bench_ranks *r, const struct order *w, struct ls_arena *strings)
 {
     size_t n = 0;
