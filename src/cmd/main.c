@@ -67,12 +67,14 @@ static double spin_turn(void)
  * longer than the serial parts of a step, so that an idle machine loses nothing: with 100, ResNet-18 is 4 % slower
  * (bench/busy measures both). libgomp reads the spin count only when it is loaded, so the program starts itself again. A value that the user has set is
  * kept. */
-static void limit_spinning(char **argv)
+static void limit_spinning(int argc, char **argv)
 {
     const double spin = 300e3; /* nanoseconds */
     char self[4096], count[32];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0 || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
+        return;
+    if (argc > 1 && strcmp(argv[1], "run") == 0) /* the variable would reach another program */
         return;
     self[n] = 0;
     snprintf(count, sizeof count, "%.0f", spin / spin_turn());
@@ -117,7 +119,7 @@ static enum ls_status close_output(enum ls_status st)
 
 int main(int argc, char **argv)
 {
-    limit_spinning(argv);
+    limit_spinning(argc, argv);
     keep_freed_memory();
     setlocale(LC_CTYPE, "");
     /* A run continues when the reader of its output exits. */

@@ -119,6 +119,8 @@ static void put_arguments(const struct ls_completion *words, FILE *out)
     fprintf(out, ") _lockstep_runs \"$word\" ;;\n");
     put_commands(LS_WORDS_RUNS, out);
     fprintf(out, ") _lockstep_runs \"$word\" ;;\n");
+    put_commands(LS_WORDS_PROGRAM, out);
+    fprintf(out, ") COMPREPLY=($(compgen -c -- \"$word\")) ;;\n");
     put_commands(LS_WORDS_REPORT, out);
     fprintf(out, ") _lockstep_names \"$word\" '' '*.json' ;;\n");
     put_commands(LS_WORDS_IMAGES, out);

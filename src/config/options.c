@@ -156,8 +156,10 @@ static enum ls_status split_words(struct words *w, enum ls_command command, int 
             w->help = true;
         else if (options && word[0] == '-' && word[1])
             LS_TRY(take_option(w, command, argc, argv, &i));
-        else
+        else {
             take_argument(w, command, word);
+            options = options && info_of(command)->words != LS_WORDS_PROGRAM; /* the others are the program's */
+        }
         if (w->help)
             break;
     }

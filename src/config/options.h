@@ -67,7 +67,8 @@ enum ls_command_words {
     LS_WORDS_RUNS,
     LS_WORDS_DATA,
     LS_WORDS_SWEEP,
-    LS_WORDS_REPORT
+    LS_WORDS_REPORT,
+    LS_WORDS_PROGRAM
 };
 
 /* The commands as the help, the man page and messages name them. The list ends with a NULL name. */

@@ -3,13 +3,33 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "launch/launchers.h"
+#include "launch/nodes.h"
 #include "launch/variables.h"
 
 #include <string.h>
 
 #define MIN_TOKEN 8
 
-/* Applies --rank and --num-nodes. They must agree with the launcher. */
+/* --- ranks ----------------------------------------------------------------------------------------------- */
+
+/* Sets the rank of a pod of Kubernetes from its index, where no option gives it. */
+static enum ls_status place_pod(const struct ls_options *o, struct ls_launch *l)
+{
+    const char *from;
+    int index;
+    LS_TRY(ls_launchers_pod_index(&index, &from));
+    if (o->rank >= 0 || o->rendezvous || l->size < 2 || index < 0)
+        return LS_OK;
+    if (index >= l->size)
+        return ls_fail(LS_USAGE,
+                       "--num-nodes %d, but %s makes this number %d, and they count from 0; give the number of pods",
+                       l->size, from, index);
+    l->rank = index;
+    return LS_OK;
+}
+
+/* Applies --rank and --num-nodes, which count nodes where each start makes several workers. They must agree with the
+ * launcher. */
 static enum ls_status place(const struct ls_options *o, struct ls_launch *l)
 {
     bool known = l->size > 1;
@@ -25,8 +45,11 @@ static enum ls_status place(const struct ls_options *o, struct ls_launch *l)
         return ls_fail(LS_USAGE, "--rank %lld of how many? Give --num-nodes", (long long)o->rank);
     l->size = o->num_nodes > 0 ? (int)o->num_nodes : 1;
     l->rank = l->size > 1 || o->rank > 0 ? (int)o->rank : 0;
+    LS_TRY(place_pod(o, l));
     return l->rank < 0 ? LS_OK : ls_launch_check_place("--rank and --num-nodes", l->rank, l->size);
 }
+
+/* --- where the processes meet ---------------------------------------------------------------------------- */
 
 static enum ls_status meet_in_file(const struct ls_options *o, struct ls_launch *l)
 {
@@ -49,6 +72,8 @@ static enum ls_status meet_in_file(const struct ls_options *o, struct ls_launch 
 static enum ls_status meet_at_address(const struct ls_options *o, struct ls_launch *l)
 {
     const char *address = o->master_ip ? o->master_ip : l->address ? l->address : ls_variable("MASTER_ADDR");
+    if (!address && l->mpi)
+        return ls_nodes_refuse_mpi(o, l);
     if (!address)
         return ls_fail(LS_USAGE,
                        "%s: rank %d of %d, but where is rank 0? Give --master-ip HOST (or MASTER_ADDR), or "
@@ -90,45 +115,65 @@ static const char *transport_of(const struct ls_options *o)
     return names[i];
 }
 
-static enum ls_status resolve(const struct ls_options *o, struct ls_launch *l)
+/* The workers of a node do not use the launcher's MPI, as there is no process of it for each. */
+static enum ls_status meet(const struct ls_options *o, bool nodes, struct ls_launch *l)
+{
+    if (o->rendezvous)
+        return meet_in_file(o, l);
+    if (l->size == 1 || (!o->master_ip && !nodes && l->kind == LS_LAUNCH_MPI))
+        return LS_OK;
+    if (nodes && !o->master_ip && !l->address && ls_launchers_in_slurm())
+        LS_TRY(ls_launchers_slurm_address(l));
+    if (l->kind == LS_LAUNCH_ALONE)
+        l->how = o->hostfile ? "--hostfile" : "--master-ip";
+    return meet_at_address(o, l);
+}
+
+static enum ls_status resolve(const struct ls_options *o, struct ls_nodes *nodes, struct ls_launch *l)
 {
     LS_TRY(ls_launchers_innermost(l));
     l->transport = transport_of(o);
     l->ucx_tcp = o->allow_unprotected_ucx;
-    if (l->kind == LS_LAUNCH_WORKERS || l->token) /* by_parent, by_bench */
+    if (l->kind == LS_LAUNCH_WORKERS || ls_variable("LOCKSTEP_LAUNCH_RANK")) /* the parent has resolved everything */
         return LS_OK;
-    if (l->kind == LS_LAUNCH_ALONE && o->num_nodes == 0 && (o->master_ip || o->rendezvous))
+    if (l->kind == LS_LAUNCH_ALONE && o->num_nodes == 0 && !o->hostfile && (o->master_ip || o->rendezvous))
         return ls_fail(LS_USAGE, "%s: for how many processes? Give --num-nodes and --rank",
                        o->rendezvous ? "--rendezvous" : "--master-ip");
     if (l->size == 1) { /* a launcher of one process needs no connection */
         l->kind = LS_LAUNCH_ALONE;
         l->mpi = NULL;
     }
-    LS_TRY(place(o, l));
-    if (o->rendezvous)
-        LS_TRY(meet_in_file(o, l));
-    else if (l->size != 1 && (o->master_ip || l->kind == LS_LAUNCH_TCP || l->kind == LS_LAUNCH_ALONE)) {
-        if (l->kind == LS_LAUNCH_ALONE)
-            l->how = "--master-ip";
-        LS_TRY(meet_at_address(o, l));
-    }
-    if (o->workers > 1 && l->size != 1 && o->workers != l->size)
-        return ls_fail(LS_USAGE, "--workers %lld starts processes, but %s has done that already; leave it out",
-                       (long long)o->workers, l->how);
-    return take_token(o, l);
+    LS_TRY(ls_nodes_read(o, l, nodes));
+    if (nodes->file.n > 0)
+        LS_TRY(ls_nodes_place(o, nodes, l));
+    else
+        LS_TRY(place(o, l));
+    LS_TRY(meet(o, nodes->workers > 0, l));
+    LS_TRY(take_token(o, l));
+    return ls_nodes_multiply(nodes, l);
 }
 
 enum ls_status ls_launch_detect(const struct ls_options *o, struct ls_launch *launch)
 {
     struct ls_launch l = {
         .kind = LS_LAUNCH_ALONE, .how = "alone", .rank = -1, .size = -1, .local_rank = -1, .local_size = -1};
-    enum ls_status st = resolve(o, &l);
+    struct ls_nodes nodes = {0};
+    enum ls_status st = resolve(o, &nodes, &l);
+    ls_hostfile_release(&nodes.file);
+    int workers = l.workers;
     if (st != LS_OK || l.size == 1)
         ls_launch_release(&l);
+    l.workers = workers;
     l.node = ls_variable("LOCKSTEP_NODE");
+    l.late_names = ls_launchers_in_pod();
     if (st == LS_OK)
         *launch = l;
     return st;
+}
+
+bool ls_launch_may_start_workers(const struct ls_options *o)
+{
+    return o->workers > 1 || o->npernode > 0 || o->hostfile;
 }
 
 void ls_launch_release(struct ls_launch *l)

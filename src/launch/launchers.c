@@ -1,19 +1,26 @@
 /* A process can run under several launchers at once: Slurm allocates the machines, mpirun starts the processes, and a script
  * exports RANK. The innermost one counts:
  *
- *   1. the parent of `--workers`                    LOCKSTEP_WORKER_*
+ *   1. a parent of workers on one node              LOCKSTEP_WORKER_*
+ *      a parent of workers on several nodes, or
  *      a rank of `bench --scale`                    LOCKSTEP_LAUNCH_*
  *   2. mpirun, mpiexec                              OMPI_COMM_WORLD_*, PMI_RANK and PMI_SIZE
  *   3. torchrun, or a script with its variables     RANK, WORLD_SIZE, MASTER_ADDR
  *   4. srun                                         PMIX_RANK, SLURM_PROCID
  *
  * Options add what the launcher leaves open, such as the address of rank 0, but may not contradict it. */
+#define _GNU_SOURCE
 #include "launch/launchers.h"
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "launch/slurm.h"
 #include "launch/variables.h"
+
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #define MAX_PROCESSES 65536
 
@@ -54,21 +61,30 @@ static enum ls_status by_parent(struct ls_launch *l)
                       : LS_FAILED;
 }
 
-/* A rank of a launch has started this process to measure a number of workers (cmd/bench/ranks). Options do not count: the
- * command line is that of the rank. */
-static enum ls_status by_bench(struct ls_launch *l)
+/* The parent of this process has resolved how it meets the others: a parent of workers (child.c), or a rank that measures a
+ * number of workers (cmd/bench/ranks). Options do not count: the command line is that of the parent. */
+static enum ls_status by_lockstep(struct ls_launch *l)
 {
     const char *address = ls_variable("LOCKSTEP_LAUNCH_ADDRESS"), *token = ls_variable("LOCKSTEP_LAUNCH_TOKEN");
-    l->kind = LS_LAUNCH_TCP;
-    l->how = "lockstep bench --scale";
-    LS_TRY(ls_variable_number("LOCKSTEP_LAUNCH_RANK", &l->rank));
+    const char *path = address ? NULL : ls_variable("LOCKSTEP_LAUNCH_PATH");
+    bool any = strcmp(ls_variable("LOCKSTEP_LAUNCH_RANK"), "any") == 0;
+    l->kind = path ? LS_LAUNCH_FILE : LS_LAUNCH_TCP;
+    if (!any)
+        LS_TRY(ls_variable_number("LOCKSTEP_LAUNCH_RANK", &l->rank));
     LS_TRY(ls_variable_number("LOCKSTEP_LAUNCH_SIZE", &l->size));
     LS_TRY(ls_variable_number("LOCKSTEP_LAUNCH_PORT", &l->port));
-    if (!address || !token || l->port < 1 || l->port > 65535)
-        return ls_fail(LS_USAGE, "LOCKSTEP_LAUNCH_RANK is for the processes that bench --scale starts; unset it");
-    LS_TRY(ls_launch_copy(&l->address, address));
-    LS_TRY(ls_launch_copy(&l->token, token));
-    return ls_launch_check_place("LOCKSTEP_LAUNCH_RANK and LOCKSTEP_LAUNCH_SIZE", l->rank, l->size);
+    LS_TRY(ls_variable_number("LOCKSTEP_LAUNCH_LOCAL_RANK", &l->local_rank));
+    LS_TRY(ls_variable_number("LOCKSTEP_LAUNCH_LOCAL_SIZE", &l->local_size));
+    l->how = l->local_rank >= 0 ? "lockstep --workers" : "lockstep bench --scale";
+    if (!path && (!address || any || l->port < 1 || l->port > 65535))
+        return ls_fail(LS_USAGE, "LOCKSTEP_LAUNCH_RANK is for the processes that Lockstep itself starts; unset it");
+    if (address)
+        LS_TRY(ls_launch_copy(&l->address, address));
+    if (path)
+        LS_TRY(ls_launch_copy(&l->path, path));
+    if (token)
+        LS_TRY(ls_launch_copy(&l->token, token));
+    return ls_launch_check_place("LOCKSTEP_LAUNCH_RANK and LOCKSTEP_LAUNCH_SIZE", any ? 0 : l->rank, l->size);
 }
 
 static enum ls_status by_openmpi(struct ls_launch *l)
@@ -80,7 +96,22 @@ static enum ls_status by_openmpi(struct ls_launch *l)
     LS_TRY(ls_variable_number("OMPI_COMM_WORLD_RANK", &l->rank));
     LS_TRY(ls_variable_number("OMPI_COMM_WORLD_LOCAL_SIZE", &l->local_size));
     LS_TRY(ls_variable_number("OMPI_COMM_WORLD_LOCAL_RANK", &l->local_rank));
+    l->one_per_node = l->local_size == 1;
     return ls_launch_check_place(l->how, l->rank, l->size);
+}
+
+/* How many tasks the step has on this node, and whether it has one on each. */
+static enum ls_status slurm_tasks(struct ls_launch *l)
+{
+    int node = 0, nodes = 0;
+    const char *tasks = ls_variable("SLURM_STEP_TASKS_PER_NODE");
+    LS_TRY(ls_variable_number("SLURM_NODEID", &node));
+    LS_TRY(ls_variable_number("SLURM_NNODES", &nodes));
+    LS_TRY(ls_variable_number("SLURM_STEP_NUM_NODES", &nodes));
+    if (tasks)
+        l->local_size = ls_slurm_tasks_of(tasks, node);
+    l->one_per_node = nodes == l->size;
+    return LS_OK;
 }
 
 /* PMI: mpiexec of MPICH and its derivatives, or srun with PMI2. */
@@ -94,7 +125,29 @@ static enum ls_status by_pmi(struct ls_launch *l)
     LS_TRY(ls_variable_number("PMI_RANK", &l->rank));
     LS_TRY(ls_variable_number(slurm ? "SLURM_LOCALID" : "MPI_LOCALRANKID", &l->local_rank));
     LS_TRY(ls_variable_number("MPI_LOCALNRANKS", &l->local_size));
+    l->one_per_node = l->local_size == 1;
+    if (slurm)
+        LS_TRY(slurm_tasks(l));
     return ls_launch_check_place(l->how, l->rank, l->size);
+}
+
+/* A process has at least as many ranks before it as its node has. */
+static enum ls_status check_local(const struct ls_launch *l)
+{
+    int local = l->local_rank < 0 ? 0 : l->local_rank;
+    if (l->local_size >= 0 && local >= l->local_size)
+        return ls_fail(LS_USAGE, "LOCAL_RANK %d of LOCAL_WORLD_SIZE %d; local ranks are 0 to %d", local, l->local_size,
+                       l->local_size - 1);
+    if (l->local_size > l->size)
+        return ls_fail(LS_USAGE,
+                       "LOCAL_WORLD_SIZE %d is more than WORLD_SIZE %d; WORLD_SIZE counts the processes of all "
+                       "nodes",
+                       l->local_size, l->size);
+    if (l->rank >= 0 && local > l->rank)
+        return ls_fail(LS_USAGE,
+                       "LOCAL_RANK %d with RANK %d: RANK counts through all nodes, so it is at least LOCAL_RANK", local,
+                       l->rank);
+    return LS_OK;
 }
 
 /* Other programs may use names such as RANK: the variables count only if all are set. */
@@ -112,6 +165,8 @@ static enum ls_status by_variables(struct ls_launch *l)
     LS_TRY(ls_variable_number("WORLD_SIZE", &l->size));
     LS_TRY(ls_variable_number("LOCAL_RANK", &l->local_rank));
     LS_TRY(ls_variable_number("LOCAL_WORLD_SIZE", &l->local_size));
+    LS_TRY(check_local(l));
+    l->one_per_node = l->local_size == 1 || (l->local_size < 0 && l->local_rank < 0);
     LS_TRY(ls_variable_number("MASTER_PORT", &l->port));
     if (agent && l->port > 0)
         l->port = l->port < 65535 ? l->port + 1 : 1024; /* the agent of torchrun listens on MASTER_PORT */
@@ -121,14 +176,12 @@ static enum ls_status by_variables(struct ls_launch *l)
     return ls_launch_check_place(l->how, l->rank, l->size);
 }
 
-/* A batch script has SLURM_PROCID too; only processes of srun belong to a job step. */
-static bool in_slurm_step(void)
+bool ls_launchers_in_slurm(void)
 {
     return ls_variable("SLURM_PROCID") && (ls_variable("SLURM_STEP_NUM_TASKS") || ls_variable("SLURM_STEP_ID"));
 }
 
-/* Rank 0 runs on the first node of the job step; srun may run elsewhere. */
-static enum ls_status slurm_address(struct ls_launch *l)
+enum ls_status ls_launchers_slurm_address(struct ls_launch *l)
 {
     static const char *const lists[] = {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST"};
     char host[256] = "";
@@ -152,7 +205,6 @@ static enum ls_status slurm_address(struct ls_launch *l)
 
 static enum ls_status by_slurm(struct ls_launch *l)
 {
-    int node = 0;
     bool pmix = ls_variable("PMIX_RANK") != NULL;
     l->kind = pmix ? LS_LAUNCH_MPI : LS_LAUNCH_TCP;
     l->how = pmix ? "srun with PMIx" : "srun without PMI";
@@ -161,12 +213,9 @@ static enum ls_status by_slurm(struct ls_launch *l)
     LS_TRY(ls_variable_number("SLURM_NTASKS", &l->size));
     LS_TRY(ls_variable_number("SLURM_STEP_NUM_TASKS", &l->size));
     LS_TRY(ls_variable_number("SLURM_LOCALID", &l->local_rank));
-    LS_TRY(ls_variable_number("SLURM_NODEID", &node));
-    const char *tasks = ls_variable("SLURM_STEP_TASKS_PER_NODE");
-    if (tasks)
-        l->local_size = ls_slurm_tasks_of(tasks, node);
+    LS_TRY(slurm_tasks(l));
     LS_TRY(ls_launch_check_place(l->how, l->rank, l->size));
-    return pmix || l->size == 1 ? LS_OK : slurm_address(l);
+    return pmix || l->size == 1 ? LS_OK : ls_launchers_slurm_address(l);
 }
 
 /* Another PMIx launcher (prun): only the PMIx library has the number of processes. */
@@ -198,18 +247,50 @@ enum ls_status ls_launchers_innermost(struct ls_launch *l)
     if (ls_variable("LOCKSTEP_WORKER_RANK"))
         return by_parent(l);
     if (ls_variable("LOCKSTEP_LAUNCH_RANK"))
-        return by_bench(l);
+        return by_lockstep(l);
     if (openmpi || pmi) {
         LS_TRY(openmpi ? by_openmpi(l) : by_pmi(l));
         return l->size > 1 ? check_variables(l) : LS_OK;
     }
     if (variables)
         return by_variables(l);
-    if (in_slurm_step())
+    if (ls_launchers_in_slurm())
         return by_slurm(l);
     if (ls_variable("PMIX_RANK"))
         return by_pmix(l);
     l->size = 1;
     l->rank = 0;
+    return LS_OK;
+}
+
+/* --- pods of Kubernetes ---------------------------------------------------------------------------------- */
+
+/* Reads the number at the end of a name such as "train-12"; -1: there is none. */
+static int index_of(const char *name)
+{
+    const char *dot = strchr(name, '.'), *end = dot ? dot : name + strlen(name), *digits = end;
+    while (digits > name && isdigit((unsigned char)digits[-1]))
+        digits--;
+    if (digits == end || digits == name || digits[-1] != '-' || end - digits > 6)
+        return -1;
+    return (int)strtol(digits, NULL, 10);
+}
+
+bool ls_launchers_in_pod(void)
+{
+    return ls_variable("KUBERNETES_SERVICE_HOST") || ls_variable("JOB_COMPLETION_INDEX");
+}
+
+enum ls_status ls_launchers_pod_index(int *index, const char **from)
+{
+    char name[256] = "";
+    *index = -1;
+    *from = "JOB_COMPLETION_INDEX";
+    LS_TRY(ls_variable_number("JOB_COMPLETION_INDEX", index));
+    if (*index >= 0 || !ls_variable("KUBERNETES_SERVICE_HOST"))
+        return LS_OK;
+    *from = "the host name";
+    if (gethostname(name, sizeof name - 1) == 0)
+        *index = index_of(name);
     return LS_OK;
 }

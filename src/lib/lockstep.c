@@ -163,6 +163,12 @@ static enum ls_status connect_all(struct lockstep *l, const struct ls_options *o
                                       .name_rank = true};
     LS_TRY(find_codec(o->compress, &l->codec));
     LS_TRY(ls_launch_detect(o, &launch));
+    if (launch.workers > 0 && launch.size > 1) {
+        ls_launch_release(&launch);
+        return ls_fail(LS_USAGE,
+                       "a program cannot start workers itself; type: `lockstep run -n N [options] -- PROGRAM` on "
+                       "each node, without workers, npernode and hostfile in its own environment");
+    }
     enum ls_status st = ls_comm_open(&launch, &options, &l->comm);
     ls_launch_release(&launch);
     return st;

@@ -10,6 +10,7 @@ int device_rank(void)
     static const struct {
         const char *name, *by; /* by: a variable that its launcher sets, too; NULL: any */
     } places[] = {{"LOCKSTEP_WORKER_RANK", NULL},
+                  {"LOCKSTEP_LAUNCH_LOCAL_RANK", NULL},
                   {"OMPI_COMM_WORLD_LOCAL_RANK", NULL},
                   {"MPI_LOCALRANKID", NULL},
                   {"PMI_LOCAL_RANK", NULL},

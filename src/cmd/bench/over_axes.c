@@ -106,13 +106,21 @@ enum ls_status ls_bench_over_axes(struct ls_options *o, bool *done)
     bool scale = ls_bench_scale_wanted(o), lists = ls_bench_has_lists(o);
     LS_TRY(ls_launch_detect(o, &launch));
     *done = launch.kind == LS_LAUNCH_ALONE;
+    bool parent = launch.workers > 0;
     enum ls_status st = !*done && lists ? refuse_lists(&launch) : LS_OK;
     ls_launch_release(&launch);
     LS_TRY(st);
+    if (*done && (o->npernode > 0 || o->hostfile))
+        return ls_fail(LS_USAGE, "bench starts the processes of a list itself; give --workers instead of --%s",
+                       o->hostfile ? "hostfile" : "npernode");
+    if (!*done && parent) /* its workers measure, together with those of other nodes */
+        return LS_OK;
+    if (!*done)
+        o->workers = 1; /* the launcher's are measured */
     if (scale)
         LS_TRY(ls_bench_scale_begin(o));
     if (!*done) {
-        o->workers = 1; /* the launcher's are measured */
+        o->workers = 1; /* scale_begin has set the first of its list */
         return LS_OK;
     }
     LS_TRY(check(o));

@@ -105,6 +105,8 @@ void ls_check_transports(struct ls_findings *f, const struct ls_launch *launch)
 
 static const char *const variables[] = {
     "LOCKSTEP_WORKER_RANK",
+    "LOCKSTEP_LAUNCH_RANK",
+    "LOCKSTEP_LAUNCH_LOCAL_RANK",
     "OMPI_COMM_WORLD_RANK",
     "OMPI_COMM_WORLD_SIZE",
     "PMI_RANK",
@@ -124,6 +126,7 @@ static const char *const variables[] = {
     "SLURM_CPUS_PER_TASK",
     "SLURM_CPU_BIND",
     "TORCHELASTIC_RUN_ID",
+    "JOB_COMPLETION_INDEX",
 };
 
 static void list_variables(struct ls_findings *f)

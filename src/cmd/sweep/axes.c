@@ -20,7 +20,8 @@ static bool is_one_of(const char *name, const char *const *names)
 
 enum ls_status ls_sweep_takes(const struct ls_option *option, const char *where)
 {
-    static const char *const by_hand[] = {"master-ip", "master-port", "num-nodes", "rank", "rendezvous", "token", NULL};
+    static const char *const by_hand[] = {"master-ip", "master-port", "num-nodes", "rank", "rendezvous",
+                                          "token",     "hostfile",    "npernode",  NULL};
     if (!(option->commands & LS_CMD_SWEEP))
         return ls_fail(LS_USAGE, "%s: sweep takes no --%s; `lockstep sweep --help` lists its options", where,
                        option->name);

@@ -86,7 +86,7 @@ static enum ls_status start_listening(struct host *h)
     struct addrinfo *list;
     int why = EADDRNOTAVAIL;
     bool only_here = !h->l->token || ls_wire_means_loopback(h->l->address);
-    LS_TRY(ls_wire_resolve(h->l->address, h->l->port, &list));
+    LS_TRY(ls_wire_resolve(h->l->address, h->l->port, 0, &list));
     for (struct addrinfo *a = list; a && h->listener < 0 && why != EADDRINUSE; a = a->ai_next)
         if (only_here || !ls_wire_is_loopback(a->ai_addr))
             why = try_listen(a->ai_addr, a->ai_addrlen, &h->listener);

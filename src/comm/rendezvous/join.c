@@ -70,7 +70,7 @@ static enum ls_status connect_to_host(struct joining *v)
 {
     struct addrinfo *list;
     int why = ETIMEDOUT, fd = -1;
-    LS_TRY(ls_wire_resolve(v->l->address, v->l->port, &list));
+    LS_TRY(ls_wire_resolve(v->l->address, v->l->port, 0, &list));
     while (fd < 0 && ls_now() < v->until) {
         for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next)
             why = try_connect(a, v->until, &fd);

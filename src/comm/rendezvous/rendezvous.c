@@ -25,10 +25,11 @@ void ls_rendezvous_missing(const struct ls_rendezvous *m, char *text, size_t roo
         }
 }
 
-enum ls_status ls_rendezvous_check_token(const struct ls_launch *l)
+/* Fails without a token, unless rank 0 is at a loopback address. */
+static enum ls_status check_token(const struct ls_launch *l, double until)
 {
     struct addrinfo *list;
-    LS_TRY(ls_wire_resolve(l->address, l->port, &list));
+    LS_TRY(ls_wire_resolve(l->address, l->port, l->late_names ? until : 0, &list));
     bool here = true;
     for (struct addrinfo *a = list; a; a = a->ai_next)
         here = here && ls_wire_is_loopback(a->ai_addr);
@@ -45,7 +46,7 @@ static enum ls_status exchange_addresses(const struct ls_launch *l, double until
 {
     if (l->kind == LS_LAUNCH_FILE)
         return ls_rendezvous_file(l, until, m);
-    LS_TRY(ls_rendezvous_check_token(l));
+    LS_TRY(check_token(l, until));
     return m->rank == 0 ? ls_rendezvous_host(l, until, m) : ls_rendezvous_join(l, until, m);
 }
 

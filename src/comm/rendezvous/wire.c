@@ -11,7 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
+
+#define RETRY_NS 200000000L
 
 static const uint8_t magic[4] = {'L', 'S', 'M', '1'};
 
@@ -126,12 +129,14 @@ bool ls_wire_write(struct ls_wire *w, enum ls_frame kind, const void *body, size
 
 /* --- addresses ------------------------------------------------------------------------------------------- */
 
-enum ls_status ls_wire_resolve(const char *host, int port, struct addrinfo **list)
+enum ls_status ls_wire_resolve(const char *host, int port, double until, struct addrinfo **list)
 {
     char service[16];
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     snprintf(service, sizeof service, "%d", port);
     int code = getaddrinfo(host, service, &hints, list);
+    for (; code != 0 && ls_now() < until; code = getaddrinfo(host, service, &hints, list))
+        nanosleep(&(struct timespec){.tv_nsec = RETRY_NS}, NULL);
     if (code != 0)
         return ls_fail(LS_USAGE, "%s: the host of rank 0 is not known here: %s; give its address as --master-ip", host,
                        gai_strerror(code));

@@ -58,8 +58,9 @@ uint32_t ls_get32(const uint8_t *at);
 /* Milliseconds until a time on ls_now's clock, for poll; at most a second. */
 int ls_wire_timeout_ms(double until);
 
-/* Resolves a host name. Free *list with freeaddrinfo. */
-enum ls_status ls_wire_resolve(const char *host, int port, struct addrinfo **list);
+/* Resolves a host name. A name that is not known is tried again until this time on ls_now's clock; 0: once. Free *list with
+ * freeaddrinfo. */
+enum ls_status ls_wire_resolve(const char *host, int port, double until, struct addrinfo **list);
 bool ls_wire_is_loopback(const struct sockaddr *address);
 /* The host name itself means loopback. */
 bool ls_wire_means_loopback(const char *host);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -52,6 +53,11 @@ static const char *const variables[] = {
     "LOCKSTEP_LAUNCH_ADDRESS",
     "LOCKSTEP_LAUNCH_PORT",
     "LOCKSTEP_LAUNCH_TOKEN",
+    "LOCKSTEP_LAUNCH_PATH",
+    "LOCKSTEP_LAUNCH_LOCAL_RANK",
+    "LOCKSTEP_LAUNCH_LOCAL_SIZE",
+    "JOB_COMPLETION_INDEX",
+    "KUBERNETES_SERVICE_HOST",
     "LOCKSTEP_TOKEN",
     "LOCKSTEP_WORKERS",
     "LOCKSTEP_RANK",
@@ -97,6 +103,18 @@ static enum ls_status detect(const char *environment, const char *line, struct l
     " LOCKSTEP_LAUNCH_ADDRESS=h LOCKSTEP_LAUNCH_PORT=2345 LOCKSTEP_LAUNCH_TOKEN=0123456789 "
 #define HYDRA "PMI_RANK=1 PMI_SIZE=4 PMI_FD=6 MPI_LOCALRANKID=1 MPI_LOCALNRANKS=4 "
 
+#define SRUN_ONE_EACH                                                                                 \
+    "SLURM_JOB_ID=1234 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_LOCALID=0 SLURM_NODEID=1 SLURM_NTASKS=2 " \
+    "SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[07-08] SLURM_STEP_TASKS_PER_NODE=1(x2) "
+#define OPENMPI_NODES \
+    "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_LOCAL_SIZE=1 OMPI_COMM_WORLD_LOCAL_RANK=0 "
+#define HYDRA_NODES "PMI_RANK=1 PMI_SIZE=2 PMI_FD=6 MPI_LOCALRANKID=0 MPI_LOCALNRANKS=1 "
+#define WORKER \
+    "LOCKSTEP_LAUNCH_SIZE=8 LOCKSTEP_LAUNCH_PORT=9 LOCKSTEP_LAUNCH_LOCAL_RANK=1 LOCKSTEP_LAUNCH_LOCAL_SIZE=4 "
+/* Files that main writes. */
+#define HOSTS "test_launch_hosts"
+#define ONE_HOST "test_launch_one_host"
+
 static const struct {
     const char *environment, *options;
     enum ls_launch_kind kind;
@@ -124,7 +142,7 @@ static const struct {
      "alone"},
     {HYDRA, "", LS_LAUNCH_MPI, 1, 4, 1, 4, "mpich", NULL, 0, NULL, "mpiexec (MPICH)"},
     {"PMI_RANK=0 PMI_SIZE=1", "", LS_LAUNCH_ALONE, 0, 1, 0, 1, NULL, NULL, 0, NULL, "alone"},
-    {SRUN SRUN_NODES "PMI_RANK=3 PMI_SIZE=4", "", LS_LAUNCH_MPI, 3, 4, 1, -1, "mpich", NULL, 0, NULL, "srun with PMI2"},
+    {SRUN SRUN_NODES "PMI_RANK=3 PMI_SIZE=4", "", LS_LAUNCH_MPI, 3, 4, 1, 2, "mpich", NULL, 0, NULL, "srun with PMI2"},
     {SRUN SRUN_NODES "PMIX_RANK=3", "", LS_LAUNCH_MPI, 3, 4, 1, 2, "openmpi", NULL, 0, NULL, "srun with PMIx"},
     {"PMIX_RANK=3", "", LS_LAUNCH_MPI, -1, -1, -1, -1, "openmpi", NULL, 0, NULL, "a PMIx launcher"},
     /* Slurm alone */
@@ -169,6 +187,65 @@ static const struct {
      1, NULL, NULL, 0, NULL, "alone"},
 };
 
+/* Processes that start workers: the rank of the first worker, the workers of all nodes, and those of this node. */
+static const struct {
+    const char *environment, *options;
+    enum ls_launch_kind kind;
+    int rank, size, workers;
+    const char *address;
+} parents[] = {
+    {"", "--workers 4", LS_LAUNCH_ALONE, 0, 1, 4, NULL},
+    {"", "-n 4", LS_LAUNCH_ALONE, 0, 1, 4, NULL},
+    {"", "--npernode 4", LS_LAUNCH_ALONE, 0, 1, 4, NULL},
+    {"", "--npernode 1", LS_LAUNCH_ALONE, 0, 1, 0, NULL},
+    {"", "--workers 4 --num-nodes 1 --rank 0 --master-ip h", LS_LAUNCH_ALONE, 0, 1, 4, NULL},
+    {"OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0", "--workers 2", LS_LAUNCH_ALONE, 0, 1, 2, NULL},
+    {"", "--workers 4 --num-nodes 3 --rank 2 --master-ip h", LS_LAUNCH_TCP, 8, 12, 4, "h"},
+    {"", "--workers 4 --num-nodes 4 --rank 0 --master-ip h", LS_LAUNCH_TCP, 0, 16, 4, "h"},
+    {"", "--npernode 2 --num-nodes 3 --rank 1 --master-ip h", LS_LAUNCH_TCP, 2, 6, 2, "h"},
+    {"MASTER_ADDR=h", "--workers 2 --num-nodes 3 --rank 1", LS_LAUNCH_TCP, 2, 6, 2, "h"},
+    {"", "--workers 2 --num-nodes 3 --rendezvous file:///x", LS_LAUNCH_FILE, -1, 6, 2, NULL},
+    {"", "--workers 2 --num-nodes 3 --rank 2 --rendezvous file:///x", LS_LAUNCH_FILE, 4, 6, 2, NULL},
+    /* a launcher with one process on each node */
+    {SRUN_ONE_EACH, "--workers 4", LS_LAUNCH_TCP, 4, 8, 4, "n07"},
+    {SRUN_ONE_EACH, "--workers 2", LS_LAUNCH_TCP, 2, 4, 2, "n07"},
+    {SRUN_ONE_EACH "PMIX_RANK=1", "--workers 4", LS_LAUNCH_TCP, 4, 8, 4, "n07"},
+    {SRUN_ONE_EACH "PMI_RANK=1 PMI_SIZE=2", "--npernode 4", LS_LAUNCH_TCP, 4, 8, 4, "n07"},
+    {SRUN_ONE_EACH "PMIX_RANK=1", "--workers 4 --num-nodes 2 --rank 1 --master-ip m", LS_LAUNCH_TCP, 4, 8, 4, "m"},
+    {SRUN_ONE_EACH, "--workers 4 --rendezvous file:///x", LS_LAUNCH_FILE, 4, 8, 4, "n07"},
+    {SRUN_ONE_EACH, "", LS_LAUNCH_TCP, 1, 2, 0, "n07"},
+    {OPENMPI_NODES, "--workers 4 --master-ip m", LS_LAUNCH_TCP, 4, 8, 4, "m"},
+    {OPENMPI_NODES, "", LS_LAUNCH_MPI, 1, 2, 0, NULL},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=h", "--workers 4", LS_LAUNCH_TCP, 4, 8, 4, "h"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=h LOCAL_RANK=0 LOCAL_WORLD_SIZE=1", "--workers 4", LS_LAUNCH_TCP, 4, 8, 4, "h"},
+    /* the launcher has started as many on each node */
+    {OPENMPI, "--npernode 2", LS_LAUNCH_MPI, 2, 4, 0, NULL},
+    {SRUN SRUN_NODES, "--npernode 2", LS_LAUNCH_TCP, 3, 4, 0, "n07"},
+    {TORCH, "--npernode 2", LS_LAUNCH_TCP, 1, 4, 0, "10.0.0.1"},
+    /* pods */
+    {"JOB_COMPLETION_INDEX=2", "--num-nodes 3 --master-ip h", LS_LAUNCH_TCP, 2, 3, 0, "h"},
+    {"JOB_COMPLETION_INDEX=2", "--num-nodes 3 --master-ip h --workers 4", LS_LAUNCH_TCP, 8, 12, 4, "h"},
+    {"JOB_COMPLETION_INDEX=2", "--num-nodes 3 --master-ip h --rank 1", LS_LAUNCH_TCP, 1, 3, 0, "h"},
+    {"JOB_COMPLETION_INDEX=2", "--num-nodes 3 --rendezvous file:///x", LS_LAUNCH_FILE, -1, 3, 0, NULL},
+    {"JOB_COMPLETION_INDEX=2", "", LS_LAUNCH_ALONE, 0, 1, 0, NULL},
+    /* hostfiles */
+    {"", "--hostfile " HOSTS " --rank 0", LS_LAUNCH_TCP, 0, 9, 4, "10.255.255.1"},
+    {"", "--hostfile " HOSTS " --rank 1", LS_LAUNCH_TCP, 4, 9, 2, "10.255.255.1"},
+    {"", "--hostfile " HOSTS " --rank 2", LS_LAUNCH_TCP, 6, 9, 3, "10.255.255.1"},
+    {"", "--hostfile " HOSTS " --rank 2 --master-ip m", LS_LAUNCH_TCP, 6, 9, 3, "m"},
+    {"", "--hostfile " HOSTS " --rank 2 --workers 1", LS_LAUNCH_TCP, 2, 3, 0, "10.255.255.1"},
+    {"", "--hostfile " HOSTS " --rank 1 --npernode 2", LS_LAUNCH_TCP, 2, 6, 2, "10.255.255.1"},
+    {"", "--hostfile " HOSTS " --rank 2 --rendezvous file:///x", LS_LAUNCH_FILE, 6, 9, 3, "10.255.255.1"},
+    {"", "--hostfile " ONE_HOST, LS_LAUNCH_ALONE, 0, 1, 3, NULL},
+    /* workers themselves */
+    {"LOCKSTEP_WORKER_RANK=2 LOCKSTEP_WORKER_SIZE=4 LOCKSTEP_WORKER_SESSION=abc " SRUN_ONE_EACH,
+     "--workers 4 --num-nodes 2 --rank 1", LS_LAUNCH_WORKERS, 2, 4, 0, NULL},
+    {WORKER "LOCKSTEP_LAUNCH_ADDRESS=h LOCKSTEP_LAUNCH_RANK=5 " SRUN_ONE_EACH "PMIX_RANK=1", "--workers 4",
+     LS_LAUNCH_TCP, 5, 8, 0, "h"},
+    {WORKER "LOCKSTEP_LAUNCH_PATH=/x LOCKSTEP_LAUNCH_RANK=any", "--workers 4 --num-nodes 2", LS_LAUNCH_FILE, -1, 8, 0,
+     NULL},
+};
+
 static void same_text(const char *a, const char *b)
 {
     assert_true((a == NULL) == (b == NULL));
@@ -202,6 +279,22 @@ static void launchers(void **state)
     }
 }
 
+static void workers_of_nodes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof parents / sizeof *parents; i++) {
+        struct ls_launch l;
+        if (detect(parents[i].environment, parents[i].options, &l) != LS_OK)
+            fail_msg("row %zu (%s | %s): %s", i, parents[i].environment, parents[i].options, ls_log_last());
+        if (l.kind != parents[i].kind || l.size != parents[i].size || l.rank != parents[i].rank ||
+            l.workers != parents[i].workers)
+            fail_msg("row %zu (%s | %s): kind %d, rank %d of %d, %d workers", i, parents[i].environment,
+                     parents[i].options, (int)l.kind, l.rank, l.size, l.workers);
+        same_text(l.address, parents[i].address);
+        ls_launch_release(&l);
+    }
+}
+
 static const struct {
     const char *environment, *options, *error;
 } bad[] = {
@@ -228,13 +321,42 @@ static const struct {
     {"", "--rendezvous file://x/y --num-nodes 2", "only file:///PATH is known"},
     {"", "--rendezvous file:/// --num-nodes 2", "only file:///PATH is known"},
     {"", "--rendezvous file:///x --num-nodes 2 --master-ip h", "two ways to meet"},
-    {"", "--rank 0 --num-nodes 3 --master-ip h --workers 2", "--workers 2 starts processes"},
     {"LOCKSTEP_TOKEN=short", "--rank 0 --num-nodes 3 --master-ip h", "the token has fewer than 8"},
     {"LOCKSTEP_WORKER_RANK=1", "", "set all three, or none"},
-    {"LOCKSTEP_LAUNCH_RANK=1", "", "is for the processes that bench --scale starts; unset it"},
+    {"LOCKSTEP_LAUNCH_RANK=1", "", "is for the processes that Lockstep itself starts; unset it"},
+    {"LOCKSTEP_LAUNCH_RANK=any LOCKSTEP_LAUNCH_SIZE=2 LOCKSTEP_LAUNCH_ADDRESS=h LOCKSTEP_LAUNCH_PORT=1", "",
+     "unset it"},
     {BENCH(2, 2), "", "rank 2 of 2"},
     {SRUN "SLURM_STEP_NODELIST=n[1", "", "is not a list of nodes"},
     {SRUN, "", "does not say which nodes"},
+    /* workers of several nodes */
+    {"", "--workers 2 --npernode 3", "--workers 2 and --npernode 3 both say how many a node has"},
+    {"", "--workers 4096 --num-nodes 65536 --rank 0 --master-ip h", "--workers and --num-nodes: 268435456 processes"},
+    {OPENMPI_NODES, "--workers 4", "let it start the workers (mpirun -npernode 4), or give --master-ip HOST"},
+    {HYDRA_NODES, "--npernode 2", "let it start the workers (mpirun -ppn 2)"},
+    {OPENMPI, "--npernode 3", "--npernode 3, but mpirun (Open MPI) started 2 processes on this node"},
+    {SRUN SRUN_NODES, "--workers 2", "--workers 2 starts processes, but srun without PMI has done that already"},
+    {SRUN SRUN_NODES, "--rank 1", "two launchers at once: srun without PMI made this rank 3, --rank says 1"},
+    {SRUN_ONE_EACH, "--workers 4 --rank 0", "made this rank 1, --rank says 0"},
+    {SRUN_ONE_EACH, "--workers 4 --num-nodes 4", "started 2 processes, --num-nodes says 4"},
+    {OPENMPI, "--hostfile " HOSTS,
+     "--hostfile " HOSTS " places processes, but mpirun (Open MPI) has done that already"},
+    {TORCH, "--npernode 4", "--npernode 4, but RANK and WORLD_SIZE started 2 processes"},
+    {"RANK=1 WORLD_SIZE=6 MASTER_ADDR=h LOCAL_RANK=1", "--npernode 4",
+     "the 6 processes of RANK and WORLD_SIZE are not a"},
+    {"RANK=1 WORLD_SIZE=4 MASTER_ADDR=h LOCAL_RANK=2 LOCAL_WORLD_SIZE=2", "", "LOCAL_RANK 2 of LOCAL_WORLD_SIZE 2"},
+    {"RANK=1 WORLD_SIZE=2 MASTER_ADDR=h LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", "",
+     "LOCAL_WORLD_SIZE 4 is more than WORLD_SIZE 2"},
+    {"RANK=0 WORLD_SIZE=4 MASTER_ADDR=h LOCAL_RANK=1 LOCAL_WORLD_SIZE=2", "", "LOCAL_RANK 1 with RANK 0"},
+    /* pods */
+    {"JOB_COMPLETION_INDEX=3", "--num-nodes 3 --master-ip h",
+     "--num-nodes 3, but JOB_COMPLETION_INDEX makes this number 3"},
+    {"JOB_COMPLETION_INDEX=x", "--num-nodes 3 --master-ip h", "JOB_COMPLETION_INDEX: 'x' is not a whole number"},
+    /* hostfiles */
+    {"", "--hostfile " HOSTS " --rank 3", "--rank 3, but the 3 hosts of " HOSTS " are number 0 to 2"},
+    {"", "--hostfile " HOSTS " --num-nodes 2 --rank 0", HOSTS " has 3 hosts, --num-nodes says 2"},
+    {"", "--hostfile " HOSTS " --rank 0 --workers 3", "--workers 3, but " HOSTS ":4 gives 10.255.255.2 2 slots"},
+    {"", "--hostfile " HOSTS, "is not one of its 3 hosts; add it, or give --rank, 0 to 2"},
 };
 
 static void contradictions(void **state)
@@ -286,20 +408,41 @@ static void node_lists(void **state)
     assert_int_equal(ls_slurm_tasks_of("x", 0), -1);
 }
 
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+/* In a folder of its own, as several tests run at once. */
 static int set_up(void **state)
 {
-    (void)state;
+    static char folder[] = "/tmp/lockstep-launch-XXXXXX";
+    *state = mkdtemp(folder);
     ls_log_mute(1);
+    assert_non_null(*state);
+    assert_int_equal(chdir(folder), 0);
+    write_text(
+        HOSTS,
+        "# the hosts\n10.255.255.1 slots=4 max_slots=8\n\n10.255.255.2:2\r\n 10.255.255.3  # one\n10.255.255.3 slots=2");
+    write_text(ONE_HOST, "localhost:3");
     return 0;
+}
+
+static int tear_down(void **state)
+{
+    remove(HOSTS);
+    remove(ONE_HOST);
+    return rmdir(*state);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(launchers),
-        cmocka_unit_test(contradictions),
-        cmocka_unit_test(tokens),
-        cmocka_unit_test(node_lists),
+        cmocka_unit_test(launchers), cmocka_unit_test(workers_of_nodes), cmocka_unit_test(contradictions),
+        cmocka_unit_test(tokens),    cmocka_unit_test(node_lists),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cmocka_run_group_tests(tests, set_up, tear_down);
 }
