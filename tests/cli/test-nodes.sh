@@ -221,6 +221,9 @@ fi
     OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 lockstep $small --workers 4
     expect_code 2
     expect_error 'let it start the workers \(mpirun -npernode 4\), or give --master-ip'
+    JOB_COMPLETION_INDEX=1 lockstep $small --num-nodes 2 --master-ip no-such-host.invalid --deadline 1
+    expect_code 2
+    expect_error 'no-such-host.invalid: the host of rank 0 is not known here'
     printf 'a slots=2\nb:two\n' >wrong
     lockstep $small --hostfile wrong
     expect_code 3

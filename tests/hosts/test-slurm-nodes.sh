@@ -147,6 +147,23 @@ $(address 1)"; do
         expect_out 'workers +3 on 2 hosts over tcp'
         expect_bits by-file
     done
+
+    it "waits for the name of a pod that is not known yet"
+    on 1 env JOB_COMPLETION_INDEX=1 timeout 60 "$program" train $small --steps 20 --run pods --workers 2 --num-nodes 2 \
+        --master-ip train-0.train >other 2>&1 &
+    other=$!
+    begun() {
+        ip netns pids "$hosts_prefix-1" | while read -r pid; do cat "/proc/$pid/comm"; done | grep -qx lockstep
+    }
+    within 30 begun || miss "the pod does not start"
+    echo "$(address 0) train-0.train" >>"$scratch/hosts/names"
+    on 0 env JOB_COMPLETION_INDEX=0 timeout 60 "$program" train $small --steps 20 --run pods --workers 2 --num-nodes 2 \
+        --master-ip train-0.train >out 2>err
+    expect $? = 0
+    wait $other
+    expect "$?$(cat other)" = 0
+    expect_out 'workers +4 on 2 hosts over tcp'
+    expect_bits pods
 }
 
 finish
