@@ -41,11 +41,18 @@ static const char *after(const char *text, const char *end, const char *mark)
     return found ? found + strlen(mark) : text;
 }
 
+/* Returns the error that a line forwards from another rank, or message. */
+static const char *cause_of(const char *message, const char *end)
+{
+    const char *cause = after(message, end, LS_HAS_FAILED), *refused = after(message, end, LS_REFUSES_RANK);
+    return cause != message ? cause : refused != message ? after(refused, end, ": ") : message;
+}
+
 static void print_once(struct ls_stderr_dedup *c, int rank, const char *line, int length)
 {
     static const char error[] = "lockstep: error: ";
     const char *end = line + length, *message = after(line, end, "error: ");
-    const char *cause = after(message, end, LS_HAS_FAILED);
+    const char *cause = cause_of(message, end);
     bool forwarded = cause != message; /* the error of another rank */
     uint64_t hash = hash_of(cause, (int)(end - cause));
     if (length >= (int)sizeof error && strncmp(line, error, sizeof error - 1) == 0)

@@ -207,6 +207,11 @@ fi
     expect "$codes" = "2 2"
     expect_err 'was started for 6 processes, rank 0 for 4; give all the same number'
 
+    it "names the workers of a node that did not come, in one line"
+    lockstep $small --workers 2 --deadline 1 --master-ip 127.0.0.1 --master-port "$(free_port)" --num-nodes 2 --rank 0
+    expect_code 4
+    expect_error 'ranks 2 and 3 did not come to 127.0.0.1:[0-9]+ within 1 s'
+
     it "says which settings contradict each other, in one line"
     lockstep $small --workers 2 --npernode 3
     expect_code 2

@@ -7,6 +7,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/owner.h"
 #include "comm/rendezvous/wire.h"
+#include "launch/failed_rank.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -114,8 +115,7 @@ static enum ls_status refused(struct joining *v)
     for (size_t i = 4; i < v->w.length && n < LS_TEXT_LIMIT; i++)
         text[n++] = isprint(v->w.body[i]) ? (char)v->w.body[i] : '?';
     text[n] = 0;
-    return ls_fail(ours ? LS_USAGE : LS_PEER_LOST, "rank 0 at %s:%d refuses rank %d: %s", v->l->address, v->l->port,
-                   v->m->rank, text);
+    return ls_fail(ours ? LS_USAGE : LS_PEER_LOST, LS_REFUSED_RANK, v->l->address, v->l->port, v->m->rank, text);
 }
 
 static enum ls_status expect(struct joining *v, enum ls_frame kind, size_t least, size_t most)

@@ -63,6 +63,20 @@ static void prints_the_error_of_a_rank_once_whoever_reports_it(void **state)
     assert_string_equal(printed(texts, (const int[]){0, 1, 2}), forwarded);
 }
 
+static void prints_once_why_the_ranks_do_not_meet(void **state)
+{
+    (void)state;
+    char one[512], two[512];
+    snprintf(one, sizeof one, "lockstep: error: " LS_REFUSED_RANK "\n", "h", 29500, 1,
+             "rank 3 did not come to h:29500");
+    snprintf(two, sizeof two, "lockstep: error: " LS_REFUSED_RANK "\n", "h", 29500, 2,
+             "rank 3 did not come to h:29500");
+    const char *const first[RANKS] = {"lockstep: error: rank 3 did not come to h:29500\n", one, two};
+    assert_string_equal(printed(first, (const int[]){0, 1, 2}), first[0]);
+    const char *const others[RANKS] = {"", one, two};
+    assert_string_equal(printed(others, (const int[]){0, 1, 2}), one);
+}
+
 static void prints_the_repeated_line_of_one_rank(void **state)
 {
     (void)state;
@@ -75,6 +89,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_equal_lines_of_several_ranks_once),
         cmocka_unit_test(prints_the_error_of_a_rank_once_whoever_reports_it),
+        cmocka_unit_test(prints_once_why_the_ranks_do_not_meet),
         cmocka_unit_test(prints_the_repeated_line_of_one_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
