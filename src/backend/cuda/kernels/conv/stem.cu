@@ -234,6 +234,14 @@ static __device__ __forceinline__ int64_t place_in(const struct ls_cuda_weights 
     return place + y / l.block * l.stride[2] + (int64_t)(y % l.block) * l.row + (int64_t)x * l.dim[1];
 }
 
+/* A kernel: memsets of scratch memory are taken out of captured graphs (CUDA-6). */
+static __global__ void __launch_bounds__(THREADS) clear_kernel(uint4 *to, int64_t words)
+{
+    int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (at < words)
+        to[at] = make_uint4(0, 0, 0, 0);
+}
+
 template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     move_weights_kernel(struct ls_cuda_weights a, const T *from, struct ls_cuda_weights b, T *to, int count)
@@ -251,8 +259,8 @@ void ls_cuda_move_weights(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
 {
     const int *d = from_layout->dim;
     int count = d[0] * d[1] * d[2] * d[3];
-    size_t each = t == LS_F32 ? 4 : 2;
-    cudaMemsetAsync(to, 0, (size_t)to_layout->count * each, s);
+    int64_t words = to_layout->count / (t == LS_F32 ? 4 : 8);
+    clear_kernel<<<(unsigned)ceil_div(words, THREADS), THREADS, 0, s>>>((uint4 *)to, words);
     LS_CUDA_BY_TYPE(t, move_weights_kernel<T><<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(
                            *from_layout, (const T *)from, *to_layout, (T *)to, count));
 }
