@@ -17,7 +17,7 @@ static uint32_t next(uint32_t &state)
 
 static struct ls_pixels pixels_of(const image_case &c)
 {
-    struct ls_pixels p = {c.from_channels, c.from_height, c.from_width, c.channels, c.height, c.width, {{0}}};
+    struct ls_pixels p = {c.from_channels, c.from_height, c.from_width, c.channels, c.height, c.width, 0, {{0}}};
     for (int k = 0; k < 4; k++)
         for (int v = 0; v < 256; v++)
             p.table[k][v] = ((float)v / 255.0f - 0.45f - 0.02f * (float)k) / (0.23f + 0.01f * (float)k);
