@@ -22,14 +22,15 @@ struct job {
     double *sums;   /* CHUNKS x values x values */
 };
 
-/* A backend may have put a node in between that stores them in its own way. */
+/* A backend may have put a node in between that stores them in its own way. A module has a copy of each op, so that only
+ * names can be compared. */
 static bool reads_images(const struct ls_graph *g, int tensor)
 {
     int from = tensor == g->input ? LS_NONE : ls_graph_producer(g, tensor);
     if (from == LS_NONE)
         return tensor == g->input;
-    const struct ls_op *op = g->nodes[from].op;
-    return (op == &ls_op_mix || op == &ls_op_reorder) && reads_images(g, g->nodes[from].in[0]);
+    const char *op = g->nodes[from].op->name;
+    return (strcmp(op, "mix") == 0 || strcmp(op, "reorder") == 0) && reads_images(g, g->nodes[from].in[0]);
 }
 
 static enum ls_status check(const struct ls_graph *g, const struct ls_node *n)
