@@ -2,6 +2,7 @@
 #include "exec/shards_plan.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "parallel/mesh.h"
 
 #include <string.h>
 
@@ -26,7 +27,7 @@ enum ls_status ls_shards_check(const struct ls_options *o, const struct ls_backe
     if (!ops->shards_state)
         return ls_fail(LS_USAGE, "--shard %s: not with --sync %s: %s; use --sync overlap or allreduce", o->shard,
                        o->sync, why_not(ops));
-    if (strncmp(o->parallel, "data", 4) != 0 || strchr(o->parallel, ','))
+    if (!ls_mesh_is_data(o->parallel))
         return ls_fail(LS_USAGE,
                        "--shard %s: not with --parallel %s: there a worker holds the state of its part of the model "
                        "already; leave one out",
