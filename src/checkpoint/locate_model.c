@@ -58,7 +58,7 @@ enum ls_status ls_locate_weights(const char *name, char **file)
 {
     struct ls_state state;
     char *checkpoint = NULL;
-    if (ls_ends_in(name, ".pth") || ls_ends_in(name, ".pt"))
+    if (ls_file_exists(name) && (ls_ends_in(name, ".pth") || ls_ends_in(name, ".pt")))
         return ls_fail(LS_BAD_INPUT,
                        "%s: a file of PyTorch; convert it: python -c \"import torch, safetensors.torch as s; "
                        "s.save_file(torch.load('%s', weights_only=True), 'weights.safetensors')\"",
