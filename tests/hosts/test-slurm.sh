@@ -166,6 +166,20 @@ else
     expect_out 'Going on after step 4'
 fi
 
+it "measures several numbers of workers by thesis/throughput.sbatch"
+if [ -n "$missing" ]; then
+    skip "$missing"
+else
+    BATCHES="4 8" SCALE=1,2 submit 2 ../thesis/throughput.sbatch +--gres=none --input 1x14x14 --steps 2 --warmup-steps 1 \
+        --repeat 2
+    wait_for_job
+    expect_code 0
+    expect_file throughput-4.json
+    expect_file throughput-8.json
+    expect_file throughput.html
+    expect_out 'Report: throughput.html'
+fi
+
 # --- several processes ------------------------------------------------------------------------------------
 
 for way in train train-plain train-mpirun; do
