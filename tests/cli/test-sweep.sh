@@ -354,6 +354,6 @@ it "takes the recipe of Caffe's experiment"
 lockstep sweep "$source_root/recipes/caffe-sweep/sweep.yaml" --model mlp --data synthetic:1x14x14:10:200 --steps 2 \
     --no-evaluate --workers 1 --batch 50 --run caffe
 expect_code 0
-expect "$(trials caffe)" = "0001-lr0.002 0002-lr0.005 0003-lr0.01"
+expect "$(trials caffe)" = "0001-lr0.0005 0002-lr0.001 0003-lr0.002"
 
 finish
