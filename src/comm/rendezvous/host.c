@@ -14,7 +14,6 @@
 #include "comm/rendezvous/wire.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -50,58 +49,6 @@ static enum ls_status prove(const struct host *h, const char *purpose, const str
 {
     const char *token = h->l->token ? h->l->token : "";
     return ls_proof_make(token, strlen(token), purpose, parts, proof);
-}
-
-/* --- listening ------------------------------------------------------------------------------------------- */
-
-/* 0, or the error. */
-static int try_listen(const struct sockaddr *address, socklen_t length, int *listener)
-{
-    int one = 1, fd = socket(address->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return errno;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, address, length) != 0 || listen(fd, 512) != 0) {
-        int why = errno;
-        close(fd);
-        return why;
-    }
-    *listener = fd;
-    return 0;
-}
-
-/* On every interface, protected by the token. Many Linux hosts resolve their own name to 127.0.1.1; rank 0 would then
- * listen where the others do not find it. */
-static int listen_everywhere(int port, int *listener)
-{
-    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any};
-    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    if (try_listen((struct sockaddr *)&six, sizeof six, listener) == 0)
-        return 0;
-    return try_listen((struct sockaddr *)&four, sizeof four, listener);
-}
-
-static enum ls_status start_listening(struct host *h)
-{
-    struct addrinfo *list;
-    int why = EADDRNOTAVAIL;
-    bool only_here = !h->l->token || ls_wire_means_loopback(h->l->address);
-    LS_TRY(ls_wire_resolve(h->l->address, h->l->port, 0, &list));
-    for (struct addrinfo *a = list; a && h->listener < 0 && why != EADDRINUSE; a = a->ai_next)
-        if (only_here || !ls_wire_is_loopback(a->ai_addr))
-            why = try_listen(a->ai_addr, a->ai_addrlen, &h->listener);
-    freeaddrinfo(list);
-    if (h->listener < 0 && why == EADDRNOTAVAIL && !only_here)
-        why = listen_everywhere(h->l->port, &h->listener);
-    if (h->listener >= 0)
-        return LS_OK;
-    if (why == EADDRINUSE)
-        return ls_fail(LS_USAGE,
-                       "%s:%d: the port is in use, by another run perhaps; give all ranks another "
-                       "--master-port",
-                       h->l->address, h->l->port);
-    return ls_fail(LS_USAGE, "%s:%d: rank 0 cannot listen there: %s; is that this host's address?", h->l->address,
-                   h->l->port, strerror(why));
 }
 
 /* --- connections ---------------------------------------------------------------------------------------------- */
@@ -385,7 +332,7 @@ enum ls_status ls_rendezvous_host(const struct ls_launch *launch, double until, 
         ls_wire_init(&h.joiners[i].w, -1);
     LS_TRY_GOTO(out, h.joiners && h.polled ? LS_OK : LS_FAILED);
     LS_TRY_GOTO(out, ls_rendezvous_set_address(m, 0, own->data, own->bytes));
-    LS_TRY_GOTO(out, start_listening(&h));
+    LS_TRY_GOTO(out, ls_rendezvous_listen(launch, &h.listener));
     LS_TRY_GOTO(out, gather(&h));
     LS_TRY_GOTO(out, send_table(&h));
 out:

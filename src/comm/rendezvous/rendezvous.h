@@ -43,6 +43,8 @@ enum ls_status ls_rendezvous_host(const struct ls_launch *launch, double until,
 enum ls_status ls_rendezvous_join(const struct ls_launch *launch, double until,
                                   struct ls_rendezvous *m); /* the others */
 enum ls_status ls_rendezvous_file(const struct ls_launch *launch, double until, struct ls_rendezvous *m);
+/* Listens at the address and port of rank 0. The caller closes *listener; -1: it failed. */
+enum ls_status ls_rendezvous_listen(const struct ls_launch *launch, int *listener);
 enum ls_status ls_rendezvous_set_address(struct ls_rendezvous *m, int rank, const void *address, size_t bytes);
 /* Reads the addresses of all ranks from a list; !*whole: the list is too short or too long. */
 enum ls_status ls_rendezvous_read_table(struct ls_rendezvous *m, const uint8_t *list, size_t size, bool *whole);
