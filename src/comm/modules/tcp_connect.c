@@ -1,10 +1,4 @@
-/* Every rank connects to all lower ranks and accepts connections of all higher ones. The handshake:
- *
- *     lower rank                       higher rank
- *                          <-----      CALL     both ranks, a nonce
- *     ANSWER  nonce, proof  ----->
- *                          <-----      CONFIRM  proof
- *     TAKEN                 ----->
+/* Every rank connects to all lower ranks and accepts connections of all higher ones (tcp_handshake.c).
  *
  * A rank may have several addresses. Some may lead nowhere, or to a process of another host. All are tried at once, and
  * again until the time is up; the first that gives the right answer is used.
@@ -15,220 +9,18 @@
 #include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "comm/modules/tcp.h"
-#include "comm/rendezvous/wire.h"
+#include "comm/modules/tcp_handshake.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
-#define UNPROVEN 64     /* accepted connections at once that have not proved the key */
 #define TRY_SECONDS 2.0 /* for one attempt: TCP repeats a lost SYN after 1, 3, 7 ... seconds only */
 #define RETRY_SECONDS 0.2
 #define GRACE 1.0 /* seconds: the rank that cannot reach another one reports first */
 #define READY UINT32_MAX
-enum { CALL = 8 + LS_NONCE, ANSWER = LS_NONCE + LS_PROOF };
-
-/* --- handshakes ----------------------------------------------------------------------------------------------- */
-
-struct handshake {
-    struct ls_wire w; /* fd -1: none */
-    enum { CONNECTING, CALLED, CONFIRMED, ACCEPTED, ANSWERED } state;
-    int rank;     /* the other rank; -1: not known yet */
-    double since; /* start of this attempt; without a connection: its end */
-    uint8_t call[CALL], answer[LS_NONCE];
-    struct sockaddr_storage to; /* where to connect */
-    socklen_t length;
-};
-
-/* The number that a connected rank sends. */
-struct report {
-    uint8_t bytes[4];
-    size_t got;
-};
-
-struct connecting {
-    const struct ls_rendezvous *m;
-    int listener, *sockets;
-    struct report *reports;       /* owned; of each rank */
-    struct handshake *handshakes; /* owned; UNPROVEN accepted ones, then one for each address of each lower rank */
-    int n, *why;                  /* why: owned; of each rank, the last error */
-    struct pollfd *polled;        /* owned; the listener, the handshakes, the connected ranks */
-    double until;
-};
-
-static void drop(struct handshake *c)
-{
-    ls_wire_release(&c->w);
-    c->since = ls_now();
-}
-
-static enum ls_status prove(const struct connecting *o, const char *purpose, const struct handshake *c,
-                            uint8_t proof[LS_PROOF])
-{
-    const struct ls_proof_part parts[] = {{c->call, CALL}, {c->answer, LS_NONCE}, {NULL, 0}};
-    return ls_proof_make(o->m->key, LS_PROOF, purpose, parts, proof);
-}
-
-/* The connection is ready: it belongs to the transport now, and other attempts for that rank end. */
-static void keep(struct connecting *o, struct handshake *c)
-{
-    int rank = c->rank;
-    o->sockets[rank] = c->w.fd;
-    c->w.fd = -1;
-    for (int i = 0; i < o->n; i++)
-        if (o->handshakes[i].rank == rank)
-            drop(&o->handshakes[i]);
-}
-
-static void begin(struct connecting *o, struct handshake *c)
-{
-    int fd = socket(c->to.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    c->since = ls_now();
-    if (fd < 0 || (connect(fd, (struct sockaddr *)&c->to, c->length) != 0 && errno != EINPROGRESS)) {
-        o->why[c->rank] = errno;
-        if (fd >= 0)
-            close(fd);
-        return;
-    }
-    ls_wire_init(&c->w, fd);
-    c->state = CONNECTING;
-}
-
-static enum ls_status send_call(struct connecting *o, struct handshake *c)
-{
-    int error = 0;
-    socklen_t n = sizeof error;
-    if (getsockopt(c->w.fd, SOL_SOCKET, SO_ERROR, &error, &n) != 0 || error != 0) {
-        o->why[c->rank] = error;
-        drop(c);
-        return LS_OK;
-    }
-    ls_put32(c->call, (uint32_t)o->m->rank);
-    ls_put32(c->call + 4, (uint32_t)c->rank);
-    LS_TRY(ls_proof_random(c->call + 8, LS_NONCE));
-    c->state = CALLED;
-    c->w.limit = ANSWER;
-    if (!ls_wire_write(&c->w, LS_FRAME_CALL, c->call, CALL, 0))
-        drop(c);
-    return LS_OK;
-}
-
-static enum ls_status take_answer(struct connecting *o, struct handshake *c)
-{
-    uint8_t proof[LS_PROOF];
-    memcpy(c->answer, c->w.body, LS_NONCE);
-    LS_TRY(prove(o, "answer", c, proof));
-    bool right = ls_proof_same(proof, c->w.body + LS_NONCE);
-    for (int i = 0; i < o->n && right; i++) /* only one of a rank is confirmed */
-        right = o->handshakes[i].rank != c->rank || o->handshakes[i].w.fd < 0 || o->handshakes[i].state != CONFIRMED;
-    LS_TRY(prove(o, "confirm", c, proof));
-    c->state = CONFIRMED;
-    c->w.limit = 0;
-    if (!right || !ls_wire_write(&c->w, LS_FRAME_CONFIRM, proof, LS_PROOF, 0))
-        drop(c);
-    return LS_OK;
-}
-
-static enum ls_status take_call(struct connecting *o, struct handshake *c)
-{
-    uint8_t body[ANSWER];
-    uint32_t from = ls_get32(c->w.body), to = ls_get32(c->w.body + 4);
-    memcpy(c->call, c->w.body, CALL);
-    LS_TRY(ls_proof_random(c->answer, LS_NONCE));
-    LS_TRY(prove(o, "answer", c, body + LS_NONCE));
-    memcpy(body, c->answer, LS_NONCE);
-    c->state = ANSWERED;
-    c->w.limit = LS_PROOF;
-    bool ours = to == (uint32_t)o->m->rank && from > to && from < (uint32_t)o->m->size && o->sockets[from] < 0;
-    if (!ours || !ls_wire_write(&c->w, LS_FRAME_ANSWER, body, ANSWER, 0))
-        drop(c);
-    return LS_OK;
-}
-
-static enum ls_status take_confirm(struct connecting *o, struct handshake *c)
-{
-    uint8_t proof[LS_PROOF];
-    int from = (int)ls_get32(c->call);
-    LS_TRY(prove(o, "confirm", c, proof));
-    if (!ls_proof_same(proof, c->w.body) || o->sockets[from] >= 0 ||
-        !ls_wire_write(&c->w, LS_FRAME_TAKEN, NULL, 0, 0)) {
-        drop(c);
-        return LS_OK;
-    }
-    c->rank = from;
-    keep(o, c);
-    c->rank = -1;
-    return LS_OK;
-}
-
-static enum ls_status advance(struct connecting *o, struct handshake *c)
-{
-    static const struct {
-        enum ls_frame kind;
-        size_t bytes;
-    } awaited[] = {[CALLED] = {LS_FRAME_ANSWER, ANSWER},
-                   [CONFIRMED] = {LS_FRAME_TAKEN, 0},
-                   [ACCEPTED] = {LS_FRAME_CALL, CALL},
-                   [ANSWERED] = {LS_FRAME_CONFIRM, LS_PROOF}};
-    if (c->state == CONNECTING)
-        return send_call(o, c);
-    enum ls_wire_state state = ls_wire_read(&c->w);
-    if (state == LS_WIRE_MORE)
-        return LS_OK;
-    if (state != LS_WIRE_FRAME || c->w.kind != awaited[c->state].kind || c->w.length != awaited[c->state].bytes) {
-        drop(c);
-        return LS_OK;
-    }
-    switch (c->state) {
-    case CALLED:
-        return take_answer(o, c);
-    case ACCEPTED:
-        return take_call(o, c);
-    case ANSWERED:
-        return take_confirm(o, c);
-    case CONNECTING:
-    case CONFIRMED:
-        break;
-    }
-    keep(o, c);
-    return LS_OK;
-}
-
-/* For an accepted connection: a free entry, or that of the oldest connection which has sent nothing. */
-static struct handshake *free_handshake(struct connecting *o)
-{
-    struct handshake *best = o->handshakes;
-    for (struct handshake *c = o->handshakes; c < o->handshakes + UNPROVEN; c++) {
-        if (c->w.fd < 0)
-            return c;
-        bool silent = c->state == ACCEPTED, other = best->state == ACCEPTED;
-        if ((silent && !other) || (silent == other && c->since < best->since))
-            best = c;
-    }
-    drop(best);
-    return best;
-}
-
-static void accept_some(struct connecting *o)
-{
-    for (int i = 0; i < UNPROVEN / 2; i++) {
-        int fd = accept4(o->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0)
-            return;
-        struct handshake *c = free_handshake(o);
-        *c = (struct handshake){.rank = -1, .state = ACCEPTED, .since = ls_now()};
-        ls_wire_init(&c->w, fd);
-        c->w.limit = CALL;
-    }
-}
-
-/* --- all ranks ---------------------------------------------------------------------------------------- */
 
 static int endpoints_of(const struct ls_rendezvous *m, int rank)
 {
@@ -238,7 +30,7 @@ static int endpoints_of(const struct ls_rendezvous *m, int rank)
                : (int)((bytes - 4) / LS_TCP_ENDPOINT);
 }
 
-static void set_address(struct handshake *c, const uint8_t *text, int i)
+static void set_address(struct ls_tcp_handshake *c, const uint8_t *text, int i)
 {
     const uint8_t *at = text + 4 + i * LS_TCP_ENDPOINT;
     uint16_t port = htons((uint16_t)ls_get32(text));
@@ -256,9 +48,9 @@ static void set_address(struct handshake *c, const uint8_t *text, int i)
     ls_tcp_set_port(&c->to, port);
 }
 
-static enum ls_status set_up(struct connecting *o)
+static enum ls_status set_up(struct ls_tcp_connecting *o)
 {
-    int n = UNPROVEN;
+    int n = LS_TCP_UNPROVEN;
     for (int r = 0; r < o->m->rank; r++)
         n += endpoints_of(o->m, r);
     o->handshakes = ls_alloc((size_t)n, sizeof *o->handshakes);
@@ -271,7 +63,7 @@ static enum ls_status set_up(struct connecting *o)
         ls_wire_init(&o->handshakes[o->n].w, -1);
         o->handshakes[o->n].rank = -1;
     }
-    struct handshake *c = o->handshakes + UNPROVEN;
+    struct ls_tcp_handshake *c = o->handshakes + LS_TCP_UNPROVEN;
     for (int r = 0; r < o->m->rank; r++)
         for (int i = 0; i < endpoints_of(o->m, r); i++, c++) {
             c->rank = r;
@@ -280,28 +72,28 @@ static enum ls_status set_up(struct connecting *o)
     return LS_OK;
 }
 
-static void try_again(struct connecting *o)
+static void try_again(struct ls_tcp_connecting *o)
 {
     double now = ls_now();
-    for (struct handshake *c = o->handshakes + UNPROVEN; c < o->handshakes + o->n; c++) {
+    for (struct ls_tcp_handshake *c = o->handshakes + LS_TCP_UNPROVEN; c < o->handshakes + o->n; c++) {
         if (o->sockets[c->rank] >= 0)
             continue;
-        if (c->w.fd >= 0 && c->state != CONFIRMED && now - c->since > TRY_SECONDS) {
-            if (c->state == CONNECTING)
+        if (c->w.fd >= 0 && c->state != LS_TCP_CONFIRMED && now - c->since > TRY_SECONDS) {
+            if (c->state == LS_TCP_CONNECTING)
                 o->why[c->rank] = ETIMEDOUT;
-            drop(c);
+            ls_tcp_drop(c);
         }
         if (c->w.fd < 0 && now - c->since > RETRY_SECONDS)
-            begin(o, c);
+            ls_tcp_begin(o, c);
     }
 }
 
-static bool has_reported(const struct connecting *o, int rank)
+static bool has_reported(const struct ls_tcp_connecting *o, int rank)
 {
     return o->reports[rank].got == sizeof o->reports[rank].bytes;
 }
 
-static void send_report(const struct connecting *o, uint32_t number)
+static void send_report(const struct ls_tcp_connecting *o, uint32_t number)
 {
     uint8_t bytes[4];
     ls_put32(bytes, number);
@@ -310,9 +102,9 @@ static void send_report(const struct connecting *o, uint32_t number)
             ls_note("rank %d got no report about the connections of rank %d: %s", r, o->m->rank, strerror(errno));
 }
 
-static enum ls_status read_report(struct connecting *o, int rank)
+static enum ls_status read_report(struct ls_tcp_connecting *o, int rank)
 {
-    struct report *report = &o->reports[rank];
+    struct ls_tcp_report *report = &o->reports[rank];
     ssize_t n = recv(o->sockets[rank], report->bytes + report->got, sizeof report->bytes - report->got, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return LS_OK;
@@ -330,7 +122,7 @@ static enum ls_status read_report(struct connecting *o, int rank)
 }
 
 /* Those that have not reported are polled; a connection that is quiet afterwards belongs to the transport. */
-static enum ls_status read_reports(struct connecting *o, const struct pollfd *polled)
+static enum ls_status read_reports(struct ls_tcp_connecting *o, const struct pollfd *polled)
 {
     for (int r = 0; r < o->m->size; r++)
         if (polled[r].fd >= 0 && polled[r].revents)
@@ -338,7 +130,7 @@ static enum ls_status read_reports(struct connecting *o, const struct pollfd *po
     return LS_OK;
 }
 
-static enum ls_status poll_all(struct connecting *o)
+static enum ls_status poll_all(struct ls_tcp_connecting *o)
 {
     struct pollfd *connected = o->polled + 1 + o->n;
     try_again(o);
@@ -346,21 +138,21 @@ static enum ls_status poll_all(struct connecting *o)
     for (int r = 0; r < o->m->size; r++)
         connected[r] = (struct pollfd){.fd = has_reported(o, r) ? -1 : o->sockets[r], .events = POLLIN};
     for (int i = 0; i < o->n; i++) {
-        const struct handshake *c = &o->handshakes[i];
-        o->polled[i + 1] = (struct pollfd){.fd = c->w.fd, .events = c->state == CONNECTING ? POLLOUT : POLLIN};
+        const struct ls_tcp_handshake *c = &o->handshakes[i];
+        o->polled[i + 1] = (struct pollfd){.fd = c->w.fd, .events = c->state == LS_TCP_CONNECTING ? POLLOUT : POLLIN};
     }
     int most = (int)(1000 * RETRY_SECONDS), left = ls_wire_timeout_ms(o->until);
     poll(o->polled, (nfds_t)(1 + o->n + o->m->size), left < most ? left : most);
     LS_TRY(read_reports(o, connected));
     for (int i = 0; i < o->n; i++) /* a handshake may have closed another one */
         if (o->handshakes[i].w.fd >= 0 && o->handshakes[i].w.fd == o->polled[i + 1].fd && o->polled[i + 1].revents)
-            LS_TRY(advance(o, &o->handshakes[i]));
+            LS_TRY(ls_tcp_advance(o, &o->handshakes[i]));
     if (o->polled[0].revents)
-        accept_some(o);
+        ls_tcp_accept(o);
     return LS_OK;
 }
 
-static int missing(const struct connecting *o)
+static int missing(const struct ls_tcp_connecting *o)
 {
     for (int r = 0; r < o->m->size; r++)
         if (r != o->m->rank && o->sockets[r] < 0)
@@ -369,7 +161,7 @@ static int missing(const struct connecting *o)
 }
 
 /* A rank whose report has not come; -1: none. */
-static int unreported(const struct connecting *o)
+static int unreported(const struct ls_tcp_connecting *o)
 {
     for (int r = 0; r < o->m->size; r++)
         if (r != o->m->rank && !has_reported(o, r))
@@ -377,10 +169,10 @@ static int unreported(const struct connecting *o)
     return -1;
 }
 
-static enum ls_status not_reached(const struct connecting *o, int rank, double waited)
+static enum ls_status not_reached(const struct ls_tcp_connecting *o, int rank, double waited)
 {
     char where[64] = "no address";
-    for (const struct handshake *c = o->handshakes + UNPROVEN; c < o->handshakes + o->n; c++)
+    for (const struct ls_tcp_handshake *c = o->handshakes + LS_TCP_UNPROVEN; c < o->handshakes + o->n; c++)
         if (c->rank == rank) {
             ls_wire_name((const struct sockaddr *)&c->to, c->length, where);
             snprintf(where + strlen(where), sizeof where - strlen(where), ", port %d", ntohs(ls_tcp_port(&c->to)));
@@ -397,7 +189,7 @@ static enum ls_status not_reached(const struct connecting *o, int rank, double w
                    rank, o->m->rank, where, waited, o->why[rank] ? strerror(o->why[rank]) : "it does not answer");
 }
 
-static void release(struct connecting *o)
+static void release(struct ls_tcp_connecting *o)
 {
     for (int i = 0; i < o->n; i++)
         ls_wire_release(&o->handshakes[i].w);
@@ -407,7 +199,7 @@ static void release(struct connecting *o)
     ls_free(o->reports);
 }
 
-static enum ls_status connect_to_all(struct connecting *o)
+static enum ls_status connect_to_all(struct ls_tcp_connecting *o)
 {
     double begun = ls_now();
     int rank;
@@ -422,7 +214,7 @@ static enum ls_status connect_to_all(struct connecting *o)
     return LS_OK;
 }
 
-static enum ls_status wait_for_all(struct connecting *o)
+static enum ls_status wait_for_all(struct ls_tcp_connecting *o)
 {
     double begun = ls_now();
     int rank;
@@ -442,7 +234,7 @@ enum ls_status ls_tcp_connect(const struct ls_rendezvous *m, const struct ls_tcp
                               int *sockets)
 {
     enum ls_status st;
-    struct connecting o = {.m = m, .listener = listener->socket, .sockets = sockets, .until = until};
+    struct ls_tcp_connecting o = {.m = m, .listener = listener->socket, .sockets = sockets, .until = until};
     LS_TRY_GOTO(out, set_up(&o));
     LS_TRY_GOTO(out, connect_to_all(&o));
     LS_TRY_GOTO(out, wait_for_all(&o));

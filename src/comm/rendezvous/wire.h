@@ -19,7 +19,7 @@ enum ls_frame {
     LS_FRAME_ADDRESS,       /* the address of this process, with a proof */
     LS_FRAME_TABLE,         /* rank 0: all addresses, with a proof */
     LS_FRAME_REFUSE,        /* rank 0: a status and a message */
-    LS_FRAME_CALL,          /* this and the following: between any two ranks, see modules/tcp_connect.c */
+    LS_FRAME_CALL,          /* this and the following: between any two ranks, see modules/tcp_handshake.c */
     LS_FRAME_ANSWER,
     LS_FRAME_CONFIRM,
     LS_FRAME_TAKEN
