@@ -11,7 +11,7 @@ struct dnn_md {
     dnnl_memory_desc_t d; /* 2.x: the value itself; 3.x: an owned handle */
     bool set;
 };
-enum dnn_tag { DNN_ANY, DNN_PLAIN, DNN_BLOCKED_8, DNN_BLOCKED_16, DNN_WEIGHTS_8, DNN_WEIGHTS_16 };
+enum dnn_tag { DNN_ANY, DNN_PLAIN, DNN_BLOCKED_8, DNN_BLOCKED_16, DNN_WEIGHTS_8, DNN_WEIGHTS_16, DNN_ROWS_64 };
 enum ls_status dnn_md_init(struct dnn_md *md, int rank, const int64_t *dims, enum ls_dtype dtype, enum dnn_tag tag);
 enum ls_status dnn_md_copy(struct dnn_md *to, const struct dnn_md *from);
 void dnn_md_release(struct dnn_md *md);

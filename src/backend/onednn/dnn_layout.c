@@ -26,6 +26,8 @@ static dnnl_format_tag_t dnn_format(int rank, enum dnn_tag tag)
         return dnnl_format_tag_any;
     if (tag == DNN_PLAIN)
         return plain[rank];
+    if (tag == DNN_ROWS_64)
+        return rank == 2 ? dnnl_OI16i64o : dnnl_OIhw16i64o;
     static const dnnl_format_tag_t blocked[] = {[DNN_BLOCKED_8] = dnnl_nChw8c,
                                                 [DNN_BLOCKED_16] = dnnl_nChw16c,
                                                 [DNN_WEIGHTS_8] = dnnl_OIhw8i8o,

@@ -33,6 +33,7 @@ struct node_exec {
     const struct kernel *kernel;
     struct dnn_prim prim; /* or: */
     struct ls_conv own;   /* our own convolution, when its method is set */
+    struct ls_dense dense; /* a large dense layer, when it has samples */
     struct ls_axis y, x;  /* pools */
     char note[80];        /* implementation, for people */
 };
@@ -102,6 +103,14 @@ enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec
 void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method,
                     struct ls_conv *w);
 void own_conv_point(struct ls_conv *w, char *src, char *wei, char *bias, char *dst, char *scratch);
+
+/* own_dense.c: dense layers whose bits are those of SPLIT-1. Does our own kernel compute this layer; the layout of its weights;
+ * prepare, bind and run any pass of it. */
+bool own_dense_fits(const struct ls_program *p, const struct ls_node *n);
+enum ls_status own_dense_layout(const struct ls_program *p, int src, int64_t rows, struct dnn_md *wei);
+enum ls_status own_dense_prepare(struct ls_program *p, int node);
+void own_dense_bind(struct ls_program *p, int node);
+void own_dense_run(const struct ls_program *p, int node);
 
 /* A kernel for each op; the lists of ops/list.def end with a NULL op. */
 #define X(name) extern const struct kernel ls_onednn_ops_##name[];

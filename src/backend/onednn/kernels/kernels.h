@@ -13,6 +13,7 @@
 #define LS_BACKEND_ONEDNN_KERNELS_H
 
 #include "graph/graph.h"
+#include "graph/split.h"
 
 /* One dimension of a window. Output o reads the inputs [from[o], to[o]) inside the image; origin[o] is the start
  * before clipping, and share[o] is 1 / window length. Input i belongs to the windows of outputs first[i] .. last[i]. */
@@ -106,6 +107,28 @@ struct ls_conv_kernel {
     void (*run)(const struct ls_conv *);       /* NULL where this processor or type has none */
 };
 
+/* A pass of a large dense layer (kernels/dense.c).
+ *   FORWARD  in: inputs, w, bias -> out: [sample][row]
+ *   DATA     in: gradient of the results, w -> out: gradient of the inputs, [part][sample][input]
+ *   WEIGHTS  in: inputs, dy: gradient of the results -> out: like w, which is not read; out_bias */
+enum { LS_DENSE_STRETCH = 512 };
+struct ls_dense {
+    enum ls_conv_pass pass;
+    int threads;
+    int64_t n, rows, inputs; /* samples; rows of the weights that are here; values of a sample as stored */
+    struct ls_split_range range;
+    int64_t block; /* weights are [row / block][input][block]; 0: [row][input] */
+    const float *w, *in, *dy;
+    const float *bias; /* NULL: none */
+    enum ls_act act;
+    float *out, *out_bias;
+    float *scratch;
+};
+struct ls_dense_kernel {
+    size_t (*scratch)(const struct ls_dense *); /* bytes */
+    void (*run)(const struct ls_dense *);       /* NULL: bf16 has none */
+};
+
 struct ls_sgd {
     float *w, *m; /* m NULL: no momentum */
     const float *g;
@@ -177,6 +200,7 @@ struct ls_kernels {
     void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*depthwise_bwd_weights)(const struct ls_depthwise *);
     struct ls_conv_kernel conv[LS_CONV_METHODS];
+    struct ls_dense_kernel dense;
     void (*softmax)(const struct ls_loss *);
     void (*softmax_bwd)(const struct ls_loss *);
     void (*l2)(const struct ls_loss *);

@@ -19,5 +19,6 @@ void LS_KERNEL_NAME(fill)(struct ls_kernels *k)
     LS_KERNEL_NAME(fill_winograd)(k);
     LS_KERNEL_NAME(fill_amx)(k);
     LS_KERNEL_NAME(fill_groups)(k);
+    LS_KERNEL_NAME(fill_dense)(k);
     LS_KERNEL_NAME(fill_loss)(k);
 }

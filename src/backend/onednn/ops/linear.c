@@ -87,6 +87,12 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
     struct dnn_md src = {0}, dst = {0};
     struct choice c = {0};
     enum ls_status st = LS_OK;
+    if (own_dense_fits(p, n)) {
+        LS_TRY(own_dense_layout(p, n->in[0], s.wei[0], &c.wei));
+        st = place_as(p, wei, &c.wei);
+        choice_release(&c);
+        return st;
+    }
     if (own_conv_fits(p, spec, LS_CONV_AMX) || own_conv_fits(p, spec, LS_CONV_GROUPS)) {
         LS_TRY(own_conv_layout(p, spec, &c.wei));
         st = place_as(p, wei, &c.wei);
@@ -188,7 +194,7 @@ static enum ls_status prepare_forward(struct ls_program *p, int node)
         LS_TRY(place_default(p, o.bias));
     spec_of(p, &n, &o, pass, &spec);
     LS_TRY(place_weights(p, &n, o.wei, &spec));
-    return choose(p, node, o.wei, &spec);
+    return own_dense_fits(p, &n) ? own_dense_prepare(p, node) : choose(p, node, o.wei, &spec);
 }
 
 static enum ls_status prepare_bwd_data(struct ls_program *p, int node)
@@ -197,6 +203,8 @@ static enum ls_status prepare_bwd_data(struct ls_program *p, int node)
     struct operands o = operands_of(&n, DNN_BWD_DATA);
     struct dnn_spec spec;
     LS_TRY(place_default(p, o.src));
+    if (own_dense_fits(p, &n))
+        return own_dense_prepare(p, node);
     spec_of(p, &n, &o, DNN_BWD_DATA, &spec);
     return choose(p, node, o.wei, &spec);
 }
@@ -226,6 +234,10 @@ static enum ls_status run_linear(struct ls_program *p, int node, const struct ls
 {
     const struct node_exec *s = &p->execs[node];
     (void)run;
+    if (s->dense.n > 0) {
+        own_dense_run(p, node);
+        return LS_OK;
+    }
     if (!s->own.method)
         return dnn_prim_run(&p->dnn, &s->prim);
     p->k.conv[s->own.method].run(&s->own);
@@ -236,7 +248,7 @@ static enum ls_status run_bwd_weights(struct ls_program *p, int node, const stru
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct ls_attr *a = &n->attr;
-    if (p->execs[node].prim.p || p->execs[node].own.method)
+    if (p->execs[node].prim.p || p->execs[node].own.method || p->execs[node].dense.n > 0)
         return run_linear(p, node, run);
     struct operands o = operands_of(n, DNN_BWD_WEIGHTS);
     const struct ls_shape *wei = tensor_shape(p, o.wei);
@@ -270,6 +282,8 @@ static enum ls_status prepare_bwd_weights(struct ls_program *p, int node)
     LS_TRY(place_as(p, o.wei, wei)); /* DNN-2 */
     if (o.bias != LS_NONE)
         LS_TRY(place_default(p, o.bias));
+    if (own_dense_fits(p, &n))
+        return own_dense_prepare(p, node);
     spec_of(p, &n, &o, DNN_BWD_WEIGHTS, &spec);
     LS_TRY(tune_pick(p, n.name, &spec, &p->layouts[o.wei].md, &c));
     if (own_depthwise(p, &n, &o, &c)) {
@@ -290,6 +304,10 @@ static void bind_linear(struct ls_program *p, int node)
     struct node_exec *s = &p->execs[node];
     enum dnn_pass pass = pass_of(n->op);
     struct operands o = operands_of(n, pass);
+    if (s->dense.n > 0) {
+        own_dense_bind(p, node);
+        return;
+    }
     if (s->own.method) {
         own_conv_point(&s->own, tensor_data(p, o.src), tensor_data(p, o.wei), tensor_data(p, o.bias),
                        tensor_data(p, o.dst), p->core.nodes[node].scratch);

@@ -1,5 +1,6 @@
 /* Dense layers. */
 #include "backend/ref/ref.h"
+#include "graph/split.h"
 
 static void dense(const struct ls_ref_call *call)
 {
@@ -13,15 +14,46 @@ static void dense(const struct ls_ref_call *call)
         }
 }
 
+static float product(const struct ls_ref_view *dy, const struct ls_ref_view *w, int64_t n, int64_t k, int64_t first,
+                     int64_t end)
+{
+    double sum = 0;
+    for (int64_t o = first; o < end && o < dy->c; o++)
+        sum += (double)dy->v[n * dy->c + o] * w->v[o * w->c + k];
+    return (float)sum;
+}
+
+/* SPLIT-1 */
+static void in_chunks(const struct ls_ref_view *dy, const struct ls_ref_view *w, const struct ls_split_range *r,
+                      int64_t n, int64_t k, float *dx)
+{
+    float sums[LS_SPLIT_CHUNKS];
+    int at[LS_SPLIT_CHUNKS], depth = 0;
+    for (int chunk = r->first; chunk < r->end; chunk++) {
+        int64_t row = (chunk - r->first) * r->chunk;
+        sums[depth] = product(dy, w, n, k, row, row + r->chunk);
+        for (at[depth++] = chunk; depth > 1; depth--) {
+            if (!ls_split_joins(at[depth - 2], at[depth - 1], chunk + 1, r->chunks))
+                break;
+            sums[depth - 2] += sums[depth - 1];
+        }
+    }
+    for (int part = 0; part < depth; part++)
+        dx[(part * dy->n + n) * w->c + k] = sums[part];
+}
+
 static void dense_bwd_data(const struct ls_ref_call *call)
 {
     struct ls_ref_view dy = ls_ref_in(call, 0), w = ls_ref_in(call, 1), dx = ls_ref_out(call, 0);
+    struct ls_shape shape = ls_shape_make(2, w.n, w.c, 0, 0);
+    struct ls_split_range range = {0};
+    bool chunks = ls_split_range_of(&call->n->attr, &shape, &range);
     for (int64_t n = 0; n < dy.n; n++)
         for (int64_t k = 0; k < w.c; k++) {
-            double sum = 0;
-            for (int64_t o = 0; o < dy.c; o++)
-                sum += (double)dy.v[n * dy.c + o] * w.v[o * w.c + k];
-            dx.v[n * w.c + k] = (float)sum;
+            if (chunks)
+                in_chunks(&dy, &w, &range, n, k, dx.v);
+            else
+                dx.v[n * w.c + k] = product(&dy, &w, n, k, 0, dy.c);
         }
 }
 

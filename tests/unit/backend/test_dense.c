@@ -1,0 +1,210 @@
+/* Our own kernel of large dense layers on every instruction set that this processor has: all passes against sums in double
+ * precision; and the bits of the whole layer from its rows divided among 2 to 8 workers (SPLIT-1, SPLIT-2), in both layouts of
+ * the weights, on one to three threads (LOOP-1). */
+#include "backend/onednn/kernels/kernels.h"
+#include "base/memory.h"
+#include "base/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const sets[] = {"avx512bf16", "avx512", "avx2", "sse2"};
+
+/* samples, inputs, rows: chunks of full and of odd size, 8 and fewer of them, columns beyond the last whole block */
+static const int64_t shapes[][3] = {{7, 130, 512}, {13, 70, 500}, {3, 1100, 259}, {1, 65, 128}};
+
+struct layer {
+    int64_t n, inputs, rows, first, whole, block;
+    float *x, *w, *b, *dy, *y, *dx, *dw, *db; /* owned; dx has room for all parts */
+};
+
+static float *numbers(uint64_t stream, int64_t count)
+{
+    float *values = ls_alloc((size_t)count, sizeof *values);
+    assert_non_null(values);
+    ls_random_fill_normal(7, stream, 1, count, values);
+    return values;
+}
+
+static int64_t stored_rows(const struct layer *l)
+{
+    return l->block ? (l->rows + l->block - 1) / l->block * l->block : l->rows;
+}
+static int64_t weight_at(const struct layer *l, int64_t row, int64_t input)
+{
+    return l->block ? (row / l->block * l->inputs + input) * l->block + row % l->block : row * l->inputs + input;
+}
+
+/* Rows [first, first + rows) of the layer. */
+static void layer_init(struct layer *l, const int64_t *shape, int64_t first, int64_t rows, int64_t block)
+{
+    *l = (struct layer){shape[0], shape[1], rows, first, shape[2], block, 0, 0, 0, 0, 0, 0, 0, 0};
+    float *w = numbers(1, l->inputs * l->whole), *b = numbers(2, l->whole), *dy = numbers(3, l->n * l->whole);
+    l->x = numbers(4, l->n * l->inputs);
+    l->w = numbers(5, stored_rows(l) * l->inputs);
+    l->b = numbers(6, rows);
+    l->dy = numbers(7, l->n * rows);
+    l->y = numbers(8, l->n * rows);
+    l->dx = numbers(9, LS_SPLIT_CHUNKS * l->n * l->inputs);
+    l->dw = numbers(10, stored_rows(l) * l->inputs);
+    l->db = numbers(11, rows);
+    memset(l->w, 0, (size_t)(stored_rows(l) * l->inputs) * sizeof *l->w);
+    for (int64_t r = 0; r < rows; r++) {
+        for (int64_t i = 0; i < l->inputs; i++)
+            l->w[weight_at(l, r, i)] = w[(first + r) * l->inputs + i];
+        l->b[r] = b[first + r];
+        for (int64_t n = 0; n < l->n; n++)
+            l->dy[n * rows + r] = dy[n * l->whole + first + r];
+    }
+    ls_free(w);
+    ls_free(b);
+    ls_free(dy);
+}
+
+static void layer_release(struct layer *l)
+{
+    float *all[] = {l->x, l->w, l->b, l->dy, l->y, l->dx, l->dw, l->db};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        ls_free(all[i]);
+}
+
+static void compute(const struct ls_kernels *k, const struct layer *l, int threads)
+{
+    struct ls_attr attr = {.whole_rows = l->whole, .first_row = l->first};
+    struct ls_shape shape = {2, {l->rows, l->inputs}};
+    struct ls_dense d = {.threads = threads, .n = l->n, .rows = l->rows, .inputs = l->inputs, .block = l->block};
+    ls_split_range_of(&attr, &shape, &d.range);
+    d.act = LS_ACT_RELU;
+    for (d.pass = LS_CONV_FORWARD; d.pass <= LS_CONV_WEIGHTS; d.pass++) {
+        d.w = l->w;
+        d.bias = l->b;
+        d.in = d.pass == LS_CONV_DATA ? l->dy : l->x;
+        d.dy = l->dy;
+        d.out = d.pass == LS_CONV_FORWARD ? l->y : d.pass == LS_CONV_DATA ? l->dx : l->dw;
+        d.out_bias = l->db;
+        d.scratch = ls_alloc(k->dense.scratch(&d), 1);
+        assert_non_null(d.scratch);
+        k->dense.run(&d);
+        ls_free(d.scratch);
+    }
+}
+
+static void assert_near(double a, double b)
+{
+    assert_true(fabs(a - b) < 1e-4 * (1 + fabs(b)));
+}
+
+static void compare_with_doubles(const struct layer *l)
+{
+    for (int64_t n = 0; n < l->n; n++)
+        for (int64_t r = 0; r < l->rows; r++) {
+            double sum = (double)l->b[r];
+            for (int64_t i = 0; i < l->inputs; i++)
+                sum += (double)l->x[n * l->inputs + i] * (double)l->w[weight_at(l, r, i)];
+            assert_near((double)l->y[n * l->rows + r], sum > 0 ? sum : 0);
+        }
+    for (int64_t n = 0; n < l->n; n++)
+        for (int64_t i = 0; i < l->inputs; i++) {
+            double sum = 0;
+            for (int64_t r = 0; r < l->rows; r++)
+                sum += (double)l->dy[n * l->rows + r] * (double)l->w[weight_at(l, r, i)];
+            assert_near((double)l->dx[n * l->inputs + i], sum);
+        }
+    for (int64_t r = 0; r < l->rows; r++)
+        for (int64_t i = 0; i < l->inputs; i++) {
+            double sum = 0;
+            for (int64_t n = 0; n < l->n; n++)
+                sum += (double)l->dy[n * l->rows + r] * (double)l->x[n * l->inputs + i];
+            assert_near((double)l->dw[weight_at(l, r, i)], sum);
+        }
+}
+
+/* A part's results have the bits of the whole's. */
+static void compare_rows(const struct layer *part, const struct layer *whole)
+{
+    int differ = memcmp(part->db, whole->db + part->first, (size_t)part->rows * sizeof(float)) != 0;
+    for (int64_t r = 0; r < part->rows; r++) {
+        for (int64_t n = 0; n < part->n; n++)
+            differ += part->y[n * part->rows + r] != whole->y[n * whole->rows + part->first + r];
+        for (int64_t i = 0; i < part->inputs; i++)
+            differ += part->dw[weight_at(part, r, i)] != whole->dw[weight_at(whole, part->first + r, i)];
+    }
+    assert_int_equal(differ, 0);
+}
+
+/* The parts of all workers, added along the tree. */
+struct sums {
+    float *values; /* owned */
+    int at[LS_SPLIT_CHUNKS + 1], n;
+};
+
+static void add_parts(struct sums *s, const struct layer *l, int first, int end, int chunks)
+{
+    int at[LS_SPLIT_CHUNKS + 1], parts = ls_split_parts(first, end, chunks, at);
+    int64_t size = l->n * l->inputs;
+    assert_true(parts <= LS_SPLIT_PARTS);
+    for (int part = 0; part < parts; part++) {
+        memcpy(s->values + s->n * size, l->dx + part * size, (size_t)size * sizeof(float));
+        s->at[s->n++] = at[part];
+        while (s->n > 1 && ls_split_joins(s->at[s->n - 2], s->at[s->n - 1], at[part + 1], chunks)) {
+            s->n--;
+            for (int64_t i = 0; i < size; i++)
+                s->values[(s->n - 1) * size + i] += s->values[s->n * size + i];
+        }
+    }
+}
+
+static void divide(const struct ls_kernels *k, const struct layer *whole, int workers, int64_t block)
+{
+    int64_t shape[] = {whole->n, whole->inputs, whole->whole}, chunk = ls_split_chunk(whole->whole);
+    int chunks = ls_split_count(whole->whole);
+    struct sums sums = {.values = numbers(1, LS_SPLIT_CHUNKS * whole->n * whole->inputs)};
+    for (int w = 0; w < workers; w++) {
+        int first = chunks * w / workers, end = chunks * (w + 1) / workers;
+        int64_t last = end * chunk < whole->whole ? end * chunk : whole->whole;
+        struct layer part;
+        if (first == end)
+            continue;
+        layer_init(&part, shape, first * chunk, last - first * chunk, block);
+        compute(k, &part, 1 + w % 3);
+        compare_rows(&part, whole);
+        add_parts(&sums, &part, first, end, chunks);
+        layer_release(&part);
+    }
+    assert_int_equal(sums.n, 1);
+    assert_memory_equal(sums.values, whole->dx, (size_t)(whole->n * whole->inputs) * sizeof(float));
+    ls_free(sums.values);
+}
+
+static void dense_test(void **state)
+{
+    (void)state;
+    int tried = 0;
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
+        struct ls_kernels k = {0};
+        if (!ls_kernels_pick(LS_F32, sets[set], &k))
+            continue;
+        tried++;
+        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+            struct layer whole;
+            layer_init(&whole, shapes[s], 0, shapes[s][2], 0);
+            compute(&k, &whole, 2);
+            compare_with_doubles(&whole);
+            for (int workers = 1; workers <= LS_SPLIT_CHUNKS; workers += workers < 4 ? 1 : 2)
+                divide(&k, &whole, workers, workers != 2 || k.block != 16 ? 64 : 0);
+            layer_release(&whole);
+        }
+    }
+    assert_true(tried > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense_test)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
