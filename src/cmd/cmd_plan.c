@@ -152,7 +152,7 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     struct ls_engine engine = {0};
     enum ls_status st;
     char *recorded;
-    bool from_data = ls_options_given(o, "data"), stages = !ls_mesh_is_data(o->parallel);
+    bool from_data = ls_options_given(o, "data"), stages = ls_mesh_has_pipeline(o->parallel);
     if (!ls_options_given(o, "replicas")) /* as train has it */
         o->replicas = stages ? ls_mesh_size(o->parallel) : o->workers;
     if (!stages) /* the plan of one process is that of all */

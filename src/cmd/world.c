@@ -133,7 +133,7 @@ enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_
         .collective = collective_of(o->collective),
         .deadline = o->deadline,
         .max_bytes = max_bytes,
-        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 && ls_mesh_is_data(o->parallel)
+        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 && !ls_mesh_has_pipeline(o->parallel)
                         ? (int)o->replicas
                         : 0,
     };

@@ -5,6 +5,7 @@
 #include "sync/compress.h"
 #include "exec/engine.h"
 #include "exec/shards.h"
+#include "exec/split/split.h"
 
 #include <string.h>
 
@@ -17,6 +18,7 @@ struct grad {
     int ready;           /* the node that writes it */
     struct ls_sync_matrix matrix;
     bool plain; /* made by forward: a statistic */
+    bool local; /* of rows that are here alone */
 };
 
 static enum ls_status list_grads(const struct ls_engine *e, struct grad **list, int *n)
@@ -36,7 +38,8 @@ static enum ls_status list_grads(const struct ls_engine *e, struct grad **list, 
             grads[(*n)++] = (struct grad){.tensor = t,
                                           .first = (size_t)(memory - e->kept),
                                           .ready = node,
-                                          .plain = g->nodes[node].phase == LS_FORWARD};
+                                          .plain = g->nodes[node].phase == LS_FORWARD,
+                                          .local = ls_split_owns(e, t)};
         }
     for (int i = 0; i < *n; i++) {
         struct ls_sync_matrix *m = &grads[i].matrix;
@@ -115,7 +118,7 @@ static enum ls_status cut_by_time(struct ls_engine *e, const struct grad *grads,
         goto free_lists;
     LS_TRY_GOTO(free_lists, time_pass(e, grads, n, ready));
     for (int i = 0; i < n; i++)
-        bytes[i] = grads[i].count * sizeof(float);
+        bytes[i] = grads[i].local ? 0 : grads[i].count * sizeof(float);
     LS_TRY_GOTO(free_lists,
                 ls_sync_cut(n, ready, bytes,
                             ls_comm_cost(e->comm, ls_comm_choice(e->comm, e->n_grads * sizeof(float) / 8)), last));
@@ -299,14 +302,17 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         goto free_lists;
     LS_TRY_GOTO(free_lists, cut(e, o, grads, n, last));
     for (int i = 0; i + 1 < n; i++)
-        last[i] |= grads[i].plain && !grads[i + 1].plain && (strcmp(o->compress, "none") != 0 || ops->shards_state);
+        last[i] |= (grads[i].plain && !grads[i + 1].plain &&
+                    (strcmp(o->compress, "none") != 0 || ops->shards_state)) ||
+                   grads[i].local != grads[i + 1].local;
     for (int i = 0, first = 0; i < n; i++) {
         if (!last[i])
             continue;
         e->buckets[e->n_buckets++] = (struct ls_bucket){.first = grads[first].first,
                                                         .count = grads[i].first + grads[i].count - grads[first].first,
                                                         .ready = ops->after_pass ? e->train.end - 1 : grads[i].ready,
-                                                        .plain = grads[i].plain};
+                                                        .plain = grads[i].plain,
+                                                        .local = grads[i].local};
         struct ls_bucket *b = &e->buckets[e->n_buckets - 1];
         b->matrices = ls_alloc((size_t)(i + 1 - first), sizeof *b->matrices);
         if (!b->matrices)

@@ -10,6 +10,7 @@
 #include "optim/optim.h"
 #include "exec/identity.h"
 #include "exec/shards.h"
+#include "exec/split/split.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -149,7 +150,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     enum ls_status st = build(o, backend, size, true, &g);
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
-    if (st == LS_OK && !ls_mesh_is_data(o->parallel))
+    if (st == LS_OK && ls_mesh_has_pipeline(o->parallel))
         st = ls_pipeline_check_cut(o, &g);
     ls_graph_release(&g);
     if (st == LS_OK)
@@ -201,12 +202,21 @@ static bool one_pass(const struct ls_engine *e)
     return e->strategy->updates_in_pass && e->tree->replicas * e->passes == 1 && !e->pipeline;
 }
 
+/* Of the whole model, where this process has a part of it. */
+static enum ls_status build_whole(struct ls_engine *e, const struct ls_options *o)
+{
+    LS_TRY(build(o, e->backend, &e->size, true, &e->whole));
+    LS_TRY(ls_graph_backward(&e->whole));
+    return ls_optim_update(&e->whole, o, false);
+}
+
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
 {
     struct ls_net *net = &e->train;
     /* Enqueued updates run best all at once. Clipping needs all gradients before the first update; averages stand last. */
     bool interleave = one_pass(e) && e->backend->queue->delay == 0 && o->clip_norm <= 0 && o->ema <= 0;
     LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
+    LS_TRY(ls_split_graph(e, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, o, interleave));
     if (e->pipeline)
@@ -229,6 +239,8 @@ static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o,
     enum ls_status st = lines ? build(o, e->backend, &e->size, false, &e->eval.graph) : LS_FAILED;
     if (st == LS_OK && e->pipeline)
         st = ls_pipeline_take_stage(e, &e->eval);
+    if (st == LS_OK)
+        st = ls_split_graph(e, &e->eval.graph);
     if (st == LS_OK)
         st = prepare(e, o, &known, &e->eval, false);
     ls_free(lines);
@@ -466,6 +478,20 @@ static enum ls_status take_mesh(struct ls_engine *e, const struct ls_options *o,
                          &e->mesh);
 }
 
+/* Tells all which rows of the large dense layers are here. */
+static enum ls_status open_rows(struct ls_engine *e, const struct ls_options *o)
+{
+    if (e->mesh.axes[LS_PARALLEL_DENSE].size < 2)
+        return LS_OK;
+    LS_TRY(build_whole(e, o));
+    struct ls_rows *rows = ls_alloc((size_t)e->whole.n_tensors, sizeof *rows);
+    enum ls_status st = rows ? ls_split_rows(e, rows) : LS_FAILED;
+    if (st == LS_OK)
+        st = ls_engine_open_parts(e, rows);
+    ls_free(rows);
+    return st;
+}
+
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses)
 {
@@ -494,11 +520,13 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         goto failed;
     }
     LS_TRY_GOTO(failed, train ? ls_pipeline_new(e, o) : LS_OK);
+    LS_TRY_GOTO(failed, train ? ls_split_check(o, e) : LS_OK);
     LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, train ? ls_peers_plan(e, o) : LS_OK);
     LS_TRY_GOTO(failed, !e->comm      ? make_programs(e, o, &given, uses)
                         : e->pipeline ? make_stage(e, o, &given, uses)
                                       : make_same_programs(e, o, &given, uses));
+    LS_TRY_GOTO(failed, train ? open_rows(e, o) : LS_OK);
     if (!given.lines && (!e->comm || ls_comm_rank(e->comm) == 0))
         warn_no_cache(e, o);
     if (uses & LS_ENGINE_PREDICT) {
@@ -509,6 +537,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, bind_memory(e));
     if (e->pipeline)
         LS_TRY_GOTO(failed, ls_pipeline_open(e, o, prepare_lane));
+    LS_TRY_GOTO(failed, train ? ls_split_open(e, o) : LS_OK);
     e->store_bytes = ls_store_bytes(e->store);
     LS_TRY_GOTO(failed, ls_engine_start_values(e, o->seed));
     ls_free(lines);
@@ -523,6 +552,7 @@ void ls_engine_close(struct ls_engine *e)
 {
     ls_peers_close(e, false);
     ls_pipeline_close(e);
+    ls_split_close(e);
     ls_engine_close_parts(e);
     ls_graph_release(&e->whole);
     ls_shards_close(e);

@@ -46,6 +46,7 @@ struct ls_engine {
     struct ls_sync_ops device;      /* the strategy then */
     struct ls_pipeline *pipeline;   /* owned; this process has a stage of the model; NULL: --parallel has no pipeline */
     struct ls_engine_parts *parts;  /* owned; this process holds a part of the model; NULL: all of it */
+    struct ls_split *split;         /* owned; the large dense layers are divided among processes; NULL: they are not */
     struct ls_graph whole;          /* then: the training graph of the whole model, which never runs */
     struct ls_shards *shards;       /* owned; optimizer state in shards (shards.h); NULL: it is whole here */
 };

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/system/clock.h"
 #include "exec/pipeline/pipeline.h"
+#include "exec/split/split.h"
 #include "exec/step.h"
 
 static const struct ls_backend_queue *queue_of(const struct ls_stepper *s)
@@ -63,7 +64,10 @@ static enum ls_status load_batch(struct ls_stepper *s, int replica, int pass)
     s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
     s->run.stat_weight = (float)s->run.valid * s->run.grad_scale;
     s->at = s->run.valid > 0 ? 0 : s->engine->train.end;
-    return s->run.valid > 0 ? set_input(s, &s->engine->train, slot) : ls_replicas_clear(&s->replicas);
+    if (s->run.valid > 0)
+        return set_input(s, &s->engine->train, slot);
+    LS_TRY(ls_replicas_clear(&s->replicas));
+    return s->engine->split ? ls_split_serve(s->engine->split, &s->run) : LS_OK;
 }
 
 /* Runs the nodes of the pass before `end` that have not run. */
@@ -73,6 +77,8 @@ static enum ls_status run_to(struct ls_stepper *s, int end)
     if (end <= first)
         return LS_OK;
     s->at = end;
+    if (s->engine->split)
+        return ls_split_run(s->engine->split, first, end, &s->run);
     return ls_step_run_nodes(s, first, end);
 }
 
@@ -112,6 +118,8 @@ enum ls_status ls_step_settle(void *stepper, int bucket)
 {
     struct ls_stepper *s = stepper;
     const struct ls_bucket *b = &s->engine->buckets[bucket];
+    if (b->local)
+        return LS_OK;
     return ls_replicas_settle(&s->replicas, b->first, b->count);
 }
 
@@ -196,7 +204,8 @@ static enum ls_status enqueue_evaluation(struct ls_stepper *s, const struct ls_s
     double begin = ls_trace_begin(s->track);
     s->run.replica = 0;
     LS_TRY(set_input(s, net, slot));
-    LS_TRY(s->engine->backend->run(net->program, 0, net->end, &s->run));
+    LS_TRY(s->engine->split ? ls_split_evaluate(s->engine->split, true, &s->run)
+                            : s->engine->backend->run(net->program, 0, net->end, &s->run));
     LS_TRY(queue_of(s)->ask(net->program, s->eval_turn));
     ls_step_record(s, begin, LS_SLICE_PASS, "pass", 0);
     s->eval_valid[s->eval_turn] = slot->valid;
@@ -220,6 +229,8 @@ enum ls_status ls_step_evaluate_whole(struct ls_stepper *s, const struct ls_slot
     bool some = slot && slot->valid > 0;
     if (some)
         LS_TRY(enqueue_evaluation(s, slot));
+    else if (slot && s->engine->split)
+        LS_TRY(ls_split_evaluate(s->engine->split, false, &s->run));
     while (s->eval_pending > (some ? queue_of(s)->delay : 0)) {
         int oldest = s->eval_pending == 2 ? s->eval_turn : 1 - s->eval_turn;
         s->eval_pending--;

@@ -1,4 +1,5 @@
 /* A training step: begin, run every pass, finish, report. */
+#include "exec/split/split.h"
 #include "exec/step.h"
 #include "base/system/clock.h"
 #include "base/system/interrupt.h"
@@ -164,6 +165,8 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     ls_trace_step(s->trace, step + 1);
     double since = ls_trace_begin(s->track);
     begin(s, step, samples, lr, r);
+    if (s->engine->split)
+        LS_TRY(ls_split_begin(s->engine->split, samples, &s->run));
     LS_TRY(ls_replicas_run(&s->replicas, s->run_pass, s));
     LS_TRY(finish(s));
     *r = (struct ls_report){0};

@@ -72,4 +72,10 @@ static inline bool ls_split_range_of(const struct ls_attr *a, const struct ls_sh
     return true;
 }
 
+/* The first row of the worker at `place`, of so many workers; that of the place behind the last is the number of rows. */
+int64_t ls_split_first_row(int64_t rows, int place, int workers);
+/* Leaves of each large dense layer the rows of one worker, and puts the ops of graph/ops/split.c around it. Layers with fewer
+ * chunks than workers stay whole. Call it after ls_graph_fuse. *layers: how many were split. */
+enum ls_status ls_graph_split(struct ls_graph *g, int place, int workers, int *layers);
+
 #endif

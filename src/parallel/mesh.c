@@ -122,9 +122,11 @@ int ls_mesh_rank(const struct ls_mesh *m, enum ls_parallel axis, int place)
     return rank;
 }
 
-bool ls_mesh_is_data(const char *text)
+bool ls_mesh_has_pipeline(const char *text)
 {
-    const char *data = names[LS_PARALLEL_DATA];
-    size_t length = strlen(data);
-    return strncmp(text, data, length) == 0 && !strchr(text, ',') && (text[length] == 0 || text[length] == ':');
+    struct ls_mesh m;
+    bool muted = ls_log_mute(true);
+    bool good = parse_axes(text, &m) == LS_OK;
+    ls_log_mute(muted);
+    return good && m.axes[LS_PARALLEL_PIPELINE].size != 0;
 }

@@ -28,8 +28,8 @@ struct ls_mesh {
 enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *mesh);
 /* The number of processes that the text names; 1 where it leaves them open, or is no layout. */
 int ls_mesh_size(const char *text);
-/* Whether the text has no other axis than data. */
-bool ls_mesh_is_data(const char *text);
+/* Whether the text has the axis pipeline. */
+bool ls_mesh_has_pipeline(const char *text);
 /* The rank that differs from this one in its place on one axis. */
 int ls_mesh_rank(const struct ls_mesh *mesh, enum ls_parallel axis, int place);
 

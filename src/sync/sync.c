@@ -201,6 +201,11 @@ enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t step, struct ls_sync_ou
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer)
 {
     const struct ls_bucket *b = &s->buckets[bucket];
+    s->posted = bucket + 1;
+    if (b->local) {
+        s->works[bucket] = (struct ls_work){.bucket = bucket, .state = 2};
+        return;
+    }
     s->works[bucket] = (struct ls_work){.kind = kind,
                                         .peer = peer,
                                         .tag = (uint32_t)bucket,
@@ -212,7 +217,6 @@ void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int pee
                                         .step = s->step,
                                         .bucket = bucket};
     ls_comm_post(s->comm, &s->works[bucket]);
-    s->posted = bucket + 1;
 }
 
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)

@@ -23,6 +23,7 @@ struct ls_bucket {
     size_t first, count; /* floats of the gradient memory */
     int ready;           /* the node that completes it */
     int used;            /* the last node of a pass that reads what its updates change */
+    bool local;          /* complete without the other processes: nothing is summed */
     bool plain;          /* statistics, which no compression may touch */
     /* Its gradients as matrices, where they lie as such; cols 0: a vector. In the order of memory, without a gap. */
     struct ls_sync_matrix {

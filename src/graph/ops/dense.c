@@ -1,5 +1,6 @@
 /* Dense layer: y = x w' + b on the flattened input, optionally followed by an activation. Weights are (O, K). */
 #include "graph/ops/op.h"
+#include "graph/split.h"
 
 #include <inttypes.h>
 
@@ -27,7 +28,13 @@ static enum ls_status dense_backward(struct ls_graph *g, int node, const int *do
             return LS_FAILED;
         LS_TRY(ls_backward_node(g, &ls_op_dense_bwd_weights, node, (int[]){dz, x}, 2, dparam, 2));
     }
-    return ls_op_unary_backward(g, &ls_op_dense_bwd_data, node, (int[]){dz, w}, 2, want, din);
+    LS_TRY(ls_op_unary_backward(g, &ls_op_dense_bwd_data, node, (int[]){dz, w}, 2, want, din));
+    struct ls_split_range r;
+    int at[LS_SPLIT_CHUNKS + 1];
+    if (din[0] != LS_NONE && g->nodes[node].attr.whole_rows > 0 &&
+        ls_split_range_of(&g->nodes[node].attr, ls_op_shape(g, w), &r))
+        g->tensors[din[0]].shape.dim[0] *= ls_split_parts(r.first, r.end, r.chunks, at); /* SPLIT-2 */
+    return LS_OK;
 }
 
 static int64_t dense_macs(const struct ls_graph *g, const struct ls_node *n)

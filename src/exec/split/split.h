@@ -1,0 +1,92 @@
+/* --parallel dense:N: the rows of large dense layers are divided among the workers (graph/split.h), so that their gradients
+ * never travel. Everything else is data parallel.
+ *
+ * The workers run their passes in rounds. In a round, each worker's rows see the samples of all workers, one worker after the
+ * other: inputs go to all workers, and results come back. A worker that has fewer passes than others, or no samples, only
+ * serves the others in that round. The last passes of all workers are in the last round.
+ *
+ *   SPLIT-3  Results do not depend on the number of workers: rows are computed from one replica's samples at a time, gradients
+ *            of inputs are added along the tree of SPLIT-1, and gradients of rows along the tree of EXEC-2, all of it here. */
+#ifndef LS_EXEC_SPLIT_SPLIT_H
+#define LS_EXEC_SPLIT_SPLIT_H
+
+#include "exec/engine.h"
+#include "exec/split/sums.h"
+#include "graph/split.h"
+
+/* The nodes of a layer in a program, LS_NONE where there is none. */
+struct ls_split_nodes {
+    int in, dense, out;                 /* forward */
+    int out_bwd, weights, data, in_bwd; /* backward */
+    int end;                            /* behind the last of backward */
+};
+
+struct ls_split_layer {
+    struct ls_split_nodes train, eval;
+    int64_t rows;         /* of all workers */
+    size_t inputs;        /* floats of a worker's inputs, as stored */
+    float **x;            /* owned; the inputs of each worker, from forward to backward */
+    struct ls_sums sums;  /* of the gradients of the rows */
+    int grads[2];         /* tensors: weights and bias, or LS_NONE */
+};
+
+/* Messages with each worker: a result or its gradient (rows), the gradient of inputs (parts of it). */
+struct ls_split_lane {
+    float *send, *receive; /* owned */
+    struct ls_work sent, received;
+};
+
+struct ls_split {
+    struct ls_engine *engine; /* borrowed */
+    int workers, me;
+    int64_t batch;
+    struct ls_split_layer *layers; /* owned; in the order of forward */
+    int n_layers;
+    struct ls_split_lane *rows, *parts; /* owned; one a worker */
+    float *zeros;                       /* owned; as long as the longest inputs or results */
+    /* the step under way */
+    int rounds, round, passes;
+    int64_t samples;
+    int done; /* nodes before it have run */
+};
+
+/* Splits the graph of a program, forward only, before its gradients. LS_USAGE if no layer can be split. */
+enum ls_status ls_split_graph(const struct ls_engine *e, struct ls_graph *g);
+/* LS_USAGE, with the reason, where options do not go with it. */
+enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine *e);
+/* The rows of each tensor of the whole graph that are here. */
+enum ls_status ls_split_rows(const struct ls_engine *e, struct ls_rows *rows);
+/* When the programs have their memory. */
+enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o);
+void ls_split_close(struct ls_engine *e);
+
+/* Is this the gradient of rows that are here alone? */
+bool ls_split_owns(const struct ls_engine *e, int tensor);
+
+/* A step over so many samples begins: serves the rounds in which this worker has no pass. */
+enum ls_status ls_split_begin(struct ls_split *s, int64_t samples, const struct ls_run *run);
+/* Runs nodes of the training program's pass, or all of an evaluation. */
+enum ls_status ls_split_run(struct ls_split *s, int first, int end, const struct ls_run *run);
+enum ls_status ls_split_evaluate(struct ls_split *s, bool some, const struct ls_run *run);
+/* A pass of this worker that has no samples. */
+enum ls_status ls_split_serve(struct ls_split *s, const struct ls_run *run);
+
+/* exchange.c: a layer's nodes for the samples of all workers that have some. net: of training, or of evaluation. */
+struct ls_split_turn {
+    struct ls_net *net;
+    const struct ls_split_nodes *nodes;
+    const bool *active; /* of each worker: it has samples */
+    bool serves;        /* this worker has no values of its own: where it is active, zeros */
+    const struct ls_run *run;
+};
+enum ls_status ls_split_forward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t);
+enum ls_status ls_split_backward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t);
+
+/* What a worker computes in a round. */
+struct ls_split_slice {
+    int replica, pass; /* replica -1: nothing */
+    bool active;       /* it has samples */
+};
+struct ls_split_slice ls_split_slice_of(const struct ls_split *s, int worker);
+
+#endif

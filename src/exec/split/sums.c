@@ -1,0 +1,171 @@
+#include "exec/split/sums.h"
+#include "base/memory.h"
+
+static int part_of(const struct ls_sums *s, int replica)
+{
+    int part = 0;
+    while (s->tree.parts[part].v != replica)
+        part++;
+    return part;
+}
+
+/* --- gradients, or before there is memory only the count of buffers ----------------------------------------------- */
+
+static size_t floats_of(const struct ls_sums *s)
+{
+    return s->counts[0] + s->counts[1];
+}
+
+static float *take_buffer(struct ls_sums *s)
+{
+    if (s->program)
+        return s->spare[--s->n_spare];
+    if (s->n_spare > 0)
+        s->n_spare--;
+    else
+        s->n_buffers++;
+    return NULL;
+}
+
+static void give_buffer(struct ls_sums *s, float *buffer)
+{
+    if (s->program)
+        s->spare[s->n_spare] = buffer;
+    s->n_spare++;
+}
+
+/* buffer = gradients, or buffer += gradients */
+static enum ls_status put(struct ls_sums *s, float *buffer, bool first)
+{
+    const struct ls_backend_queue *q = s->program ? s->backend->queue : NULL;
+    for (int i = 0; q && i < 2; i++) {
+        if (s->counts[i] > 0)
+            LS_TRY((first ? q->copy : q->add)(s->program, buffer, s->grads[i], s->counts[i]));
+        buffer += s->counts[i];
+    }
+    return LS_OK;
+}
+
+static enum ls_status clear(struct ls_sums *s)
+{
+    for (int i = 0; s->program && i < 2; i++)
+        if (s->counts[i] > 0)
+            LS_TRY(s->backend->queue->clear(s->program, s->grads[i], s->counts[i]));
+    return LS_OK;
+}
+
+/* The sum is complete: it takes the place of the gradients, and the next step can begin. */
+static enum ls_status finish(struct ls_sums *s)
+{
+    float *sum = s->slot[0];
+    for (int i = 0; s->program && i < 2; i++) {
+        if (s->counts[i] > 0)
+            LS_TRY(s->backend->queue->copy(s->program, s->grads[i], sum, s->counts[i]));
+        sum += s->counts[i];
+    }
+    give_buffer(s, s->slot[0]);
+    for (int part = 0; part < s->tree.n_parts; part++) {
+        s->slot[part] = NULL;
+        s->arrived[part] = false;
+    }
+    for (int i = 0; i < s->tree.n_sums; i++)
+        s->done[i] = false;
+    return LS_OK;
+}
+
+/* --- the tree ----------------------------------------------------------------------------------------------------- */
+
+/* A sum can be made when both sides have arrived and what stands before it for either side is made. */
+static bool can_add(const struct ls_sums *s, int sum)
+{
+    const struct ls_tree_sum *this = &s->tree.sums[sum];
+    if (s->done[sum] || !s->arrived[this->to] || !s->arrived[this->from])
+        return false;
+    for (int i = 0; i < sum; i++) {
+        const struct ls_tree_sum *other = &s->tree.sums[i];
+        if (!s->done[i] && (other->to == this->to || other->to == this->from))
+            return false;
+    }
+    return true;
+}
+
+static enum ls_status add_up(struct ls_sums *s)
+{
+    for (int i = 0; i < s->tree.n_sums; i++) {
+        const struct ls_tree_sum *sum = &s->tree.sums[i];
+        if (!can_add(s, i))
+            continue;
+        if (s->program)
+            LS_TRY(s->backend->queue->add(s->program, s->slot[sum->to], s->slot[sum->from], floats_of(s)));
+        give_buffer(s, s->slot[sum->from]);
+        s->slot[sum->from] = NULL;
+        s->done[i] = true;
+    }
+    return LS_OK;
+}
+
+static bool all_done(const struct ls_sums *s)
+{
+    for (int i = 0; i < s->tree.n_sums; i++)
+        if (!s->done[i])
+            return false;
+    return s->arrived[0];
+}
+
+enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_samples)
+{
+    int part = part_of(s, replica);
+    if (!has_samples)
+        LS_TRY(clear(s));
+    if (pass == 0)
+        s->slot[part] = take_buffer(s);
+    LS_TRY(put(s, s->slot[part], pass == 0));
+    if (pass < s->passes - 1)
+        return LS_OK;
+    s->arrived[part] = true;
+    LS_TRY(add_up(s));
+    return all_done(s) ? finish(s) : LS_OK;
+}
+
+/* --- made and unmade ---------------------------------------------------------------------------------------------- */
+
+enum ls_status ls_sums_init(struct ls_sums *s, int replicas, int passes, const int *order, int n)
+{
+    *s = (struct ls_sums){.passes = passes};
+    LS_TRY(ls_tree_init(&s->tree, replicas, replicas));
+    s->slot = ls_alloc((size_t)s->tree.n_parts, sizeof *s->slot);
+    s->spare = ls_alloc((size_t)s->tree.n_parts, sizeof *s->spare);
+    s->arrived = ls_alloc((size_t)s->tree.n_parts, sizeof *s->arrived);
+    s->done = ls_alloc((size_t)s->tree.n_sums + 1, sizeof *s->done);
+    if (!s->slot || !s->spare || !s->arrived || !s->done)
+        return LS_FAILED;
+    for (int i = 0; i < n; i++) /* without memory: how many buffers it takes */
+        LS_TRY(ls_sums_take(s, order[i] / passes, order[i] % passes, true));
+    s->n_spare = 0;
+    return LS_OK;
+}
+
+enum ls_status ls_sums_open(struct ls_sums *s, const struct ls_backend *b, struct ls_program *p)
+{
+    size_t floats = floats_of(s);
+    void *memory;
+    LS_TRY(ls_backend_take(b, (size_t)s->n_buffers * floats * sizeof(float), &memory));
+    s->memory = memory;
+    s->backend = b;
+    s->program = p;
+    for (int i = 0; i < s->n_buffers; i++)
+        s->spare[s->n_spare++] = s->memory + (size_t)i * floats;
+    return LS_OK;
+}
+
+void ls_sums_release(struct ls_sums *s)
+{
+    if (s->memory)
+        ls_backend_give(s->backend, s->memory, (size_t)s->n_buffers * floats_of(s) * sizeof(float));
+    ls_tree_release(&s->tree);
+    ls_free(s->slot);
+    ls_free(s->spare);
+    ls_free(s->arrived);
+    ls_free(s->done);
+    *s = (struct ls_sums){0};
+}

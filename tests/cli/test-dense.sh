@@ -1,0 +1,78 @@
+# Large dense layers divided among workers (--parallel dense:N): the bits of one process on 2 to 4 workers, with replicas that
+# are no multiple of the workers, passes without samples, dropout, averages and evaluations; resumed on other layouts.
+. "$(dirname "$0")/harness.sh"
+
+cat >wide.yaml <<'EOF'
+input: 1x14x14
+classes: 10
+init: {conv: torch, dense: torch}
+layers:
+  - {name: c1, op: conv, out: 20, kernel: 3, stride: 2, pad: 1}
+  - {name: n1, op: bn}
+  - {name: r1, op: relu}
+  - {name: f1, op: dense, out: 4100}
+  - {name: r2, op: relu}
+  - {name: d1, op: dropout, p: 0.5}
+  - {name: f2, op: dense, out: 1000}
+  - {name: r3, op: relu}
+  - {name: f3, op: dense, out: classes}
+EOF
+common="--model wide.yaml --data synthetic:1x14x14:10:19 --threads 1 --lr 0.05 --batch 16 --replicas 5"
+
+# The weights and the state of a run's last step.
+bits() {
+    cat "$1/checkpoints/step-0000000$2"/*.safetensors | sha256sum
+}
+same_bits() {
+    [ "$(bits "$1" "$3")" = "$(bits "$2" "$3")" ] || miss "$1 and $2 differ"
+}
+
+it "gives the bits of one process on 2, 3 and 4 workers"
+lockstep train $common --epochs 2 --ema 0.9 --run one
+expect_code 0
+grep 'evaluation: loss' out >evaluation.one
+for n in 2 3 4; do
+    lockstep train $common --epochs 2 --ema 0.9 --workers $n --parallel dense:$n --run split$n
+    expect_code 0
+    same_bits one split$n 4
+    grep 'evaluation: loss' out | sed 's/ in .*//' >evaluation.split
+    sed 's/ in .*//' evaluation.one | cmp -s - evaluation.split || miss "evaluations differ"
+done
+
+it "gives them with adamw, accumulated passes and a frozen layer, in plain C too"
+lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --run frozen
+lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --workers 3 --parallel dense:3 --run frozen3
+expect_code 0
+same_bits frozen frozen3 2
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --run plain
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --workers 2 --parallel dense:2 --run plain2
+expect_code 0
+same_bits plain plain2 1
+
+it "resumes on other layouts"
+lockstep train $common --epochs 3 --run whole --workers 2
+lockstep train $common --epochs 3 --run parts --workers 3 --parallel dense:3 --stop-after 1
+expect_code 0
+lockstep train --resume --run parts --workers 2 --parallel dense:2 --stop-after 2
+expect_code 0
+lockstep train --resume --run parts
+expect_code 0
+same_bits whole parts 6
+
+it "keeps gradients of large layers where they are"
+lockstep train $common --steps 1 --workers 2 --parallel dense:2 --run bytes --metrics-every 1
+grep -o '"allreduce": {[^}]*}' bytes/metrics.jsonl | head -1 >sums
+
+it "refuses what does not go with it, with the reason"
+for more in "--sync gather" "--compress fp16" "--optimizer lars" "--clip-norm 1" "--dtype bf16" "--shard state"; do
+    lockstep train $common --workers 2 --parallel dense:2 $more
+    expect_code 2
+    grep -q 'dense:2 with' err || miss "$more: no reason"
+done
+lockstep train --model lenet --data synthetic:1x28x28:10:20 --batch 4 --workers 2 --parallel dense:2
+expect_code 2
+expect_error 'no dense layer with 4000000 weights'
+
+it "names a worker that is lost"
+lockstep train $common --steps 100000 --workers 2 --parallel dense:2 --run lost --eval-every 0 >/dev/null 2>&1 &
+finish
