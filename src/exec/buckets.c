@@ -302,8 +302,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
         goto free_lists;
     LS_TRY_GOTO(free_lists, cut(e, o, grads, n, last));
     for (int i = 0; i + 1 < n; i++)
-        last[i] |= (grads[i].plain && !grads[i + 1].plain &&
-                    (strcmp(o->compress, "none") != 0 || ops->shards_state)) ||
+        last[i] |= (grads[i].plain && !grads[i + 1].plain && (strcmp(o->compress, "none") != 0 || ops->shards_state)) ||
                    grads[i].local != grads[i + 1].local;
     for (int i = 0, first = 0; i < n; i++) {
         if (!last[i])

@@ -158,7 +158,7 @@ enum ls_status ls_step_by_buckets(struct ls_stepper *s)
         LS_TRY(run_to(s, e->buckets[bucket].ready + 1));
         LS_TRY(ls_step_settle(s, bucket));
         LS_TRY(fetch_bucket(s, bucket));
-        LS_TRY(hand_over(s, at_once ? bucket + 1 : 0));
+        LS_TRY(hand_over(s, at_once && !ls_split_exchanges(e, s->at) ? bucket + 1 : 0));
     }
     LS_TRY(run_to(s, e->train.end));
     LS_TRY(request_results(s));

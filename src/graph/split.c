@@ -53,7 +53,8 @@ static enum ls_status split_node(struct ls_graph *g, int n, int place, int worke
             g->tensors[dense.in[i]].shape.dim[0] = a->out;
     LS_TRY(append(g, &ls_op_split_in, dense.name, &(struct ls_attr){0}, dense.in[0], LS_NONE));
     dense.in[0] = g->nodes[end].out[0];
-    dense.out[0] = ls_graph_tensor(g, dense.name, LS_ROLE_ACT, g->tensors[y].dtype, ls_shape_make(2, batch, a->out, 0, 0));
+    dense.out[0] =
+        ls_graph_tensor(g, dense.name, LS_ROLE_ACT, g->tensors[y].dtype, ls_shape_make(2, batch, a->out, 0, 0));
     if (dense.out[0] == LS_NONE)
         return LS_FAILED;
     g->nodes[n] = dense;
@@ -61,7 +62,7 @@ static enum ls_status split_node(struct ls_graph *g, int n, int place, int worke
                   act == LS_ACT_NONE ? y : LS_NONE));
     if (act != LS_ACT_NONE)
         LS_TRY(append(g, &ls_op_act, dense.name, &(struct ls_attr){.act = act}, g->nodes[end + 1].out[0], y));
-    LS_TRY(move_nodes(g, end + 1, n + 1)); /* split_out and act */
+    LS_TRY(move_nodes(g, end + 1, n + 1));   /* split_out and act */
     return move_nodes(g, g->n_nodes - 1, n); /* split_in, which is the last now */
 }
 
@@ -74,7 +75,7 @@ enum ls_status ls_graph_split(struct ls_graph *g, int place, int workers, int *l
             continue;
         const struct ls_shape *weights = &g->tensors[node->in[1]].shape;
         if (!ls_split_is_large(weights) || g->tensors[node->in[0]].role != LS_ROLE_ACT ||
-             ls_split_count(weights->dim[0]) < workers)
+            ls_split_count(weights->dim[0]) < workers)
             continue;
         LS_TRY(split_node(g, n, place, workers));
         ++*layers;

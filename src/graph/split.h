@@ -12,9 +12,9 @@
 #include "graph/graph.h"
 
 enum {
-    LS_SPLIT_CHUNKS = 8, /* at most */
-    LS_SPLIT_PARTS = 3,  /* of one worker, at most */
-    LS_SPLIT_ROWS = 128, /* a large layer has as many rows, */
+    LS_SPLIT_CHUNKS = 8,       /* at most */
+    LS_SPLIT_PARTS = 3,        /* of one worker, at most */
+    LS_SPLIT_ROWS = 128,       /* a large layer has as many rows, */
     LS_SPLIT_WEIGHTS = 4000000 /* and as many weights */
 };
 

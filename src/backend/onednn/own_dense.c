@@ -17,7 +17,8 @@ bool own_dense_fits(const struct ls_program *p, const struct ls_node *n)
 {
     struct ls_split_range range;
     bool dense = n->op == &ls_op_dense || n->op == &ls_op_dense_bwd_data || n->op == &ls_op_dense_bwd_weights;
-    return dense && p->core.g->act_dtype == LS_F32 && p->k.dense.run && (n->op != &ls_op_dense || ls_act_clips(n->attr.act)) &&
+    return dense && p->core.g->act_dtype == LS_F32 && p->k.dense.run &&
+           (n->op != &ls_op_dense || ls_act_clips(n->attr.act)) &&
            ls_split_range_of(&n->attr, tensor_shape(p, weights_of(n)), &range);
 }
 
@@ -38,7 +39,9 @@ enum ls_status own_dense_prepare(struct ls_program *p, int node)
     int src = weights ? n->in[1] : data ? n->out[0] : n->in[0], dst = weights || data ? n->in[0] : n->out[0];
     struct ls_dense *d = &p->execs[node].dense;
     char layout[48];
-    *d = (struct ls_dense){.pass = weights ? LS_CONV_WEIGHTS : data ? LS_CONV_DATA : LS_CONV_FORWARD,
+    *d = (struct ls_dense){.pass = weights ? LS_CONV_WEIGHTS
+                                   : data  ? LS_CONV_DATA
+                                           : LS_CONV_FORWARD,
                            .threads = p->core.options.threads,
                            .n = tensor_shape(p, dst)->dim[0],
                            .rows = tensor_shape(p, dst)->dim[1],

@@ -31,11 +31,11 @@ struct kernel {
 
 struct node_exec {
     const struct kernel *kernel;
-    struct dnn_prim prim; /* or: */
-    struct ls_conv own;   /* our own convolution, when its method is set */
+    struct dnn_prim prim;  /* or: */
+    struct ls_conv own;    /* our own convolution, when its method is set */
     struct ls_dense dense; /* a large dense layer, when it has samples */
-    struct ls_axis y, x;  /* pools */
-    char note[80];        /* implementation, for people */
+    struct ls_axis y, x;   /* pools */
+    char note[80];         /* implementation, for people */
 };
 
 struct ls_program {

@@ -39,8 +39,8 @@ static int parts_of(const struct ls_split *s, const struct ls_split_layer *l, in
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-static void post(struct ls_split *s, const struct ls_split_layer *l, enum kind kind, bool send, int worker,
-                 float *data, size_t floats, struct ls_work *work)
+static void post(struct ls_split *s, const struct ls_split_layer *l, enum kind kind, bool send, int worker, float *data,
+                 size_t floats, struct ls_work *work)
 {
     *work = (struct ls_work){.kind = send ? LS_WORK_SEND : LS_WORK_RECEIVE,
                              .peer = worker,
@@ -208,7 +208,8 @@ static enum ls_status add_parts(struct ls_split *s, const struct ls_split_layer 
     return LS_OK;
 }
 
-static void send_gradients(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w, float *dy)
+static void send_gradients(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w,
+                           float *dy)
 {
     int at[LS_SPLIT_CHUNKS + 1];
     int64_t rows = rows_of(s, l, w);

@@ -7,6 +7,22 @@
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
+/* Does the optimizer update each value by itself? */
+static bool by_value(const char *optimizer)
+{
+    static const struct {
+        const char *name;
+        bool norms;
+    } list[] = {
+#define X(name, least, most, norms) {#name, norms},
+#include "config/lists/optimizers.def"
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (strcmp(optimizer, list[i].name) == 0)
+            return !list[i].norms;
+    return false;
+}
+
 enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine *e)
 {
     const struct ls_mesh_axis *axis = &e->mesh.axes[LS_PARALLEL_DENSE];
@@ -27,20 +43,20 @@ enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine
                        "they add at once; use --sync overlap or allreduce",
                        axis->size, o->sync);
     if (e->backend->queue->own_memory)
-        return ls_fail(LS_USAGE, "--parallel dense:%d: rows are divided on CPUs only; use --backend onednn", axis->size);
+        return ls_fail(LS_USAGE, "--parallel dense:%d: rows are divided on CPUs only; use --backend onednn",
+                       axis->size);
     if (strcmp(o->compress, "none") != 0)
-        return ls_fail(LS_USAGE,
-                       "--parallel dense:%d with --compress %s: gradients of split layers do not travel and would not be "
-                       "compressed, so results would depend on the layout; leave it out",
-                       axis->size, o->compress);
-    if (strcmp(o->optimizer, "lars") == 0 || strcmp(o->optimizer, "lamb") == 0)
-        return ls_fail(LS_USAGE,
-                       "--parallel dense:%d with --optimizer %s: it needs the norm of whole layers, of which no worker "
-                       "has all rows; use sgd, nesterov or adamw",
-                       axis->size, o->optimizer);
-    if (strcmp(o->shard, "none") != 0)
-        return ls_fail(LS_USAGE, "--parallel dense:%d with --shard %s: the state of split layers is divided already; leave it out",
-                       axis->size, o->shard);
+        return ls_fail(
+            LS_USAGE,
+            "--parallel dense:%d with --compress %s: gradients of split layers do not travel and would not be "
+            "compressed, so results would depend on the layout; leave it out",
+            axis->size, o->compress);
+    if (!by_value(o->optimizer))
+        return ls_fail(
+            LS_USAGE,
+            "--parallel dense:%d with --optimizer %s: it updates a layer as a whole, of which no worker has all "
+            "rows; use sgd or adamw",
+            axis->size, o->optimizer);
     if (o->clip_norm > 0)
         return ls_fail(LS_USAGE,
                        "--parallel dense:%d with --clip-norm: no worker sees all gradients of a step, so none can tell "
@@ -95,7 +111,8 @@ static size_t stored_floats(const struct ls_shape *s, size_t bytes)
     for (int64_t block = 1; block <= 16; block = block == 1 ? 8 : block * 2) {
         int64_t channels = (s->dim[1] + block - 1) / block * block;
         size_t floats = (size_t)(ls_shape_count(s) / s->dim[1] * channels);
-        if ((floats * sizeof(float) + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN == (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN)
+        if ((floats * sizeof(float) + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN ==
+            (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN)
             return floats;
     }
     return 0;
@@ -188,7 +205,8 @@ static enum ls_status open_lanes(struct ls_split *s)
     size_t rows = 0, parts = 0, longest = 0;
     for (int i = 0; i < s->n_layers; i++) {
         const struct ls_split_layer *l = &s->layers[i];
-        size_t most = (size_t)(s->batch * ls_split_chunk(l->rows)) * ((LS_SPLIT_CHUNKS + s->workers - 1) / (size_t)s->workers);
+        size_t most =
+            (size_t)(s->batch * ls_split_chunk(l->rows)) * ((LS_SPLIT_CHUNKS + s->workers - 1) / (size_t)s->workers);
         rows = most > rows ? most : rows;
         parts = LS_SPLIT_PARTS * l->inputs > parts ? LS_SPLIT_PARTS * l->inputs : parts;
         longest = (size_t)(s->batch * l->rows) > longest ? (size_t)(s->batch * l->rows) : longest;
@@ -216,11 +234,8 @@ enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o)
     struct ls_split *s = e->split = ls_alloc(1, sizeof *s);
     if (!s)
         return LS_FAILED;
-    *s = (struct ls_split){.engine = e,
-                           .workers = axis->size,
-                           .me = axis->place,
-                           .batch = e->size.batch,
-                           .passes = (int)o->accumulate};
+    *s = (struct ls_split){
+        .engine = e, .workers = axis->size, .me = axis->place, .batch = e->size.batch, .passes = (int)o->accumulate};
     for (int w = 0; w < s->workers; w++) {
         int slices = (e->tree->first[w + 1] - e->tree->first[w]) * s->passes;
         s->rounds = slices > s->rounds ? slices : s->rounds;

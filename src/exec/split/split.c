@@ -160,6 +160,16 @@ enum ls_status ls_split_rows(const struct ls_engine *e, struct ls_rows *rows)
     return LS_OK;
 }
 
+bool ls_split_exchanges(const struct ls_engine *e, int at)
+{
+    for (int i = 0; e->split && i < e->split->n_layers; i++) {
+        const struct ls_split_nodes *n = &e->split->layers[i].train;
+        if (n->in >= at || n->out_bwd >= at)
+            return true;
+    }
+    return false;
+}
+
 bool ls_split_owns(const struct ls_engine *e, int tensor)
 {
     for (int i = 0; e->split && i < e->split->n_layers; i++)

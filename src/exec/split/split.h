@@ -23,11 +23,11 @@ struct ls_split_nodes {
 
 struct ls_split_layer {
     struct ls_split_nodes train, eval;
-    int64_t rows;         /* of all workers */
-    size_t inputs;        /* floats of a worker's inputs, as stored */
-    float **x;            /* owned; the inputs of each worker, from forward to backward */
-    struct ls_sums sums;  /* of the gradients of the rows */
-    int grads[2];         /* tensors: weights and bias, or LS_NONE */
+    int64_t rows;        /* of all workers */
+    size_t inputs;       /* floats of a worker's inputs, as stored */
+    float **x;           /* owned; the inputs of each worker, from forward to backward */
+    struct ls_sums sums; /* of the gradients of the rows */
+    int grads[2];        /* tensors: weights and bias, or LS_NONE */
 };
 
 /* Messages with each worker: a result or its gradient (rows), the gradient of inputs (parts of it). */
@@ -62,6 +62,10 @@ void ls_split_close(struct ls_engine *e);
 
 /* Is this the gradient of rows that are here alone? */
 bool ls_split_owns(const struct ls_engine *e, int tensor);
+
+/* Exchanges follow in a pass that has run the nodes before `at`. Until they are over, no sum over all workers may begin: a
+ * worker that serves comes to sums after its last exchange, and communication goes on with one sum at a time. */
+bool ls_split_exchanges(const struct ls_engine *e, int at);
 
 /* A step over so many samples begins: serves the rounds in which this worker has no pass. */
 enum ls_status ls_split_begin(struct ls_split *s, int64_t samples, const struct ls_run *run);

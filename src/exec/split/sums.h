@@ -13,9 +13,9 @@ struct ls_sums {
     struct ls_program *program;
     float *grads[2]; /* where the gradients are that come, and the sum in the end; count floats of each */
     size_t counts[2];
-    float **slot;        /* owned list; of each part the sum so far; NULL: none */
+    float **slot;         /* owned list; of each part the sum so far; NULL: none */
     bool *arrived, *done; /* owned; of parts, of sums */
-    float **spare;       /* owned list; buffers that are not in use */
+    float **spare;        /* owned list; buffers that are not in use */
     int n_spare, n_buffers;
     float *memory; /* owned */
 };

@@ -39,7 +39,7 @@ static enum ls_status evaluate_own(struct ls_stepper *s, const struct ls_task *t
     enum ls_status st = run_all(s, loader, ls_dataset_info(task->test)->count, console, totals, confusion);
     if (st != LS_OK)
         ls_step_evaluate(s, NULL, totals); /* the last pass may still read its input */
-    if (st != LS_OK && s->engine->split) /* the others would wait for our rows */
+    if (st != LS_OK && s->engine->split)   /* the others would wait for our rows */
         ls_comm_abort(s->engine->comm, st, NULL);
     *waited = ls_loader_waited(loader);
     ls_feed_unpin(s->engine, loader);
