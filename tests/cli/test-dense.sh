@@ -1,6 +1,8 @@
+#!/bin/sh
 # Large dense layers divided among workers (--parallel dense:N): the bits of one process on 2 to 4 workers, with replicas that
 # are no multiple of the workers, passes without samples, dropout, averages and evaluations; resumed on other layouts.
-. "$(dirname "$0")/harness.sh"
+# shellcheck disable=SC2086 # lists of words
+. tests/cli/harness.sh
 
 cat >wide.yaml <<'EOF'
 input: 1x14x14
@@ -70,11 +72,8 @@ expect_code 2
 expect_error 'no dense layer with 4000000 weights'
 
 it "names a worker that is lost"
-lockstep_in_background() {
-    "$program" train $common --steps 100000 --workers 3 --parallel dense:3 --run lost --eval-every 0 --deadline 10 >out 2>err &
-    parent=$!
-}
-lockstep_in_background
+"$program" train $common --steps 100000 --workers 3 --parallel dense:3 --run lost --eval-every 0 --deadline 10 >out 2>err &
+parent=$!
 for _ in $(seq 600); do
     grep -q '"kind": "step"' lost/metrics.jsonl 2>/dev/null && break
     sleep 0.1
