@@ -27,7 +27,9 @@ enum ls_status ls_shards_check(const struct ls_options *o, const struct ls_backe
     if (!ops->shards_state)
         return ls_fail(LS_USAGE, "--shard %s: not with --sync %s: %s; use --sync overlap or allreduce", o->shard,
                        o->sync, why_not(ops));
-    if (!ls_mesh_is_data(o->parallel))
+    struct ls_mesh mesh;
+    LS_TRY(ls_mesh_parse(o->parallel, size, 0, &mesh));
+    if (mesh.axes[LS_PARALLEL_DATA].size != size)
         return ls_fail(LS_USAGE,
                        "--shard %s: not with --parallel %s: there a worker holds the state of its part of the model "
                        "already; leave one out",

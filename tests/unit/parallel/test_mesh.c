@@ -34,14 +34,14 @@ static void pipelines_take_neighbouring_ranks(void **state)
         assert_int_equal(m.axes[LS_PARALLEL_PIPELINE].place, 1);
         assert_int_equal(ls_mesh_rank(&m, LS_PARALLEL_PIPELINE, 0), 4);
         assert_int_equal(ls_mesh_rank(&m, LS_PARALLEL_DATA, 0), 1);
-        assert_false(ls_mesh_is_data(texts[i]));
+        assert_true(ls_mesh_has_pipeline(texts[i]));
     }
     assert_int_equal(ls_mesh_size("data:4,pipeline:2"), 8);
     assert_int_equal(ls_mesh_size("pipeline:3@a+b"), 3);
     assert_int_equal(ls_mesh_size("nothing"), 1);
     assert_int_equal(ls_mesh_parse("pipeline:3@a+b", 3, 0, &m), LS_OK);
     assert_int_equal(m.axes[LS_PARALLEL_PIPELINE].at_length, 3);
-    assert_true(ls_mesh_is_data("data") && ls_mesh_is_data("data:4"));
+    assert_false(ls_mesh_has_pipeline("data") || ls_mesh_has_pipeline("data:4") || ls_mesh_has_pipeline("dense:2"));
 }
 
 static void expect_refused(const char *text, int size, const char *why)
