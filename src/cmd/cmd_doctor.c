@@ -7,7 +7,7 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "cmd/doctor/doctor.h"
-#include "launch/workers.h"
+#include "launch/children/workers.h"
 #include "cmd/world.h"
 #include "report/formats/table.h"
 #include "exec/engine.h"

@@ -5,7 +5,7 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "report/formats/table.h"
-#include "launch/workers.h"
+#include "launch/children/workers.h"
 #include "cmd/world.h"
 #include "exec/rank_reduce.h"
 #include "train/ranks/rank_check.h"

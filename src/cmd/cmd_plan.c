@@ -9,8 +9,8 @@
 #include "report/formats/table.h"
 #include "exec/engine.h"
 #include "exec/identity.h"
-#include "exec/shards.h"
-#include "exec/worker_memory.h"
+#include "exec/shards/shards.h"
+#include "exec/shards/worker_memory.h"
 #include "train/task.h"
 
 #include <inttypes.h>

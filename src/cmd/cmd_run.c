@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "cmd/cmd.h"
 #include "config/table.h"
-#include "launch/children.h"
+#include "launch/children/children.h"
 #include "launch/launch.h"
 
 #include <ctype.h>

@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
-#include "launch/workers.h"
+#include "launch/children/workers.h"
 #include "cmd/world.h"
 #include "checkpoint/model_snapshot.h"
 #include "train/logbook.h"

@@ -4,7 +4,7 @@
 #include "graph/ops.h"
 #include "sync/compress.h"
 #include "exec/engine.h"
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "exec/split/split.h"
 
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "model/model.h"
 #include "optim/optim.h"
 #include "exec/identity.h"
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "exec/split/split.h"
 
 #include <omp.h>

@@ -1,7 +1,7 @@
 /* An engine whose process holds a part of the model (parallel/parts.h). */
 #include "base/log.h"
 #include "exec/engine.h"
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "parallel/parts.h"
 
 #include <string.h>

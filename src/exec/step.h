@@ -13,7 +13,7 @@
 #include "base/trace.h"
 #include "exec/rank_reduce.h"
 #include "exec/engine.h"
-#include "exec/device_dataset.h"
+#include "exec/device/device_dataset.h"
 #include "exec/step_usage.h"
 #include "exec/stragglers.h"
 

@@ -2,7 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/pipeline/pipeline.h"
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "exec/step.h"
 #include "sync/compress.h"
 

@@ -1,4 +1,4 @@
-/* Optimizer state in shards (exec/shards.h): the sum of a piece goes to the ranks that update it, and its parameters come back.
+/* Optimizer state in shards (exec/shards/shards.h): the sum of a piece goes to the ranks that update it, and its parameters come back.
  *
  * All ranks post collectives in the same order, so nothing here depends on how far the sums are: when a bucket is complete,
  * the parameters of the bucket before it are due. Their sum has had the time of a bucket to arrive. */

@@ -5,7 +5,7 @@
  * (finish). Between the two, a strategy combines gradients and has parameters updated, bucket by bucket. What a strategy is
  * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder depends on the name of a strategy.
  *
- * A run always has a strategy. One process has `none`. Where devices sum among themselves, exec/peers.c has one.
+ * A run always has a strategy. One process has `none`. Where devices sum among themselves, exec/device/peers.c has one.
  *
  *   SYNC-1  A strategy that is `exact` gives the bits of one process that computes all replicas.
  *   SYNC-2  A bucket's parameters are updated once a step, after the last node of the pass that reads them, and when the

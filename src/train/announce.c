@@ -5,7 +5,7 @@
 #include "optim/optim.h"
 #include "report/gpu.h"
 #include "exec/identity.h"
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "checkpoint/model_snapshot.h"
 #include "train/evaluation/bn_estimate.h"
 #include "exec/pipeline/pipeline.h"

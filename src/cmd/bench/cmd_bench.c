@@ -8,7 +8,7 @@
 #include "cmd/cmd.h"
 #include "cmd/world.h"
 #include "exec/identity.h"
-#include "launch/workers.h"
+#include "launch/children/workers.h"
 
 #include <stdio.h>
 #include <stdlib.h>

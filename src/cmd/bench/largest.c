@@ -6,7 +6,7 @@
 #include "base/system/machine.h"
 #include "cmd/json.h"
 #include "exec/engine.h"
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "report/gpu.h"
 #include "train/task.h"
 

@@ -3,7 +3,7 @@
 #include "base/system/clock.h"
 #include "base/log.h"
 #include "comm/group.h"
-#include "launch/failed_rank.h"
+#include "launch/children/failed_rank.h"
 
 #include <errno.h>
 #include <poll.h>

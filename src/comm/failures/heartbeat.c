@@ -3,7 +3,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/group.h"
-#include "launch/failed_rank.h"
+#include "launch/children/failed_rank.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "comm/rendezvous/rendezvous.h"
 #include "comm/rendezvous/owner.h"
 #include "comm/rendezvous/wire.h"
-#include "launch/failed_rank.h"
+#include "launch/children/failed_rank.h"
 
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* A group never hangs (comm.h, COMM-3): who is gone, stopped, lost or different is named, and the others end in time. */
 #include "comm_ranks.h"
-#include "launch/failed_rank.h"
+#include "launch/children/failed_rank.h"
 
 #include <sys/mman.h>
 

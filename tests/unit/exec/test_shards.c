@@ -1,6 +1,6 @@
 /* Shards of optimizer state: tensors that belong to one rank as a whole are given out evenly. That training gives the bits of
  * one process is tested by cli/test-shard-state.sh. */
-#include "exec/shards_plan.h"
+#include "exec/shards/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

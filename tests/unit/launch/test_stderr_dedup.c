@@ -1,7 +1,7 @@
 /* What the parent prints of the standard error of its workers. */
 #define _GNU_SOURCE
-#include "launch/failed_rank.h"
-#include "launch/stderr_dedup.h"
+#include "launch/children/failed_rank.h"
+#include "launch/children/stderr_dedup.h"
 
 #include <fcntl.h>
 #include <setjmp.h>

@@ -3,8 +3,8 @@
 #ifndef LS_LAUNCH_OUTPUTS_H
 #define LS_LAUNCH_OUTPUTS_H
 
-#include "launch/labels.h"
-#include "launch/stderr_dedup.h"
+#include "launch/children/labels.h"
+#include "launch/children/stderr_dedup.h"
 #include <stdbool.h>
 
 struct ls_outputs {

@@ -2,7 +2,7 @@
 #ifndef LS_EXEC_SHARDS_PLAN_H
 #define LS_EXEC_SHARDS_PLAN_H
 
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 
 /* The part of a parameter, and of its gradient, that lies in a piece. Floats are counted as stored. */
 struct ls_segment {

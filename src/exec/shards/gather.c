@@ -2,7 +2,7 @@
  * its windows. One tensor at a time is whole, on rank 0 alone. */
 #include "base/log.h"
 #include "base/memory.h"
-#include "exec/shards_plan.h"
+#include "exec/shards/plan.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "exec/device_dataset.h"
+#include "exec/device/device_dataset.h"
 #include "base/log.h"
 #include "base/memory.h"
 

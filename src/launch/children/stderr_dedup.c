@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "launch/stderr_dedup.h"
+#include "launch/children/stderr_dedup.h"
 #include "base/memory.h"
-#include "launch/failed_rank.h"
+#include "launch/children/failed_rank.h"
 
 #include <errno.h>
 #include <stdio.h>

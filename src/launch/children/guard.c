@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "launch/guard.h"
+#include "launch/children/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>

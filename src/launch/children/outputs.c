@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "launch/outputs.h"
+#include "launch/children/outputs.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,12 +1,12 @@
 #define _GNU_SOURCE
-#include "launch/children.h"
+#include "launch/children/children.h"
 #include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "launch/child.h"
+#include "launch/children/child.h"
 #include "launch/cores.h"
-#include "launch/guard.h"
-#include "launch/outputs.h"
+#include "launch/children/guard.h"
+#include "launch/children/outputs.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "launch/child.h"
+#include "launch/children/child.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* What can be refused and predicted before anything is sharded. */
-#include "exec/shards_plan.h"
+#include "exec/shards/plan.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "parallel/mesh.h"

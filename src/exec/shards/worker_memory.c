@@ -1,5 +1,5 @@
-#include "exec/worker_memory.h"
-#include "exec/shards.h"
+#include "exec/shards/worker_memory.h"
+#include "exec/shards/shards.h"
 
 #include <string.h>
 

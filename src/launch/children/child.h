@@ -2,7 +2,7 @@
 #ifndef LS_LAUNCH_CHILD_H
 #define LS_LAUNCH_CHILD_H
 
-#include "launch/children.h"
+#include "launch/children/children.h"
 #include <sched.h> /* with _GNU_SOURCE */
 #include <signal.h>
 #include <sys/types.h>

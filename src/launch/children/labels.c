@@ -1,4 +1,4 @@
-#include "launch/labels.h"
+#include "launch/children/labels.h"
 #include "base/memory.h"
 
 #include <errno.h>

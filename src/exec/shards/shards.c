@@ -1,8 +1,8 @@
 /* Which process updates what, and the state that it holds for that. */
-#include "exec/shards.h"
+#include "exec/shards/shards.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "exec/shards_plan.h"
+#include "exec/shards/plan.h"
 #include "graph/ops.h"
 
 #include <string.h>

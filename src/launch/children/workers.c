@@ -1,7 +1,7 @@
 #define _GNU_SOURCE
-#include "launch/workers.h"
+#include "launch/children/workers.h"
 #include "base/log.h"
-#include "launch/children.h"
+#include "launch/children/children.h"
 #include "launch/launch.h"
 
 #include <errno.h>
