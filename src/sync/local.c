@@ -90,7 +90,7 @@ static enum ls_status take_means(struct ls_sync *s)
         LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
         for (int v = 0; v < s->buckets[b].n_values; v++)
             scale(&s->buckets[b].values[v], share);
-        ls_sync_post_values(s, b, LS_VALUES_ALL, (struct ls_work){.kind = LS_WORK_ALLREDUCE, .step = s->step});
+        ls_sync_post_values(s, b, LS_PART_ALL, (struct ls_work){.kind = LS_WORK_ALLREDUCE, .step = s->step});
     }
     return ls_sync_wait_values(s);
 }

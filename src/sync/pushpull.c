@@ -179,7 +179,7 @@ static enum ls_status share(struct ls_sync *s, int bucket)
     if (server_of(p, bucket) == p->me)
         LS_TRY(s->pull_values(s->context, bucket, LS_PART_ALL));
     ls_sync_post_values(
-        s, bucket, LS_VALUES_ALL,
+        s, bucket, LS_PART_ALL,
         (struct ls_work){.kind = LS_WORK_BROADCAST, .peer = rank_of(p, server_of(p, bucket)), .step = p->next_step});
     return ls_sync_wait_values(s);
 }

@@ -16,10 +16,10 @@ static enum ls_status ready(struct ls_sync *s, int bucket)
 }
 
 /* Broadcasts the owners' values of all buckets. */
-static enum ls_status share(struct ls_sync *s, enum ls_sync_values_of of)
+static enum ls_status share(struct ls_sync *s, enum ls_sync_part part)
 {
     for (int b = 0; b < s->n_buckets; b++)
-        ls_sync_post_values(s, b, of,
+        ls_sync_post_values(s, b, part,
                             (struct ls_work){.kind = LS_WORK_BROADCAST, .peer = owner_of(s, b), .step = s->step});
     return ls_sync_wait_values(s);
 }
@@ -32,7 +32,7 @@ static enum ls_status finish(struct ls_sync *s)
         if (owner_of(s, b) == rank)
             LS_TRY(ls_sync_update(s, b));
     }
-    return share(s, LS_VALUES_MODEL);
+    return share(s, LS_PART_MODEL);
 }
 
 static enum ls_status collect(struct ls_sync *s)
@@ -40,7 +40,7 @@ static enum ls_status collect(struct ls_sync *s)
     for (int b = 0; b < s->n_buckets; b++)
         if (owner_of(s, b) == ls_comm_rank(s->comm))
             LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
-    return share(s, LS_VALUES_OPTIMIZER);
+    return share(s, LS_PART_OPTIMIZER);
 }
 
 const struct ls_sync_ops ls_sync_server = {

@@ -227,20 +227,15 @@ enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work)
     return st;
 }
 
-static bool is_of(const struct ls_sync_values *values, enum ls_sync_values_of of)
-{
-    return of == LS_VALUES_ALL || values->optimizer == (of == LS_VALUES_OPTIMIZER);
-}
-
-void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_values_of of, struct ls_work like)
+void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_part part, struct ls_work like)
 {
     const struct ls_bucket *b = &s->buckets[bucket];
     for (int v = 0, next; v < b->n_values; v = next) {
         size_t count = b->values[v].count;
         next = v + 1;
-        if (!is_of(&b->values[v], of))
+        if (!ls_sync_in_part(b->values[v].optimizer, part))
             continue;
-        for (; next < b->n_values && is_of(&b->values[next], of); next++) {
+        for (; next < b->n_values && ls_sync_in_part(b->values[next].optimizer, part); next++) {
             if (b->values[next].memory != b->values[v].memory + count)
                 break;
             count += b->values[next].count;

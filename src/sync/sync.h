@@ -71,10 +71,13 @@ struct ls_sync_tally {
     int64_t without[LS_TALLY_WITHOUT];
 };
 
-/* Of a bucket's values: parameters and running statistics, or the optimizer's state, too. */
-enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_ALL };
+/* Of a bucket's values: parameters and running statistics, the optimizer's state, or both. */
+enum ls_sync_part { LS_PART_NONE, LS_PART_MODEL, LS_PART_OPTIMIZER, LS_PART_ALL };
 
-enum ls_sync_values_of { LS_VALUES_ALL, LS_VALUES_MODEL, LS_VALUES_OPTIMIZER };
+static inline bool ls_sync_in_part(bool optimizer, enum ls_sync_part part)
+{
+    return part == LS_PART_ALL || part == (optimizer ? LS_PART_OPTIMIZER : LS_PART_MODEL);
+}
 
 /* What a step came to for a process. */
 struct ls_sync_outcome {
@@ -209,9 +212,8 @@ struct ls_reducer {
 /* For strategies: post the bucket's work of this kind; wait for it. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
-/* Post this collective for a bucket's values: the optimizer's, the others, or all of them. Values that lie side by side go
- * together. wait_values waits for all that was posted since the last wait. */
-void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_values_of of, struct ls_work like);
+/* Post this collective for a part of a bucket's values. Values that lie side by side go together. wait_values waits for all that was posted since the last wait. */
+void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_part part, struct ls_work like);
 enum ls_status ls_sync_wait_values(struct ls_sync *s);
 /* Run the updates of a bucket whose sum is there. The model's values can be seen then, unless the strategy is no_reduce. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);

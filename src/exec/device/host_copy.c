@@ -103,11 +103,6 @@ void ls_host_copy_free(struct ls_engine *e)
     e->host_copy = NULL;
 }
 
-static bool is_of(const struct twin *t, enum ls_sync_part part)
-{
-    return part == LS_PART_ALL || (part == LS_PART_MODEL && !t->optimizer);
-}
-
 static enum ls_status fetch(const struct ls_engine *e, const struct twin *t, size_t count)
 {
     return e->backend->queue->fetch(e->train.program, PULLED, t->host, t->device, count);
@@ -118,7 +113,7 @@ static enum ls_status pull(struct ls_engine *e, int first, int end, enum ls_sync
 {
     const struct ls_host_copy *m = e->host_copy;
     for (int i = first; i < end; i++)
-        if (is_of(&m->twins[i], part))
+        if (ls_sync_in_part(m->twins[i].optimizer, part))
             LS_TRY(fetch(e, &m->twins[i], m->twins[i].count));
     return e->backend->queue->arrived(e->train.program, PULLED);
 }
@@ -138,7 +133,7 @@ enum ls_status ls_host_copy_push(struct ls_engine *e, enum ls_sync_part part)
 {
     struct ls_host_copy *m = e->host_copy;
     for (int i = 0; m && i < m->first[e->n_buckets]; i++) {
-        if (!is_of(&m->twins[i], part))
+        if (!ls_sync_in_part(m->twins[i].optimizer, part))
             continue;
         LS_TRY(e->backend->queue->send_values(e->train.program, m->twins[i].tensor, m->twins[i].host));
         m->sending = true;
