@@ -13,11 +13,6 @@ train() {
     lockstep train $many "$@"
 }
 
-expect_bits() {
-    expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
-    [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
-}
-
 expect_other_model() {
     if cmp -s "$1/checkpoints/step-00000012/model.safetensors" "$2/checkpoints/step-00000012/model.safetensors"; then
         miss "the models of $1 and $2 are the same"

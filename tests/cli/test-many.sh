@@ -15,11 +15,6 @@ train() {
 lenet() {
     lockstep train --model lenet --data mnist --epoch-size 200 --batch 64 --replicas 4 --threads 1 --no-evaluate --steps 6 "$@"
 }
-# Another run's weights and state after a step are those of the run on one process.
-expect_bits() {
-    expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
-    [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
-}
 
 # Without the checksum of config.yaml, which names the workers, that of the file itself, and the time that the run took.
 state_of() {

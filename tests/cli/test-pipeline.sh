@@ -1,6 +1,7 @@
 #!/bin/sh
 . tests/cli/harness.sh
 . "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/cli/photos.sh"
 
 model="--model $source_root/tests/cli/small-bn.yaml --threads 1"
 # 70 samples an epoch: the last step of each has six, fewer than passes.
@@ -138,22 +139,13 @@ refused "say how many" '--parallel pipeline'
 [ ! -e never ] || miss "a refused run left its directory"
 
 it "ends together when a sample cannot be read, and goes on once it is mended"
-python3 - <<'END'
-import os, random
-random.seed(7)
-for part, count in (("train", 12), ("val", 4)):
-    for c in "ab":
-        os.makedirs(f"photos/{part}/{c}")
-        for i in range(count):
-            pixels = bytes(random.randrange(256) // (1 + (c == "b")) for _ in range(12 * 12 * 3))
-            with open(f"photos/{part}/{c}/{i:02}.ppm", "wb") as f:
-                f.write(b"P6\n12 12\n255\n" + pixels)
-END
+classes photos/train 12 ash birch
+classes photos/val 4 ash birch
 photos="--model $source_root/tests/cli/small.yaml --data photos --batch 8 --threads 1 --replicas 2 --epochs 2 --quiet"
 # shellcheck disable=SC2086
 lockstep train $photos --run whole
 expect_code 0
-for image in val/a/03 train/b/07; do
+for image in val/ash/3 train/birch/7; do
     cp photos/$image.ppm kept
     head -c 100 kept >photos/$image.ppm
     rm -rf broken

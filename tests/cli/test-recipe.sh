@@ -11,10 +11,6 @@ train() {
     lockstep train $many "$@"
 }
 
-expect_bits() {
-    expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
-    [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
-}
 expect_figures() {
     figures "$1" >figures-1
     figures "$2" >figures-2

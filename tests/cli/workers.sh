@@ -9,6 +9,7 @@
 #   gone PID                is there no such process any more?
 #   within SECONDS COMMAND  tries until it succeeds
 #   record RUN STEP         what must be equal: a checkpoint's files as one text of checksums
+#   expect_bits A B STEP    the runs A and B have the same record of that step
 #   figures RUN             metrics.jsonl without what time it took and without lines about ranks
 . "$source_root/tests/hosts/wait.sh"
 parent=
@@ -69,6 +70,11 @@ worker() {
 
 record() {
     (cd "$1/checkpoints/step-$(printf %08d "$2")" && sha256sum model.safetensors state.safetensors) 2>&1
+}
+
+expect_bits() {
+    expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
+    [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
 }
 
 figures() {

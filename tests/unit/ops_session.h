@@ -82,4 +82,16 @@ static inline bool same_values(const struct ls_session *a, int in_a, const struc
     return error <= tolerance;
 }
 
+/* A case on the tested backend, as far from ref as that at most. */
+static inline void expect_as_ref(const char *name, double most)
+{
+    struct ls_selftest t;
+    struct ls_selftest_result r;
+    assert_int_equal(ls_selftest_open(&t, find_case(name)), LS_OK);
+    assert_int_equal(ls_selftest_compare(&t, tested_backend(), ls_precision_find("f32"), &apart, &r), LS_OK);
+    ls_selftest_close(&t);
+    if (!(r.error <= most))
+        fail_msg("%s: tensor %s: relative error %.3g", name, r.tensor, r.error);
+}
+
 #endif
