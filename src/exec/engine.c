@@ -343,30 +343,31 @@ static enum ls_status make_programs(struct ls_engine *e, const struct ls_options
     return LS_OK;
 }
 
+/* The text of rank 0, on all ranks. */
+static enum ls_status share_text(struct ls_comm *comm, char **text)
+{
+    uint64_t bytes = *text ? strlen(*text) + 1 : 0;
+    LS_TRY(ls_comm_broadcast(comm, 0, &bytes, sizeof bytes));
+    if (!*text && !(*text = ls_alloc(bytes, 1)))
+        return LS_FAILED;
+    return ls_comm_broadcast(comm, 0, *text, bytes);
+}
+
 /* Rank 0 chooses, the others follow. */
 static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
                                          unsigned uses)
 {
-    enum ls_status st = LS_OK;
     bool root = ls_comm_rank(e->comm) == 0;
-    uint64_t bytes = 0;
     char *text = NULL;
     if (root) {
         LS_TRY(make_programs(e, o, plan, uses));
         text = ls_engine_choices(e);
         if (!text)
             return LS_FAILED;
-        bytes = strlen(text) + 1;
     }
-    LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, &bytes, sizeof bytes));
-    if (!root && !(text = ls_alloc(bytes, 1))) {
-        st = LS_FAILED;
-        goto free_text;
-    }
-    LS_TRY_GOTO(free_text, ls_comm_broadcast(e->comm, 0, text, bytes));
-    if (!root)
+    enum ls_status st = share_text(e->comm, &text);
+    if (st == LS_OK && !root)
         st = make_programs(e, o, &(struct given_plan){text, "rank 0's plan", true}, uses);
-free_text:
     ls_free(text);
     return st;
 }
@@ -391,16 +392,6 @@ static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options 
     close_net(&whole, &whole.train);
     ls_store_free(whole.store);
     return st;
-}
-
-/* The text of rank 0, on all ranks. */
-static enum ls_status share_text(struct ls_comm *comm, char **text)
-{
-    uint64_t bytes = *text ? strlen(*text) + 1 : 0;
-    LS_TRY(ls_comm_broadcast(comm, 0, &bytes, sizeof bytes));
-    if (!*text && !(*text = ls_alloc(bytes, 1)))
-        return LS_FAILED;
-    return ls_comm_broadcast(comm, 0, *text, bytes);
 }
 
 /* Rank 0 chooses for the whole model, and every stage follows. */
