@@ -3,6 +3,7 @@
 # resumed and with averaged weights.
 . tests/cli/harness.sh
 . "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/cli/keeps.sh"
 check=$source_root/tests/cli/bn_check.py
 
 # Five steps an epoch; 12 steps end within the third. A pass has 8 samples.
@@ -36,29 +37,7 @@ lockstep eval bn-1/checkpoints/step-00000012 --threads 1
 expect_code 0
 expect_out "loss $loss"
 
-# keeps NAME OPTIONS...
-keeps() {
-    kept=$1
-    shift
-    for workers in 2 3; do
-        it "$kept: the same bits on $workers workers"
-        train "$@" --workers $workers --run "$kept-$workers"
-        expect_code 0
-        expect_bits "$kept-1" "$kept-$workers" 12
-        figures "$kept-1" >figures-1
-        figures "$kept-$workers" >figures-2
-        cmp -s figures-1 figures-2 || miss "the metrics differ"
-    done
-    it "$kept: goes on in the middle of an epoch to the same bits"
-    train "$@" --steps 7 --run "$kept-parts" --workers 2
-    expect_code 0
-    train "$@" --run "$kept-parts" --resume
-    expect_code 0
-    expect_out 'Going on after step 7'
-    expect_bits "$kept-1" "$kept-parts" 12
-}
 keeps bn --bn-samples 100
-train --bn-samples 100 --ema 0.9 --run ema-1
 keeps ema --bn-samples 100 --ema 0.9
 it "ema: statistics are those of the averaged weights"
 train --ema 0.9 --run ema-plain

@@ -2,6 +2,7 @@
 # Each part of a training recipe: to the same bits on one, two and three workers, and resumed in the middle of an epoch.
 . tests/cli/harness.sh
 . "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/cli/keeps.sh"
 
 # Five steps an epoch; 12 steps end within the third.
 many="$small --data synthetic:1x14x14:10:195 --batch 48 --replicas 6 --schedule constant --steps 12"
@@ -9,34 +10,6 @@ many="$small --data synthetic:1x14x14:10:195 --batch 48 --replicas 6 --schedule 
 # shellcheck disable=SC2086
 train() {
     lockstep train $many "$@"
-}
-
-expect_figures() {
-    figures "$1" >figures-1
-    figures "$2" >figures-2
-    cmp -s figures-1 figures-2 || miss "the metrics of $1 and $2 differ"
-}
-
-# keeps NAME OPTIONS...: the bits of NAME on one process are those on two and three workers, and of a run in two parts.
-keeps() {
-    kept=$1
-    shift
-    it "$kept: gives the same bits on two and three workers"
-    train "$@" --run "$kept-1"
-    expect_code 0
-    for workers in 2 3; do
-        train "$@" --workers $workers --run "$kept-$workers"
-        expect_code 0
-        expect_bits "$kept-1" "$kept-$workers" 12
-        expect_figures "$kept-1" "$kept-$workers"
-    done
-    it "$kept: goes on in the middle of an epoch to the same bits"
-    train "$@" --steps 7 --run "$kept-parts" --workers 2
-    expect_code 0
-    train "$@" --run "$kept-parts" --resume
-    expect_code 0
-    expect_out 'Going on after step 7'
-    expect_bits "$kept-1" "$kept-parts" 12
 }
 
 refuses() {
