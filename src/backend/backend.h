@@ -5,6 +5,7 @@
 #include "base/crop.h"
 #include "base/trace.h"
 #include "graph/graph.h"
+#include "graph/split.h"
 
 /* What changes from one pass to the next; everything else is frozen in the program. */
 struct ls_run {
@@ -14,6 +15,7 @@ struct ls_run {
     float grad_scale;  /* 1 / samples of the whole step: gradients of losses are multiplied by it */
     float stat_weight; /* this replica's share of the step's samples, for BN's running statistics */
     float lr;
+    const double *squares; /* of all gradients, where processes have parts of them (core/clip.h); NULL: they are here */
 };
 
 struct ls_backend_options {
@@ -226,6 +228,10 @@ struct ls_backend {
     /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
      * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie like that. */
     bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);
+    /* The squares of the gradient of an update node, added up: one sum, or where its layer is computed in chunks of rows
+     * (graph/split.h) one for each chunk that is here. Returns their number; 0: the gradient is not clipped. NULL: --clip-norm
+     * needs all gradients in one process. */
+    int (*squares)(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
     /* The kernels that were chosen, as lines that a later prepare takes as its plan; "" where there was no choice. */
     const char *(*choices)(const struct ls_program *p);
     /* One line a node for `lockstep plan`: kernel, layouts, offset; text ends without a newline. */

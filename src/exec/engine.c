@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "model/model.h"
 #include "optim/optim.h"
+#include "exec/clip.h"
 #include "exec/identity.h"
 #include "exec/shards/shards.h"
 #include "exec/split/split.h"
@@ -529,6 +530,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     if (e->pipeline)
         LS_TRY_GOTO(failed, ls_pipeline_open(e, o, prepare_lane));
     LS_TRY_GOTO(failed, train ? ls_split_open(e, o) : LS_OK);
+    LS_TRY_GOTO(failed, ls_clip_open(e));
     e->store_bytes = ls_store_bytes(e->store);
     LS_TRY_GOTO(failed, ls_engine_start_values(e, o->seed));
     ls_free(lines);
@@ -544,6 +546,7 @@ void ls_engine_close(struct ls_engine *e)
     ls_peers_close(e, false);
     ls_pipeline_close(e);
     ls_split_close(e);
+    ls_clip_close(e);
     ls_engine_close_parts(e);
     ls_graph_release(&e->whole);
     ls_shards_close(e);
@@ -587,11 +590,15 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
     const struct ls_bucket *b = &e->buckets[bucket];
+    struct ls_run with_squares = *run;
     if (e->grads != e->kept)
         LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
-    if (e->updates_together)
-        return bucket + 1 < e->n_buckets ? LS_OK
-                                         : e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, run);
+    if (e->updates_together && bucket + 1 < e->n_buckets)
+        return LS_OK;
+    if (e->updates_together) {
+        LS_TRY(ls_clip_gather(e, &with_squares.squares));
+        return e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, &with_squares);
+    }
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
         int first = e->update_nodes[i], last = first;
         while (i < e->update_first[bucket + 1] && e->update_nodes[i] == last)

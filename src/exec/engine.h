@@ -48,7 +48,8 @@ struct ls_engine {
     struct ls_engine_parts *parts;  /* owned; this process holds a part of the model; NULL: all of it */
     struct ls_split *split;         /* owned; the large dense layers are divided among processes; NULL: they are not */
     struct ls_graph whole;          /* then: the training graph of the whole model, which never runs */
-    struct ls_shards *shards;       /* owned; optimizer state in shards (shards.h); NULL: it is whole here */
+    struct ls_clip *clip;     /* owned; --clip-norm over parts of the model (clip.h); NULL: all gradients are here */
+    struct ls_shards *shards; /* owned; optimizer state in shards (shards.h); NULL: it is whole here */
 };
 
 /* LS_ENGINE_RANK times a number, with LS_ENGINE_PREDICT: of that rank of the layout --parallel. */

@@ -9,6 +9,16 @@ int64_t ls_split_first_row(int64_t rows, int place, int workers)
     return first < rows ? first : rows;
 }
 
+int ls_split_layer_of(const struct ls_graph *g, int parameter, struct ls_split_range *r)
+{
+    for (int n = 0; n < g->n_nodes; n++) {
+        const struct ls_node *node = &g->nodes[n];
+        if (node->op == &ls_op_dense && (node->in[1] == parameter || node->in[2] == parameter))
+            return ls_split_range_of(&node->attr, &g->tensors[node->in[1]].shape, r) ? n : LS_NONE;
+    }
+    return LS_NONE;
+}
+
 /* Brings the nodes from `from` to the end to `to`, before those that are there. */
 static enum ls_status move_nodes(struct ls_graph *g, int from, int to)
 {

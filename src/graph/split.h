@@ -72,6 +72,10 @@ static inline bool ls_split_range_of(const struct ls_attr *a, const struct ls_sh
     return true;
 }
 
+/* The dense layer of a graph whose weights or bias the parameter is, where it is computed in chunks: its node, and its chunks
+ * that are here; else LS_NONE. */
+int ls_split_layer_of(const struct ls_graph *g, int parameter, struct ls_split_range *r);
+
 /* The first row of the worker at `place`, of so many workers; that of the place behind the last is the number of rows. */
 int64_t ls_split_first_row(int64_t rows, int place, int workers);
 /* Leaves of each large dense layer the rows of one worker, and puts the ops of graph/ops/split.c around it. Layers with fewer

@@ -51,6 +51,21 @@ lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-eve
 expect_code 0
 same_bits plain plain2 1
 
+it "clips by the norm of all rows"
+lockstep train $common --epochs 1 --run unclipped
+lockstep train $common --epochs 1 --clip-norm 0.1 --run clipped
+[ "$(bits unclipped 2)" != "$(bits clipped 2)" ] || miss "clipping changes nothing"
+for n in 2 3; do
+    lockstep train $common --epochs 1 --clip-norm 0.1 --workers $n --parallel dense:$n --run clipped$n
+    expect_code 0
+    same_bits clipped clipped$n 2
+done
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --clip-norm 0.1 --run clip-plain
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --clip-norm 0.1 --workers 2 \
+    --parallel dense:2 --run clip-plain2
+expect_code 0
+same_bits clip-plain clip-plain2 1
+
 it "resumes on other layouts"
 lockstep train $common --epochs 3 --run whole --workers 2
 lockstep train $common --epochs 3 --run parts --workers 3 --parallel dense:3 --stop-after 1
@@ -62,7 +77,7 @@ expect_code 0
 same_bits whole parts 6
 
 it "refuses what does not go with it, with the reason"
-for more in "--sync gather" "--compress fp16" "--optimizer lars" "--clip-norm 1" "--dtype bf16"; do
+for more in "--sync gather" "--compress fp16" "--optimizer lars" "--dtype bf16"; do
     lockstep train $common --workers 2 --parallel dense:2 $more
     expect_code 2
     grep -q 'dense:2 with' err || miss "$more: no reason"

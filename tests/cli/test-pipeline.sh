@@ -91,6 +91,20 @@ cmp -s plain/checkpoints/step-00000009/model.safetensors staged/checkpoints/step
 cmp -s plain/checkpoints/step-00000009/state.safetensors staged/checkpoints/step-00000009/state.safetensors ||
     miss "the state differs"
 
+it "clips by the norm of all stages"
+# shellcheck disable=SC2086
+lockstep train $run --clip-norm 0.2 --freeze ^conv1 --run clipped
+expect_code 0
+for layout in "3 pipeline:3" "4 data:2,pipeline:2"; do
+    # shellcheck disable=SC2086
+    lockstep train $run --clip-norm 0.2 --freeze ^conv1 --run "clipped-${layout%% *}" --workers "${layout%% *}" \
+        --parallel "${layout#* }"
+    expect_code 0
+    expect_bits clipped "clipped-${layout%% *}" 9
+done
+cmp -s clipped/checkpoints/step-00000009/model.safetensors one/checkpoints/step-00000009/model.safetensors &&
+    miss "clipping changes nothing"
+
 it "computes in bf16 as one process does"
 # shellcheck disable=SC2086
 lockstep train $run --dtype bf16 --run half --steps 2
@@ -130,7 +144,6 @@ refused() {
 }
 refused 'every stage has the only copy of its parameters' '--sync async'
 refused 'no gradients are summed' '--compress bf16'
-refused 'gradients of all stages' '--clip-norm 1'
 refused 'no process has the whole model' '--bn-samples 10'
 refused 'layout of 3 processes, and there are 2' '--parallel pipeline:3'
 refused "no place before .nowhere.; possible are: .*fc1" '--parallel pipeline:2@nowhere'

@@ -159,7 +159,7 @@ static enum ls_status run_nodes(struct ls_program *p, int first, int last, const
 {
     for (int n = first; n < last; n++) {
         if (n == p->clip_node && ls_clip_now(&p->core.g->nodes[n]))
-            clip_gradients(p);
+            clip_gradients(p, run);
         if (!ls_window_is_empty(&p->core.g->nodes[n].window))
             LS_TRY(p->execs[n].kernel->run(p, n, run));
     }
@@ -236,6 +236,7 @@ const struct ls_backend ls_backend_onednn = {
     .memory = ls_program_memory,
     .point = ls_program_point,
     .matrix = tensor_matrix,
+    .squares = gradient_squares,
     .choices = ls_program_choices,
     .describe = describe,
 };

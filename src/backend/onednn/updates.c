@@ -46,15 +46,42 @@ static enum ls_status run_lars(struct ls_program *p, int node, const struct ls_r
     return LS_OK;
 }
 
+/* Of one chunk of rows of a layer, or of its bias. Chunks begin at a multiple of 16 rows. */
+static double chunk_squares(const struct ls_program *p, const struct ls_dense *d, bool bias, const float *grad,
+                            int64_t first, int64_t rows)
+{
+    if (bias)
+        return p->k.norm2(grad + first, rows);
+    return d->block > 0 ? p->k.norm2_rows(grad, d->inputs, d->block, first, rows)
+                        : p->k.norm2(grad + first * d->inputs, rows * d->inputs);
+}
+
 /* Padding is zero and adds nothing. */
-void clip_gradients(struct ls_program *p)
+int gradient_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS])
+{
+    const struct ls_node *n = &p->core.g->nodes[node];
+    struct ls_split_range r;
+    if (ls_clip_limit(n) <= 0)
+        return 0;
+    const float *grad = whole_slot(p, node, 1);
+    int layer = ls_split_layer_of(p->core.g, n->in[0], &r);
+    if (layer == LS_NONE || !own_dense_fits(p, &p->core.g->nodes[layer])) {
+        sums[0] = p->k.norm2(grad, whole_count(p, node));
+        return 1;
+    }
+    const struct ls_dense *d = &p->execs[layer].dense;
+    bool bias = p->core.g->nodes[layer].in[2] == n->in[0];
+    for (int c = 0; c < r.end - r.first; c++) {
+        int64_t first = c * r.chunk, left = d->rows - first;
+        sums[c] = chunk_squares(p, d, bias, grad, first, left < r.chunk ? left : r.chunk);
+    }
+    return r.end - r.first;
+}
+
+void clip_gradients(struct ls_program *p, const struct ls_run *run)
 {
     const struct ls_graph *g = p->core.g;
-    double squares = 0;
-    for (int n = p->clip_node; n < g->n_nodes; n++)
-        if (ls_clip_limit(&g->nodes[n]) > 0)
-            squares += p->k.norm2(whole_slot(p, n, 1), whole_count(p, n));
-    float factor = ls_clip_factor(squares, ls_clip_limit(&g->nodes[p->clip_node]));
+    float factor = ls_clip_factor(p, g, p->clip_node, run, gradient_squares);
     for (int n = p->clip_node; n < g->n_nodes && factor < 1; n++) {
         float *grad = whole_slot(p, n, 1);
         int64_t count = ls_clip_limit(&g->nodes[n]) > 0 ? whole_count(p, n) : 0;

@@ -32,8 +32,9 @@ static inline int64_t update_count(const struct ls_program *p, int node)
 /* For fewer floats, threads are not worth their start. */
 enum { UPDATE_ALONE = 16384 };
 
-/* Clips the gradients of all update nodes (core/clip.h). */
-void clip_gradients(struct ls_program *p);
+/* Clips the gradients of all update nodes (core/clip.h); ls_backend.squares. */
+void clip_gradients(struct ls_program *p, const struct ls_run *run);
+int gradient_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
 /* Places the state tensors. */
 enum ls_status prepare_update(struct ls_program *p, int node);
 

@@ -127,11 +127,16 @@ static enum ls_status ref_bind(struct ls_program *p, void *arena, void *grads)
     return LS_OK;
 }
 
+static int ref_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS])
+{
+    return ls_ref_squares(p->core.g, node, p->data, sums);
+}
+
 static enum ls_status ref_run(struct ls_program *p, int first, int last, const struct ls_run *run)
 {
     for (int n = first; n < last; n++) {
         if (n == p->clip_node && ls_clip_now(&p->core.g->nodes[n]))
-            ls_ref_clip(p->core.g, n, p->data);
+            ls_ref_clip(p->core.g, n, p->data, ls_clip_factor(p, p->core.g, n, run, ref_squares));
         struct ls_ref_call call = {.g = p->core.g,
                                    .n = &p->core.g->nodes[n],
                                    .data = p->data,
@@ -288,6 +293,7 @@ const struct ls_backend ls_backend_ref = {
     .memory = ref_memory,
     .point = ref_point,
     .matrix = ref_matrix,
+    .squares = ref_squares,
     .choices = ls_program_choices,
     .describe = ref_describe,
 };

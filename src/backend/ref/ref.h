@@ -65,7 +65,8 @@ struct ls_ref_op {
 #define X(name) extern const struct ls_ref_op ls_ref_ops_##name[];
 #include "backend/ref/ops/list.def"
 
-/* update.c: clips the gradients of all update nodes, the first of which is given (core/clip.h). */
-void ls_ref_clip(const struct ls_graph *g, int first, void *const *data);
+/* update.c: clips the gradients of all update nodes, the first of which is given (core/clip.h); ls_backend.squares. */
+void ls_ref_clip(const struct ls_graph *g, int first, void *const *data, float factor);
+int ls_ref_squares(const struct ls_graph *g, int node, void *const *data, double sums[LS_SPLIT_CHUNKS]);
 
 #endif

@@ -54,15 +54,24 @@ static double squares_of(const float *values, int64_t count)
     return squares;
 }
 
-void ls_ref_clip(const struct ls_graph *g, int first, void *const *data)
+int ls_ref_squares(const struct ls_graph *g, int node, void *const *data, double sums[LS_SPLIT_CHUNKS])
 {
-    double squares = 0;
-    for (int n = first; n < g->n_nodes; n++) {
-        int grad = g->nodes[n].in[1];
-        if (ls_clip_limit(&g->nodes[n]) > 0)
-            squares += squares_of(data[grad], ls_shape_count(&g->tensors[grad].shape));
+    const struct ls_node *n = &g->nodes[node];
+    struct ls_split_range r;
+    if (ls_clip_limit(n) <= 0)
+        return 0;
+    int64_t count = ls_shape_count(&g->tensors[n->in[1]].shape), rows = g->tensors[n->in[1]].shape.dim[0];
+    if (ls_split_layer_of(g, n->in[0], &r) == LS_NONE)
+        r = (struct ls_split_range){.chunk = rows, .end = 1};
+    for (int c = 0; c < r.end - r.first; c++) {
+        int64_t first = c * r.chunk, some = rows - first < r.chunk ? rows - first : r.chunk;
+        sums[c] = squares_of((const float *)data[n->in[1]] + count / rows * first, count / rows * some);
     }
-    float factor = ls_clip_factor(squares, ls_clip_limit(&g->nodes[first]));
+    return r.end - r.first;
+}
+
+void ls_ref_clip(const struct ls_graph *g, int first, void *const *data, float factor)
+{
     for (int n = first; n < g->n_nodes && factor < 1; n++) {
         int grad = g->nodes[n].in[1];
         float *values = ls_clip_limit(&g->nodes[n]) > 0 ? data[grad] : NULL;

@@ -29,8 +29,9 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
         return refuse(o, "--servers", "", "every process has a stage");
     if (strcmp(o->compress, "none") != 0)
         return refuse(o, "--compress", o->compress, "no gradients are summed over processes");
-    if (o->clip_norm > 0)
-        return refuse(o, "--clip-norm", "", "no process sees the gradients of all stages, so none can tell their norm");
+    if (o->clip_norm > 0 && !e->backend->squares)
+        return refuse(o, "--clip-norm", "",
+                      "no process has the gradients of all stages, so none can compute their norm");
     if (o->bn_samples > 0)
         return refuse(o, "--bn-samples", "", "no process has the whole model to measure statistics with");
     return LS_OK;

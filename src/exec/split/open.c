@@ -57,11 +57,6 @@ enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine
             "--parallel dense:%d with --optimizer %s: it updates a layer as a whole, of which no worker has all "
             "rows; use sgd or adamw",
             axis->size, o->optimizer);
-    if (o->clip_norm > 0)
-        return ls_fail(LS_USAGE,
-                       "--parallel dense:%d with --clip-norm: no worker sees all gradients of a step, so none can tell "
-                       "their norm; leave it out",
-                       axis->size);
     if (o->bn_samples > 0)
         return ls_fail(LS_USAGE, "--parallel dense:%d with --bn-samples: passes that only measure are not divided",
                        axis->size);

@@ -106,9 +106,42 @@ static void sgd(const struct ls_sgd *s)
     }
 }
 
+enum { PARTS = 16 };
+
+static double sum_lanes(vd v)
+{
+    double sum = 0;
+    for (int l = 0; l < B; l++)
+        sum += v[l];
+    return sum;
+}
+
+/* The bits do not depend on where the first row lies in its block. */
+static double norm2_rows(const float *x, int64_t cols, int64_t block, int64_t first, int64_t rows)
+{
+    double part[PARTS], sum = 0;
+    int64_t groups = (rows + B - 1) / B;
+#pragma omp parallel for schedule(static) if (rows * cols > ALONE)
+    for (int p = 0; p < PARTS; p++) {
+        part[p] = 0;
+        for (int64_t group = groups * p / PARTS; group < groups * (p + 1) / PARTS; group++) {
+            int64_t row = first + group * B;
+            const float *at = x + row / block * block * cols + row % block;
+            vd total = {0};
+            for (int64_t i = 0; i < cols; i++) {
+                vf v = vloadf(at + i * block);
+                total += __builtin_convertvector(v * v, vd);
+            }
+            part[p] += sum_lanes(total);
+        }
+    }
+    for (int p = 0; p < PARTS; p++)
+        sum += part[p];
+    return sum;
+}
+
 static double norm2(const float *x, int64_t count)
 {
-    enum { PARTS = 16 };
     double part[PARTS], sum = 0;
     int64_t whole = count / B;
 #pragma omp parallel for schedule(static) if (count > ALONE)
@@ -118,9 +151,7 @@ static double norm2(const float *x, int64_t count)
             vf v = vloadf(x + i * B);
             total += __builtin_convertvector(v * v, vd);
         }
-        part[p] = 0;
-        for (int l = 0; l < B; l++)
-            part[p] += total[l];
+        part[p] = sum_lanes(total);
     }
     for (int p = 0; p < PARTS; p++)
         sum += part[p];
@@ -138,4 +169,5 @@ void LS_KERNEL_NAME(fill_elementwise)(struct ls_kernels *k)
     k->dropout = dropout;
     k->sgd = sgd;
     k->norm2 = norm2;
+    k->norm2_rows = norm2_rows;
 }

@@ -208,6 +208,8 @@ struct ls_kernels {
     void (*sgd)(const struct ls_sgd *);
     /* The sum of squares, computed in parts (LOOP-1). */
     double (*norm2)(const float *x, int64_t count);
+    /* Of rows [first, first + rows) of weights that have `block` rows side by side; first is a multiple of the vectors. */
+    double (*norm2_rows)(const float *x, int64_t cols, int64_t block, int64_t first, int64_t rows);
 };
 
 /* Can this process use AMX? Asks the system for it first. */
