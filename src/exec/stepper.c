@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "exec/pipeline/pipeline.h"
 #include "exec/shards/shards.h"
+#include "exec/split/split.h"
 #include "exec/step.h"
 #include "sync/compress.h"
 
@@ -130,7 +131,7 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
     s->sync = (struct ls_sync){.ops = e->strategy,
                                .o = o,
                                .comm = e->comm,
-                               .group = e->pipeline ? &e->pipeline->mates : NULL,
+                               .group = e->pipeline ? &e->pipeline->mates : ls_split_mates(e),
                                .grads = e->grads,
                                .parts = s->replicas.parts,
                                .n_parts = s->replicas.n_parts,

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "base/trace.h"
 #include "sync/compress.h"
+#include "sync/group_sum.h"
 
 #include <string.h>
 
@@ -85,6 +86,17 @@ static enum ls_status open_codec(struct ls_sync *s)
     return LS_OK;
 }
 
+static enum ls_status open_group(struct ls_sync *s)
+{
+    s->group_sums = ls_alloc((size_t)s->n_buckets, sizeof(struct ls_group_sum *));
+    if (!s->group_sums)
+        return LS_FAILED;
+    for (int b = 0; s->group && b < s->n_buckets; b++)
+        if (s->buckets[b].local || s->ops == &ls_sync_group)
+            LS_TRY(ls_group_sum_new(s, b, &s->group_sums[b]));
+    return LS_OK;
+}
+
 enum ls_status ls_sync_open(struct ls_sync *s)
 {
     s->works = ls_alloc((size_t)s->n_buckets, sizeof *s->works);
@@ -101,6 +113,7 @@ enum ls_status ls_sync_open(struct ls_sync *s)
     if (!s->value_works)
         return LS_FAILED;
     LS_TRY(open_codec(s));
+    LS_TRY(open_group(s));
     return s->ops->open ? s->ops->open(s) : LS_OK;
 }
 
@@ -112,7 +125,10 @@ void ls_sync_close(struct ls_sync *s)
         s->ops->close(s);
     for (int b = 0; s->feedback && b < s->n_buckets; b++)
         ls_free(s->feedback[b]);
+    for (int b = 0; s->group_sums && b < s->n_buckets; b++)
+        ls_group_sum_free(s->group_sums[b]);
     ls_free(s->feedback);
+    ls_free(s->group_sums);
     if (s->reducer)
         s->reducer->close(s);
     ls_free(s->works);
@@ -198,10 +214,23 @@ enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t step, struct ls_sync_ou
     return LS_OK;
 }
 
+/* Parts of a local bucket, whose gradients are of this process's part of the model. */
+static void post_local(struct ls_sync *s, int bucket)
+{
+    const struct ls_bucket *b = &s->buckets[bucket];
+    float *parts[LS_SYNC_LOCAL_PARTS];
+    int first, n = ls_tree_parts(s->group->tree, s->group->place, &first);
+    for (int i = 0; i < n; i++)
+        parts[i] = i + 1 < n ? s->group->parts[i] + (b->first - s->group->first) : s->grads + b->first;
+    ls_group_sum_post(s->group_sums[bucket], parts);
+}
+
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer)
 {
     const struct ls_bucket *b = &s->buckets[bucket];
     s->posted = bucket + 1;
+    if (s->group_sums[bucket])
+        post_local(s, bucket);
     if (b->local) {
         s->works[bucket] = (struct ls_work){.bucket = bucket, .state = 2};
         return;
@@ -266,12 +295,22 @@ enum ls_status ls_sync_update(struct ls_sync *s, int bucket)
     return s->ops->no_reduce ? LS_OK : s->pull_values(s->context, bucket, LS_PART_MODEL);
 }
 
+static bool is_summed(const struct ls_sync *s, int bucket)
+{
+    return ls_comm_done(&s->works[bucket]) && (!s->group_sums[bucket] || ls_group_sum_done(s->group_sums[bucket]));
+}
+
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all)
 {
+    for (int b = s->next; b < s->posted; b++)
+        if (s->group_sums[b])
+            LS_TRY(ls_group_sum_advance(s->group_sums[b], false));
     for (; s->next < s->n_buckets; s->next++) {
         struct ls_work *work = &s->works[s->next];
-        if (!all && (s->next >= s->posted || s->buckets[s->next].used >= s->at || !ls_comm_done(work)))
+        if (!all && (s->next >= s->posted || s->buckets[s->next].used >= s->at || !is_summed(s, s->next)))
             return LS_OK;
+        if (s->group_sums[s->next])
+            LS_TRY(ls_group_sum_advance(s->group_sums[s->next], true));
         LS_TRY(ls_sync_wait(s, work));
         LS_TRY(ls_sync_update(s, s->next));
     }

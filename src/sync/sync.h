@@ -23,7 +23,7 @@ struct ls_bucket {
     size_t first, count; /* floats of the gradient memory */
     int ready;           /* the node that completes it */
     int used;            /* the last node of a pass that reads what its updates change */
-    bool local;          /* complete without the other processes: nothing is summed */
+    bool local;          /* complete without the other processes, or, where there is a group, summed among it */
     bool plain;          /* statistics, which no compression may touch */
     /* Its gradients as matrices, where they lie as such; cols 0: a vector. In the order of memory, without a gap. */
     struct ls_sync_matrix {
@@ -91,18 +91,24 @@ struct ls_sync_outcome {
     bool differ;         /* processes hold different parameters, as the strategy means it */
 };
 
-/* Some of the processes, which sum among themselves. */
+/* Some of the processes, which sum among themselves. A process has at most so many parts of local buckets. */
+enum { LS_SYNC_LOCAL_PARTS = 64 };
 struct ls_sync_group {
     const struct ls_tree *tree; /* borrowed; of the replicas over their places */
     const int *ranks;           /* borrowed; of each place */
     int place;                  /* of this process */
+    /* Of local buckets: this process's parts in the order of the tree, but the last, which is in grads. Each is memory like
+     * grads from float `first` on. Borrowed. */
+    float *const *parts;
+    size_t first;
 };
 
 struct ls_sync {
     const struct ls_sync_ops *ops; /* never NULL once open */
     const struct ls_options *o;
-    struct ls_comm *comm;              /* NULL: one process */
-    const struct ls_sync_group *group; /* borrowed; whose gradients are summed, by ls_sync_group; NULL: those of all */
+    struct ls_comm *comm; /* NULL: one process */
+    const struct ls_sync_group
+        *group; /* borrowed; among which local buckets are summed, or by ls_sync_group all; NULL: none */
     float *grads;
     float *const *parts; /* this rank's parts of the sum, each like grads; the last is grads */
     int n_parts;
@@ -131,10 +137,11 @@ struct ls_sync {
     int at;                         /* nodes of the last pass that have run */
     struct ls_work *works;          /* owned; one a bucket */
     float **bucket_parts;           /* owned; n_parts a bucket */
-    struct ls_work *value_works;    /* owned; one a value, of strategies that work on values */
-    int n_value_works, n_values;    /* under way; in all */
-    void *state;                    /* the strategy's; owned */
-    struct ls_track *track;         /* borrowed; where waits are recorded (base/trace.h); NULL: nowhere */
+    struct ls_group_sum **group_sums; /* owned; one a bucket, of those that a group sums; NULL: none */
+    struct ls_work *value_works;      /* owned; one a value, of strategies that work on values */
+    int n_value_works, n_values;      /* under way; in all */
+    void *state;                      /* the strategy's; owned */
+    struct ls_track *track;           /* borrowed; where waits are recorded (base/trace.h); NULL: nowhere */
     /* With servers. The caller fills signal; begin fills the others. */
     int (*signal)(void *context);  /* why this process is to stop, a signal or another number; 0: it is not */
     double lr;                     /* of the step; of a server, of the update under way */

@@ -66,11 +66,43 @@ lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-eve
 expect_code 0
 same_bits clip-plain clip-plain2 1
 
+it "gives them in groups of workers, whose gradients of rows are summed between groups"
+lockstep train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 --run nine
+expect_code 0
+for layout in "4 data:2,dense:2" "6 dense:3" "6 data:3,dense:2" "8 data:2,dense:4"; do
+    run="groups-${layout#* }"
+    lockstep train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 --workers "${layout%% *}" \
+        --parallel "${layout#* }" --run "$run"
+    expect_code 0
+    same_bits nine "$run" 4
+done
+lockstep train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 --workers 4 --parallel dense:2 --sync allreduce \
+    --run groups-after
+expect_code 0
+same_bits nine groups-after 4
+lockstep train $common --steps 1 --backend ref --batch 4 --replicas 4 --accumulate 1 --eval-every 9 --run plain-four
+lockstep train $common --steps 1 --backend ref --batch 4 --replicas 4 --accumulate 1 --eval-every 9 --workers 4 \
+    --parallel dense:2 --run plain-groups
+expect_code 0
+same_bits plain-four plain-groups 1
+
+it "gives them across machines, over TCP"
+for rank in 0 1 2 3; do
+    LOCKSTEP_NODE=node-$((rank / 2)) "$program" train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 \
+        --parallel dense:2 --run machines --transport tcp --rendezvous "file://$scratch/meet" --num-nodes 4 --rank $rank \
+        >out-$rank 2>err-$rank </dev/null &
+    eval "rank_$rank=$!"
+done
+for rank in 0 1 2 3; do
+    eval "wait \$rank_$rank" || miss "rank $rank: $(cat err-$rank)"
+done
+same_bits nine machines 4
+
 it "resumes on other layouts"
 lockstep train $common --epochs 3 --run whole --workers 2
 lockstep train $common --epochs 3 --run parts --workers 3 --parallel dense:3 --stop-after 1
 expect_code 75
-lockstep train --resume --run parts --workers 2 --parallel dense:2 --stop-after 2
+lockstep train --resume --run parts --workers 4 --parallel data:2,dense:2 --stop-after 2
 expect_code 75
 lockstep train --resume --run parts
 expect_code 0
@@ -82,6 +114,9 @@ for more in "--sync gather" "--compress fp16" "--optimizer lars" "--dtype bf16";
     expect_code 2
     grep -q 'dense:2 with' err || miss "$more: no reason"
 done
+lockstep train $common --workers 4 --parallel pipeline:2,dense:2
+expect_code 2
+expect_error 'dense does not go with pipeline'
 lockstep train --model lenet --data synthetic:1x28x28:10:20 --batch 4 --workers 2 --parallel dense:2
 expect_code 2
 expect_error 'no dense layer with 4000000 weights'

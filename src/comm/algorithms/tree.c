@@ -128,35 +128,76 @@ static enum ls_status place_ranks(struct walk *w, const int *rank_of)
     return LS_OK;
 }
 
+static enum ls_status take_lists(struct walk *w)
+{
+    struct ls_tree *t = w->t;
+    t->leaves = ls_alloc((size_t)t->replicas, sizeof *t->leaves);
+    t->first = ls_alloc((size_t)t->size + 1, sizeof *t->first);
+    t->parts = ls_alloc((size_t)t->replicas, sizeof *t->parts);
+    t->first_part = ls_alloc((size_t)t->size + 1, sizeof *t->first_part);
+    t->sums = ls_alloc((size_t)t->replicas, sizeof *t->sums);
+    w->owner = ls_alloc((size_t)t->replicas, sizeof *w->owner);
+    w->order = ls_alloc((size_t)t->replicas, sizeof *w->order);
+    bool all = t->leaves && t->first && t->parts && t->first_part && t->sums && w->owner && w->order;
+    return all ? LS_OK : LS_FAILED;
+}
+
+static enum ls_status end_walk(struct walk *w, enum ls_status st)
+{
+    ls_free(w->owner);
+    ls_free(w->order);
+    if (st != LS_OK)
+        ls_tree_release(w->t);
+    return st;
+}
+
 enum ls_status ls_tree_init_placed(struct ls_tree *t, int replicas, int size, const int *rank_of)
 {
     *t = (struct ls_tree){.replicas = replicas, .size = size};
     struct walk w = {.t = t};
-    enum ls_status st = LS_FAILED;
+    enum ls_status st = LS_OK;
     if (replicas < size)
         return ls_fail(LS_USAGE,
                        "%d processes cannot share %d replicas: start at most %d processes, or a run with --replicas %d",
                        size, replicas, replicas, size);
-    t->leaves = ls_alloc((size_t)replicas, sizeof *t->leaves);
-    t->first = ls_alloc((size_t)size + 1, sizeof *t->first);
-    t->parts = ls_alloc((size_t)replicas, sizeof *t->parts);
-    t->first_part = ls_alloc((size_t)size + 1, sizeof *t->first_part);
-    t->sums = ls_alloc((size_t)replicas, sizeof *t->sums);
-    w.owner = ls_alloc((size_t)replicas, sizeof *w.owner);
-    w.order = ls_alloc((size_t)replicas, sizeof *w.order);
-    if (!t->leaves || !t->first || !t->parts || !t->first_part || !t->sums || !w.owner || !w.order)
-        goto free_walk;
+    LS_TRY_GOTO(end, take_lists(&w));
     deal_leaves(t, w.owner);
     find_parts(&w, 0, 1);
     if (rank_of)
-        LS_TRY_GOTO(free_walk, place_ranks(&w, rank_of));
+        LS_TRY_GOTO(end, place_ranks(&w, rank_of));
     st = sort_parts(&w);
-free_walk:
-    ls_free(w.owner);
-    ls_free(w.order);
-    if (st != LS_OK)
-        ls_tree_release(t);
-    return st;
+end:
+    return end_walk(&w, st);
+}
+
+/* The leaves of each group, in the order of the tree. */
+static void deal_to_groups(struct ls_tree *t, const struct ls_tree *of, const int *group_of, int *owner, int *order)
+{
+    int n = 0;
+    for (int rank = 0; rank < of->size; rank++)
+        for (int i = of->first[rank]; i < of->first[rank + 1]; i++)
+            owner[of->leaves[i]] = group_of[rank];
+    list_leaves(0, 1, t->replicas, order);
+    for (int group = 0; group < t->size; group++) {
+        t->first[group] = n;
+        for (int i = 0; i < t->replicas; i++)
+            if (owner[order[i]] == group)
+                t->leaves[n++] = order[i];
+    }
+    t->first[t->size] = n;
+}
+
+enum ls_status ls_tree_init_grouped(struct ls_tree *t, const struct ls_tree *of, int groups, const int *group_of)
+{
+    *t = (struct ls_tree){.replicas = of->replicas, .size = groups};
+    struct walk w = {.t = t};
+    enum ls_status st = LS_OK;
+    LS_TRY_GOTO(end, take_lists(&w));
+    deal_to_groups(t, of, group_of, w.owner, w.order);
+    find_parts(&w, 0, 1);
+    st = sort_parts(&w);
+end:
+    return end_walk(&w, st);
 }
 
 enum ls_status ls_tree_init(struct ls_tree *t, int replicas, int size)

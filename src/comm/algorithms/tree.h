@@ -35,6 +35,8 @@ enum ls_status ls_tree_init(struct ls_tree *t, int replicas, int size);
 /* The same, where place w of the above is taken by rank rank_of[w]; rank_of[0] is 0. The tree does not change. It lets the
  * ranks of one node own neighbouring subtrees. */
 enum ls_status ls_tree_init_placed(struct ls_tree *t, int replicas, int size, const int *rank_of);
+/* The same tree, where groups of the ranks of another one stand in their place: rank r of it is in group group_of[r]. */
+enum ls_status ls_tree_init_grouped(struct ls_tree *t, const struct ls_tree *of, int groups, const int *group_of);
 /* Appends this many ranks that compute no replica. */
 enum ls_status ls_tree_add_idle(struct ls_tree *t, int ranks);
 void ls_tree_release(struct ls_tree *t);

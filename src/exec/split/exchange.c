@@ -43,7 +43,7 @@ static void post(struct ls_split *s, const struct ls_split_layer *l, enum kind k
                  size_t floats, struct ls_work *work)
 {
     *work = (struct ls_work){.kind = send ? LS_WORK_SEND : LS_WORK_RECEIVE,
-                             .peer = worker,
+                             .peer = s->ranks[worker],
                              .tag = FIRST_TAG + (uint32_t)((l - s->layers) * KINDS) + kind,
                              .data = data,
                              .bytes = floats * sizeof *data};

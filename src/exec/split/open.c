@@ -26,17 +26,24 @@ static bool by_value(const char *optimizer)
 enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine *e)
 {
     const struct ls_mesh_axis *axis = &e->mesh.axes[LS_PARALLEL_DENSE];
-    int size = e->comm ? ls_comm_size(e->comm) : 1;
     if (axis->size < 2)
         return LS_OK;
-    if (axis->size != size)
-        return ls_fail(LS_USAGE, "--parallel %s: dense takes all %d processes; use dense:%d", o->parallel, size, size);
+    if (e->mesh.axes[LS_PARALLEL_PIPELINE].size > 1)
+        return ls_fail(
+            LS_USAGE,
+            "--parallel %s: dense does not go with pipeline: workers that share layers run their passes side by "
+            "side, stages one after the other, and large dense layers stand in one or two stages; use "
+            "data:D,dense:N or data:D,pipeline:S",
+            o->parallel);
     if (axis->at)
         return ls_fail(LS_USAGE, "--parallel %s: dense splits every large layer; leave out what follows '@'",
                        o->parallel);
     if (axis->size > LS_SPLIT_CHUNKS)
-        return ls_fail(LS_USAGE, "--parallel %s: a layer is divided in %d chunks at most; start no more workers",
-                       o->parallel, LS_SPLIT_CHUNKS);
+        return ls_fail(LS_USAGE,
+                       "--parallel %s: a layer is divided in %d chunks at most; use groups of fewer workers, as in "
+                       "data:%d,dense:%d",
+                       o->parallel, LS_SPLIT_CHUNKS, (axis->size + LS_SPLIT_CHUNKS - 1) / LS_SPLIT_CHUNKS,
+                       LS_SPLIT_CHUNKS);
     if (strcmp(o->sync, "overlap") != 0 && strcmp(o->sync, "allreduce") != 0)
         return ls_fail(LS_USAGE,
                        "--parallel dense:%d with --sync %s: all workers take part in each step, whose other gradients "
@@ -131,7 +138,8 @@ static enum ls_status open_sums(struct ls_split *s, struct ls_split_layer *l, co
 {
     struct ls_engine *e = s->engine;
     const struct ls_node *weights = &e->train.graph.nodes[l->train.weights];
-    LS_TRY(ls_sums_init(&l->sums, e->tree->replicas, s->passes, order, n));
+    int first, parts = ls_tree_parts(&s->tree, s->mates.place, &first);
+    LS_TRY(ls_sums_init(&l->sums, e->tree->replicas, s->passes, order, n, s->tree.parts + first, parts));
     for (int i = 0; i < 2; i++) {
         size_t bytes = 0;
         l->grads[i] = weights->out[i];
@@ -139,6 +147,8 @@ static enum ls_status open_sums(struct ls_split *s, struct ls_split_layer *l, co
             continue;
         l->sums.grads[i] = e->backend->memory(e->train.program, l->grads[i], &bytes);
         l->sums.counts[i] = bytes / sizeof(float);
+        for (int k = 0; k + 1 < parts; k++)
+            l->sums.aside[2 * k + i] = s->side[k] + (l->sums.grads[i] - e->kept) - s->mates.first;
     }
     return ls_sums_open(&l->sums, e->backend, e->train.program);
 }
@@ -186,6 +196,76 @@ free_order:
     return st;
 }
 
+/* --- groups ------------------------------------------------------------------------------------------------------- */
+
+/* The stretch of the gradients that has all rows. */
+static void find_stretch(const struct ls_engine *e, size_t *first, size_t *end)
+{
+    const struct ls_graph *g = &e->train.graph;
+    *first = e->n_grads;
+    *end = 0;
+    for (int n = 0; n < e->train.end; n++)
+        for (int i = 0; i < 2 && g->nodes[n].op == &ls_op_dense_bwd_weights; i++) {
+            size_t bytes;
+            if (g->nodes[n].out[i] == LS_NONE || g->nodes[n].attr.whole_rows == 0)
+                continue;
+            const float *grad = e->backend->memory(e->train.program, g->nodes[n].out[i], &bytes);
+            size_t at = (size_t)(grad - e->kept),
+                   last = at + (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN / sizeof *grad;
+            *first = at < *first ? at : *first;
+            *end = last > *end ? last : *end;
+        }
+}
+
+static enum ls_status open_side(struct ls_split *s, int parts)
+{
+    size_t end;
+    void *memory;
+    find_stretch(s->engine, &s->mates.first, &end);
+    s->side_floats = end > s->mates.first ? end - s->mates.first : 0;
+    s->side = ls_alloc((size_t)parts, sizeof *s->side);
+    if (!s->side)
+        return LS_FAILED;
+    for (int i = 0; i + 1 < parts; i++) {
+        LS_TRY(ls_backend_take(s->engine->backend, s->side_floats * sizeof(float), &memory));
+        s->side[i] = memory;
+    }
+    s->mates.parts = s->side;
+    return LS_OK;
+}
+
+static enum ls_status open_groups(struct ls_split *s)
+{
+    const struct ls_engine *e = s->engine;
+    const struct ls_mesh_axis *data = &e->mesh.axes[LS_PARALLEL_DATA];
+    int first, *group_of = ls_alloc((size_t)e->tree->size, sizeof *group_of);
+    s->ranks = ls_alloc((size_t)s->workers, sizeof *s->ranks);
+    s->mate_ranks = ls_alloc((size_t)data->size, sizeof *s->mate_ranks);
+    enum ls_status st = group_of && s->ranks && s->mate_ranks ? LS_OK : LS_FAILED;
+    if (st == LS_OK) {
+        for (int w = 0; w < s->workers; w++)
+            s->ranks[w] = ls_mesh_rank(&e->mesh, LS_PARALLEL_DENSE, w);
+        for (int place = 0; place < data->size; place++)
+            s->mate_ranks[place] = ls_mesh_rank(&e->mesh, LS_PARALLEL_DATA, place);
+        for (int rank = 0; rank < e->tree->size; rank++)
+            group_of[rank] = rank / s->workers;
+        st = ls_tree_init_grouped(&s->tree, e->tree, data->size, group_of);
+    }
+    ls_free(group_of);
+    if (st != LS_OK)
+        return st;
+    s->mates = (struct ls_sync_group){.tree = &s->tree, .ranks = s->mate_ranks, .place = data->place};
+    int parts = ls_tree_parts(&s->tree, data->place, &first);
+    if (ls_tree_most_parts(&s->tree) > LS_SYNC_LOCAL_PARTS)
+        return ls_fail(LS_FAILED, "a group of workers has more than %d parts of a sum", LS_SYNC_LOCAL_PARTS);
+    return open_side(s, parts);
+}
+
+const struct ls_sync_group *ls_split_mates(const struct ls_engine *e)
+{
+    return e->split && e->split->mates.tree->size > 1 ? &e->split->mates : NULL;
+}
+
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
 static enum ls_status open_lane(struct ls_split_lane *lane, size_t floats)
@@ -231,8 +311,9 @@ enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o)
         return LS_FAILED;
     *s = (struct ls_split){
         .engine = e, .workers = axis->size, .me = axis->place, .batch = e->size.batch, .passes = (int)o->accumulate};
+    LS_TRY(open_groups(s));
     for (int w = 0; w < s->workers; w++) {
-        int slices = (e->tree->first[w + 1] - e->tree->first[w]) * s->passes;
+        int slices = (e->tree->first[s->ranks[w] + 1] - e->tree->first[s->ranks[w]]) * s->passes;
         s->rounds = slices > s->rounds ? slices : s->rounds;
     }
     LS_TRY(open_layers(s));
@@ -261,6 +342,13 @@ void ls_split_close(struct ls_engine *e)
     }
     free_lanes(s->rows, s->workers);
     free_lanes(s->parts, s->workers);
+    int first, parts = s->side ? ls_tree_parts(&s->tree, s->mates.place, &first) : 0;
+    for (int i = 0; i + 1 < parts; i++)
+        ls_backend_give(e->backend, s->side[i], s->side_floats * sizeof(float));
+    ls_tree_release(&s->tree);
+    ls_free(s->side);
+    ls_free(s->ranks);
+    ls_free(s->mate_ranks);
     ls_free(s->layers);
     ls_free(s->zeros);
     ls_free(s);

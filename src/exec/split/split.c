@@ -10,7 +10,8 @@
 static int slices_of(const struct ls_split *s, int worker)
 {
     const struct ls_tree *tree = s->engine->tree;
-    return (tree->first[worker + 1] - tree->first[worker]) * s->passes;
+    int rank = s->ranks[worker];
+    return (tree->first[rank + 1] - tree->first[rank]) * s->passes;
 }
 
 /* The passes of a worker are in the last rounds. */
@@ -20,7 +21,7 @@ struct ls_split_slice ls_split_slice_of(const struct ls_split *s, int worker)
     int i = s->round - (s->rounds - slices_of(s, worker));
     if (i < 0)
         return (struct ls_split_slice){.replica = -1};
-    int replica = tree->leaves[tree->first[worker] + i / s->passes], pass = i % s->passes;
+    int replica = tree->leaves[tree->first[s->ranks[worker]] + i / s->passes], pass = i % s->passes;
     int64_t slices = (int64_t)tree->replicas * s->passes, number = (int64_t)replica * s->passes + pass;
     return (struct ls_split_slice){replica, pass, s->samples / slices + (number < s->samples % slices) > 0};
 }

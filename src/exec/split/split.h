@@ -1,12 +1,13 @@
-/* --parallel dense:N: the rows of large dense layers are divided among the workers (graph/split.h), so that their gradients
- * never travel. Everything else is data parallel.
+/* --parallel data:D,dense:N: the rows of large dense layers are divided among the N workers of a group (graph/split.h), so that
+ * their gradients do not travel within it; between groups they do. Everything else is data parallel.
  *
- * The workers run their passes in rounds. In a round, each worker's rows see the samples of all workers, one worker after the
+ * The workers of a group run their passes in rounds. In a round, each worker's rows see the samples of all workers, one worker after the
  * other: inputs go to all workers, and results come back. A worker that has fewer passes than others, or no samples, only
  * serves the others in that round. The last passes of all workers are in the last round.
  *
  *   SPLIT-3  Results do not depend on the number of workers: rows are computed from one replica's samples at a time, gradients
- *            of inputs are added along the tree of SPLIT-1, and gradients of rows along the tree of EXEC-2, all of it here. */
+ *            of inputs are added along the tree of SPLIT-1, and gradients of rows along the tree of EXEC-2: the subtrees that
+ *            lie within the group here, the rest among the workers of all groups that have the same rows. */
 #ifndef LS_EXEC_SPLIT_SPLIT_H
 #define LS_EXEC_SPLIT_SPLIT_H
 
@@ -37,8 +38,14 @@ struct ls_split_lane {
 };
 
 struct ls_split {
-    struct ls_engine *engine; /* borrowed */
-    int workers, me;
+    struct ls_engine *engine;   /* borrowed */
+    int workers, me;            /* of this group */
+    int *ranks;                 /* owned; of the workers */
+    struct ls_sync_group mates; /* those of all groups that have the same rows */
+    int *mate_ranks;            /* owned */
+    struct ls_tree tree;        /* of the replicas over the groups */
+    float **side;               /* owned, and so is the memory: mates.parts */
+    size_t side_floats;
     int64_t batch;
     struct ls_split_layer *layers; /* owned; in the order of forward */
     int n_layers;
@@ -59,6 +66,9 @@ enum ls_status ls_split_rows(const struct ls_engine *e, struct ls_rows *rows);
 /* When the programs have their memory. */
 enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o);
 void ls_split_close(struct ls_engine *e);
+
+/* With several groups: whose gradients of rows are summed; otherwise NULL. */
+const struct ls_sync_group *ls_split_mates(const struct ls_engine *e);
 
 /* Is this the gradient of rows that are here alone? */
 bool ls_split_owns(const struct ls_engine *e, int tensor);

@@ -54,16 +54,26 @@ static enum ls_status clear(struct ls_sums *s)
     return LS_OK;
 }
 
-/* The sum is complete: it takes the place of the gradients, and the next step can begin. */
-static enum ls_status finish(struct ls_sums *s)
+/* Sum number k: the last one takes the place of the gradients. */
+static enum ls_status put_result(struct ls_sums *s, int k)
 {
-    float *sum = s->slot[0];
+    float *sum = s->slot[part_of(s, s->results[k])];
     for (int i = 0; s->program && i < 2; i++) {
+        float *to = k + 1 < s->n_results ? s->aside[2 * k + i] : s->grads[i];
         if (s->counts[i] > 0)
-            LS_TRY(s->backend->queue->copy(s->program, s->grads[i], sum, s->counts[i]));
+            LS_TRY(s->backend->queue->copy(s->program, to, sum, s->counts[i]));
         sum += s->counts[i];
     }
-    give_buffer(s, s->slot[0]);
+    give_buffer(s, s->slot[part_of(s, s->results[k])]);
+    return LS_OK;
+}
+
+/* All sums are complete, and the next step can begin. */
+static enum ls_status finish(struct ls_sums *s)
+{
+    for (int k = 0; k < s->n_results; k++)
+        LS_TRY(put_result(s, k));
+    s->came = 0;
     for (int part = 0; part < s->tree.n_parts; part++) {
         s->slot[part] = NULL;
         s->arrived[part] = false;
@@ -104,14 +114,6 @@ static enum ls_status add_up(struct ls_sums *s)
     return LS_OK;
 }
 
-static bool all_done(const struct ls_sums *s)
-{
-    for (int i = 0; i < s->tree.n_sums; i++)
-        if (!s->done[i])
-            return false;
-    return s->arrived[0];
-}
-
 enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_samples)
 {
     int part = part_of(s, replica);
@@ -120,25 +122,31 @@ enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_s
     if (pass == 0)
         s->slot[part] = take_buffer(s);
     LS_TRY(put(s, s->slot[part], pass == 0));
+    s->came++;
     if (pass < s->passes - 1)
         return LS_OK;
     s->arrived[part] = true;
     LS_TRY(add_up(s));
-    return all_done(s) ? finish(s) : LS_OK;
+    return s->came == s->n_slices ? finish(s) : LS_OK;
 }
 
 /* --- made and unmade ---------------------------------------------------------------------------------------------- */
 
-enum ls_status ls_sums_init(struct ls_sums *s, int replicas, int passes, const int *order, int n)
+enum ls_status ls_sums_init(struct ls_sums *s, int replicas, int passes, const int *order, int n,
+                            const struct ls_tree_part *results, int n_results)
 {
-    *s = (struct ls_sums){.passes = passes};
+    *s = (struct ls_sums){.passes = passes, .n_slices = n, .n_results = n_results};
     LS_TRY(ls_tree_init(&s->tree, replicas, replicas));
     s->slot = ls_alloc((size_t)s->tree.n_parts, sizeof *s->slot);
     s->spare = ls_alloc((size_t)s->tree.n_parts, sizeof *s->spare);
     s->arrived = ls_alloc((size_t)s->tree.n_parts, sizeof *s->arrived);
     s->done = ls_alloc((size_t)s->tree.n_sums + 1, sizeof *s->done);
-    if (!s->slot || !s->spare || !s->arrived || !s->done)
+    s->results = ls_alloc((size_t)n_results, sizeof *s->results);
+    s->aside = ls_alloc(2 * (size_t)n_results, sizeof *s->aside);
+    if (!s->slot || !s->spare || !s->arrived || !s->done || !s->results || !s->aside)
         return LS_FAILED;
+    for (int k = 0; k < n_results; k++)
+        s->results[k] = results[k].v;
     for (int i = 0; i < n; i++) /* without memory: how many buffers it takes */
         LS_TRY(ls_sums_take(s, order[i] / passes, order[i] % passes, true));
     s->n_spare = 0;
@@ -167,5 +175,7 @@ void ls_sums_release(struct ls_sums *s)
     ls_free(s->spare);
     ls_free(s->arrived);
     ls_free(s->done);
+    ls_free(s->results);
+    ls_free(s->aside);
     *s = (struct ls_sums){0};
 }

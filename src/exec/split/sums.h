@@ -1,5 +1,5 @@
-/* Gradients of replicas, which come in any order, added along the tree of EXEC-2 in one process. A replica's gradient is the sum
- * of its passes, which come in order (EXEC-1). */
+/* Gradients of replicas, which come in any order, added along the tree of EXEC-2 in one process, as far as all of a subtree comes.
+ * A replica's gradient is the sum of its passes, which come in order (EXEC-1). */
 #ifndef LS_EXEC_SPLIT_SUMS_H
 #define LS_EXEC_SPLIT_SUMS_H
 
@@ -11,8 +11,12 @@ struct ls_sums {
     int passes;
     const struct ls_backend *backend;
     struct ls_program *program;
-    float *grads[2]; /* where the gradients are that come, and the sum in the end; count floats of each */
+    float *grads[2]; /* where the gradients are that come, and the last sum in the end; count floats of each */
     size_t counts[2];
+    float **aside; /* owned list; for the other sums, the same two of each */
+    int *results;  /* owned; the replica that each sum begins with */
+    int n_results;
+    int n_slices, came;   /* of a step */
     float **slot;         /* owned list; of each part the sum so far; NULL: none */
     bool *arrived, *done; /* owned; of parts, of sums */
     float **spare;        /* owned list; buffers that are not in use */
@@ -20,12 +24,14 @@ struct ls_sums {
     float *memory; /* owned */
 };
 
-/* order: the slices (replica * passes + pass) as they will come. */
-enum ls_status ls_sums_init(struct ls_sums *s, int replicas, int passes, const int *order, int n);
-/* Before the first step: where the gradients are. Takes memory. */
+/* order: the slices (replica * passes + pass) as they will come. results: the subtrees that they add up to, one if all slices
+ * come. */
+enum ls_status ls_sums_init(struct ls_sums *s, int replicas, int passes, const int *order, int n,
+                            const struct ls_tree_part *results, int n_results);
+/* Before the first step: grads, counts and aside are set. Takes memory. */
 enum ls_status ls_sums_open(struct ls_sums *s, const struct ls_backend *b, struct ls_program *p);
 void ls_sums_release(struct ls_sums *s);
-/* The gradients of a slice are there; has_samples false: they are zero. With the last slice, the sum is. */
+/* The gradients of a slice are there; has_samples false: they are zero. With the last slice, the sums are. */
 enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_samples);
 
 #endif

@@ -1,7 +1,6 @@
 #include "train/ranks/rank_check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "exec/pipeline/pipeline.h"
 #include "exec/rank_reduce.h"
 #include "base/files/checksum.h"
 #include "train/ranks/fingerprint.h"
@@ -252,10 +251,11 @@ static enum ls_status compare_part(struct ls_comm *comm, const struct values *v,
                    step, name, odd);
 }
 
-/* Compares one part among the ranks that hold it: all, or those of each stage of a pipeline. */
+/* Compares one part among the ranks that hold it: all, or those of each stage of a pipeline, or those with the same rows. */
 static enum ls_status compare_holders(const struct ls_engine *e, const uint64_t *all, const char *name, uint64_t step)
 {
-    int size = ls_comm_size(e->comm), stages = e->pipeline ? e->pipeline->stages : 1;
+    int size = ls_comm_size(e->comm), groups = e->mesh.axes[LS_PARALLEL_DATA].size;
+    int stages = groups > 0 ? size / groups : 1;
     int *ranks = ls_alloc((size_t)size, sizeof *ranks);
     enum ls_status st = ranks ? LS_OK : LS_FAILED;
     for (int stage = 0; stage < stages && st == LS_OK; stage++) {
@@ -271,7 +271,7 @@ static enum ls_status compare_holders(const struct ls_engine *e, const uint64_t 
 enum ls_status ls_rank_check_values(const struct ls_engine *e, uint64_t step, int parts)
 {
     uint64_t mine[LS_RANK_CHECK_PARTS] = {0}, *all;
-    if (!e->comm || ls_comm_size(e->comm) == 1 || (ls_engine_in_parts(e) && !e->pipeline))
+    if (!e->comm || ls_comm_size(e->comm) == 1)
         return LS_OK;
     for (int part = 0; part < parts; part++)
         LS_TRY(sum_part(e, (enum ls_rank_check_part)part, &mine[part]));

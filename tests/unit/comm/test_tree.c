@@ -126,6 +126,33 @@ static void ranks_can_change_places(void **state)
     }
 }
 
+static void groups_of_ranks_make_the_same_sum(void **state)
+{
+    char expected[ROOM], found[ROOM];
+    (void)state;
+    for (int replicas = 6; replicas <= MOST; replicas++)
+        for (int each = 1; each <= 6; each++) {
+            struct ls_tree ranks, t;
+            int group_of[6], groups = (6 + each - 1) / each;
+            for (int rank = 0; rank < 6; rank++)
+                group_of[rank] = rank / each;
+            write_tree(0, 1, replicas, expected);
+            assert_int_equal(ls_tree_init(&ranks, replicas, 6), LS_OK);
+            assert_int_equal(ls_tree_init_grouped(&t, &ranks, groups, group_of), LS_OK);
+            run_sums(&t, found);
+            assert_string_equal(found, expected);
+            for (int rank = 0; rank < 6; rank++)
+                for (int i = ranks.first[rank]; i < ranks.first[rank + 1]; i++) {
+                    int at = t.first[rank / each];
+                    while (at < t.first[rank / each + 1] && t.leaves[at] != ranks.leaves[i])
+                        at++;
+                    assert_int_not_equal(at, t.first[rank / each + 1]);
+                }
+            ls_tree_release(&ranks);
+            ls_tree_release(&t);
+        }
+}
+
 static void more_processes_than_replicas_are_refused(void **state)
 {
     struct ls_tree t;
@@ -160,6 +187,7 @@ int main(void)
         cmocka_unit_test(any_number_of_processes_makes_the_same_sum),
         cmocka_unit_test(a_power_of_two_gives_one_part_each),
         cmocka_unit_test(ranks_can_change_places),
+        cmocka_unit_test(groups_of_ranks_make_the_same_sum),
         cmocka_unit_test(ranks_that_serve_have_no_part),
         cmocka_unit_test(more_processes_than_replicas_are_refused),
     };
