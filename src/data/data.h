@@ -233,6 +233,7 @@ struct ls_sampler {
     int64_t count;
     uint64_t seed;
     bool shuffle;
+    const int64_t *samples; /* borrowed; the sample at each position; NULL: all samples are in the order */
 };
 int64_t ls_sampler_at(const struct ls_sampler *s, uint64_t epoch, int64_t position);
 
@@ -277,7 +278,8 @@ struct ls_loader_options {
     int64_t batch, parts, step;
     const int *order;
     int64_t own;
-    int64_t epoch_samples; /* samples per epoch (<= count of the set); 0: all */
+    int64_t epoch_samples;  /* samples per epoch (<= count of the set); 0: all */
+    const int64_t *samples; /* borrowed; these epoch_samples samples, in this order; NULL: any */
     bool goes_on;     /* an epoch of fewer begins where the one before it ended; false: each uses the first samples of
                              * an order of its own */
     uint64_t epoch;   /* first epoch (resume) */

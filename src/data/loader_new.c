@@ -156,7 +156,8 @@ enum ls_status ls_loader_new(const struct ls_loader_options *options, struct ls_
     int64_t count = ls_dataset_info(l->o.set)->count;
     if (l->o.epoch_samples == 0)
         l->o.epoch_samples = count;
-    l->sampler = (struct ls_sampler){.count = count, .seed = l->o.seed, .shuffle = l->o.shuffle};
+    l->sampler =
+        (struct ls_sampler){.count = count, .seed = l->o.seed, .shuffle = l->o.shuffle, .samples = l->o.samples};
     l->epoch = l->o.epoch;
     l->position = l->o.position;
     ls_loader_close_epoch(l);

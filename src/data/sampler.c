@@ -40,6 +40,8 @@ static uint64_t root(uint64_t count)
 
 int64_t ls_sampler_at(const struct ls_sampler *s, uint64_t epoch, int64_t position)
 {
+    if (s->samples)
+        return s->samples[position];
     if (!s->shuffle || s->count < 2)
         return position;
     uint64_t key[ROUNDS], stream = ls_random_stream(LS_RANDOM_SHUFFLE, epoch, 0, 0);

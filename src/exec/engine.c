@@ -12,6 +12,7 @@
 #include "exec/identity.h"
 #include "exec/shards/shards.h"
 #include "exec/split/split.h"
+#include "exec/tta.h"
 
 #include <omp.h>
 #include <sched.h>
@@ -94,31 +95,9 @@ static enum ls_status check_dtype(const struct ls_options *o, const struct ls_ba
     return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : LS_OK;
 }
 
-/* Reads --tta: mirror, shift:PIXELS, or both. */
-static enum ls_status parse_views(const char *text, struct ls_views *views)
-{
-    *views = (struct ls_views){0};
-    for (const char *at = text; at && *at;) {
-        char *end;
-        size_t length = strcspn(at, ",");
-        long pixels = strncmp(at, "shift:", 6) == 0 ? strtol(at + 6, &end, 10) : 0;
-        if (length == 6 && strncmp(at, "mirror", 6) == 0)
-            views->mirror = true;
-        else if (pixels >= 1 && pixels <= 1024 && end == at + length)
-            views->shift = (int32_t)pixels;
-        else
-            return ls_fail(LS_USAGE, "--tta %s: expected mirror, shift:PIXELS (1 to 1024), or mirror,shift:PIXELS",
-                           text);
-        at += length + (at[length] == ',');
-    }
-    return LS_OK;
-}
-
 static enum ls_status build(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
-                            bool training, struct ls_graph *g)
+                            bool training, struct ls_views views, struct ls_graph *g)
 {
-    struct ls_views views;
-    LS_TRY(parse_views(o->tta, &views));
     struct ls_model_request request = {
         .model = o->model,
         .yaml = o->model_yaml,
@@ -142,13 +121,23 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
     return ls_graph_fuse(g, b->dense_1x1);
 }
 
+static enum ls_status check_tta(const struct ls_options *o, struct ls_tta *tta)
+{
+    LS_TRY(ls_tta_parse(o->tta, tta));
+    if (tta->least < 1 && ls_mesh_divides_model(o->parallel))
+        return ls_fail(LS_USAGE, "--tta least: each process needs the whole model; leave out --parallel, or least");
+    return LS_OK;
+}
+
 enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size, int processes)
 {
     struct ls_graph g;
+    struct ls_tta tta;
     const struct ls_backend *backend;
     LS_TRY(ls_backend_open(o->backend, &backend));
+    LS_TRY(check_tta(o, &tta));
     ls_graph_init(&g);
-    enum ls_status st = build(o, backend, size, true, &g);
+    enum ls_status st = build(o, backend, size, true, tta.views, &g);
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
     if (st == LS_OK && ls_mesh_has_pipeline(o->parallel))
@@ -206,7 +195,7 @@ static bool one_pass(const struct ls_engine *e)
 /* Of the whole model, where this process has a part of it. */
 static enum ls_status build_whole(struct ls_engine *e, const struct ls_options *o)
 {
-    LS_TRY(build(o, e->backend, &e->size, true, &e->whole));
+    LS_TRY(build(o, e->backend, &e->size, true, (struct ls_views){0}, &e->whole));
     LS_TRY(ls_graph_backward(&e->whole));
     return ls_optim_update(&e->whole, o, false);
 }
@@ -216,7 +205,7 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
     struct ls_net *net = &e->train;
     /* Enqueued updates run best all at once. Clipping needs all gradients before the first update; averages stand last. */
     bool interleave = one_pass(e) && e->backend->queue->delay == 0 && o->clip_norm <= 0 && o->ema <= 0;
-    LS_TRY(build(o, e->backend, &e->size, true, &net->graph));
+    LS_TRY(build(o, e->backend, &e->size, true, (struct ls_views){0}, &net->graph));
     LS_TRY(ls_split_graph(e, &net->graph));
     LS_TRY(ls_graph_backward(&net->graph));
     LS_TRY(ls_optim_update(&net->graph, o, interleave));
@@ -232,18 +221,19 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
 }
 
 /* Evaluation takes the kernels of the training program where it has the same layers. */
-static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
+static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                struct ls_views views, struct ls_net *net)
 {
     const char *own = e->train.program ? e->backend->choices(e->train.program) : "";
     char *lines = ls_format("%s%s", plan->lines ? plan->lines : "", own);
     struct given_plan known = {.lines = lines, .name = e->train.program || !plan->lines ? NULL : plan->name};
-    enum ls_status st = lines ? build(o, e->backend, &e->size, false, &e->eval.graph) : LS_FAILED;
+    enum ls_status st = lines ? build(o, e->backend, &e->size, false, views, &net->graph) : LS_FAILED;
     if (st == LS_OK && e->pipeline)
-        st = ls_pipeline_take_stage(e, &e->eval);
+        st = ls_pipeline_take_stage(e, net);
     if (st == LS_OK)
-        st = ls_split_graph(e, &e->eval.graph);
+        st = ls_split_graph(e, &net->graph);
     if (st == LS_OK)
-        st = prepare(e, o, &known, &e->eval, false);
+        st = prepare(e, o, &known, net, false);
     ls_free(lines);
     return st;
 }
@@ -306,6 +296,8 @@ static enum ls_status bind_memory(struct ls_engine *e)
         LS_TRY(e->backend->bind(e->train.program, e->arena, e->kept));
     if (e->eval.program)
         LS_TRY(e->backend->bind(e->eval.program, e->arena, NULL));
+    if (e->glance.program)
+        LS_TRY(e->backend->bind(e->glance.program, e->arena, NULL));
     return LS_OK;
 }
 
@@ -323,8 +315,9 @@ char *ls_engine_choices(const struct ls_engine *e)
 {
     if (e->pipeline)
         return ls_format("%s%s", e->pipeline->choices[0], e->pipeline->choices[1]);
-    const struct ls_program *train = e->train.program, *eval = e->eval.program;
-    return ls_format("%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "");
+    const struct ls_program *train = e->train.program, *eval = e->eval.program, *glance = e->glance.program;
+    return ls_format("%s%s%s", train ? e->backend->choices(train) : "", eval ? e->backend->choices(eval) : "",
+                     glance ? e->backend->choices(glance) : "");
 }
 
 static void close_net(struct ls_engine *e, struct ls_net *net)
@@ -337,10 +330,14 @@ static void close_net(struct ls_engine *e, struct ls_net *net)
 static enum ls_status make_programs(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
                                     unsigned uses)
 {
+    struct ls_tta tta;
+    LS_TRY(check_tta(o, &tta));
     if (uses & LS_ENGINE_TRAIN)
         LS_TRY(make_train(e, o, plan));
     if (uses & LS_ENGINE_EVAL)
-        LS_TRY(make_eval(e, o, plan));
+        LS_TRY(make_eval(e, o, plan, tta.views, &e->eval));
+    if ((uses & LS_ENGINE_EVAL) && tta.least < 1)
+        LS_TRY(make_eval(e, o, plan, (struct ls_views){0}, &e->glance));
     return LS_OK;
 }
 
@@ -381,6 +378,7 @@ static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options 
     struct ls_engine whole = *e;
     ls_graph_init(&whole.train.graph);
     ls_graph_init(&whole.eval.graph);
+    ls_graph_init(&whole.glance.graph);
     whole.pipeline = NULL;
     whole.store = ls_store_new(e->backend);
     enum ls_status st = whole.store ? make_programs(&whole, o, plan, uses) : LS_FAILED;
@@ -496,6 +494,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     e->comm = comm && ls_comm_size(comm) > 1 ? comm : NULL;
     ls_graph_init(&e->train.graph);
     ls_graph_init(&e->eval.graph);
+    ls_graph_init(&e->glance.graph);
     ls_graph_init(&e->whole);
     if (train)
         LS_TRY_GOTO(failed, take_mesh(e, o, uses));
@@ -551,6 +550,7 @@ void ls_engine_close(struct ls_engine *e)
     ls_graph_release(&e->whole);
     ls_shards_close(e);
     ls_engine_free_buckets(e);
+    close_net(e, &e->glance);
     close_net(e, &e->eval);
     close_net(e, &e->train);
     if (e->arena)

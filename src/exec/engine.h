@@ -20,6 +20,7 @@ struct ls_engine {
     const struct ls_backend *backend;
     struct ls_store *store; /* owned */
     struct ls_net train, eval;
+    struct ls_net glance;      /* evaluation of one view, with --tta least; else its program is NULL */
     struct ls_model_size size; /* of one pass */
     int threads, passes;
     struct ls_comm *comm;               /* borrowed; NULL: one process */

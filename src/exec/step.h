@@ -104,6 +104,10 @@ enum ls_status ls_step_collect(struct ls_stepper *s);
 /* The evaluation program over one slot. Adds to *totals the results of the pass as many passes before as the queue's delay:
  * a slot stays in use until the call after the next. NULL for a slot, the last, adds the rest. */
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
+/* Evaluates a slot in one view (engine->glance) and waits for it: logits of the whole batch, and the loss and the rank of each
+ * sample, which are valid until the next pass. */
+enum ls_status ls_step_glance(struct ls_stepper *s, const struct ls_slot *slot, float *logits, const float **loss,
+                              const int32_t **rank);
 /* The next slot of an evaluation: of the loader, or, where this process has none, from the process before it in a pipeline. */
 enum ls_status ls_step_evaluate_next(struct ls_stepper *s, struct ls_loader *loader, const struct ls_slot **slot);
 /* Pins the memory that slots are fed from (ls_backend_queue.pin); unpin it before it is freed. The loader may be NULL. */

@@ -122,11 +122,21 @@ int ls_mesh_rank(const struct ls_mesh *m, enum ls_parallel axis, int place)
     return rank;
 }
 
-bool ls_mesh_has_pipeline(const char *text)
+static bool has_axis(const char *text, enum ls_parallel axis)
 {
     struct ls_mesh m;
     bool muted = ls_log_mute(true);
     bool good = parse_axes(text, &m) == LS_OK;
     ls_log_mute(muted);
-    return good && m.axes[LS_PARALLEL_PIPELINE].size != 0;
+    return good && m.axes[axis].size != 0;
+}
+
+bool ls_mesh_has_pipeline(const char *text)
+{
+    return has_axis(text, LS_PARALLEL_PIPELINE);
+}
+
+bool ls_mesh_divides_model(const char *text)
+{
+    return has_axis(text, LS_PARALLEL_PIPELINE) || has_axis(text, LS_PARALLEL_DENSE);
 }

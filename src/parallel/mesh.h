@@ -30,6 +30,8 @@ enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mes
 int ls_mesh_size(const char *text);
 /* Whether the text has the axis pipeline. */
 bool ls_mesh_has_pipeline(const char *text);
+/* Whether a process holds only a part of the model: pipeline or dense. */
+bool ls_mesh_divides_model(const char *text);
 /* The rank that differs from this one in its place on one axis. */
 int ls_mesh_rank(const struct ls_mesh *mesh, enum ls_parallel axis, int place);
 

@@ -196,11 +196,13 @@ int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e
 }
 
 enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,
-                                   enum ls_form form, struct ls_loader **loader)
+                                   enum ls_form form, const struct ls_samples *some, struct ls_loader **loader)
 {
     int rank, readers = ls_engine_readers(e, &rank), most, threads = ls_task_loader_threads(o, e, &most);
     struct ls_loader_options options = {
         .set = t->test,
+        .samples = some ? some->list : NULL,
+        .epoch_samples = some ? some->count : 0,
         .augment = t->test_augment,
         .form = form,
         .seed = o->seed,

@@ -40,9 +40,13 @@ int ls_task_cores(const struct ls_engine *e);
  * With --loader-threads they are its value and 0. Otherwise they are half of the process's cores (all but one where
  * a device computes) and all of its cores. */
 int ls_task_loader_threads(const struct ls_options *o, const struct ls_engine *e, int *most);
-/* Makes a loader that reads every test sample once, in order. Where the engine has a comm, it reads the share of
- * this process. */
+/* Makes a loader that reads every test sample once, in order, or those of a list, which stays the caller's; some NULL: all.
+ * Where the engine has a comm, it reads the share of this process. */
+struct ls_samples {
+    const int64_t *list;
+    int64_t count;
+};
 enum ls_status ls_task_test_loader(const struct ls_task *t, const struct ls_options *o, const struct ls_engine *e,
-                                   enum ls_form form, struct ls_loader **loader);
+                                   enum ls_form form, const struct ls_samples *some, struct ls_loader **loader);
 
 #endif

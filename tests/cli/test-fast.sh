@@ -62,6 +62,19 @@ lockstep eval one --data "$data" --tta mirror --json
 expect_code 0
 [ "$(sed -n 's/.*"loss": \([0-9.]*\).*/\1/p' out)" != "$own" ] || miss "two views have the loss of the others"
 
+it "views of the least certain images: the same on any number of workers"
+least() { grep -h '"kind": "eval"' "$1/metrics.jsonl" | sed 's/"samples_per_s.*//; s/.*"loss"/loss/'; }
+train --replicas 6 --tta mirror,shift:1,least:0.3 --run least
+expect_code 0
+for workers in 2 3; do
+    train --replicas 6 --tta mirror,shift:1,least:0.3 --workers $workers --run "least-$workers"
+    expect_code 0
+    expect "$(least least)" = "$(least "least-$workers")"
+done
+[ "$(least least)" != "$(least one)" ] || miss "a share of the images has the loss of all"
+lockstep eval least --data "$data" --json
+expect_code 0
+
 it "a model file is written as it was read"
 lockstep models show "$model" --yaml
 expect_code 0
@@ -93,6 +106,10 @@ refuses() {
     [ ! -e refused ] || miss "a run directory was made"
 }
 refuses "views that are not known" '--tta turn: expected mirror, shift:PIXELS \(1 to 1024\), or mirror,shift:PIXELS' --tta turn
+refuses "a share that is none" '--tta mirror,least:1: expected mirror, .* least:SHARE \(above 0, below 1\)' --tta mirror,least:1
+refuses "a share of no views" '--tta least:0.5: which views the least certain images get is missing' --tta least:0.5
+refuses "a share of images where a process has a part of the model" '--tta least: each process needs the whole model' \
+    --tta mirror,least:0.5 --parallel pipeline:2 --workers 2
 refuses "views moved beyond the image" '--tta shift:40: the images are only 32x32' --tta shift:40
 refuses "half an iteration" '--muon-steps 2.5: expected a whole number from 1 to 20' --muon-steps 2.5
 refuses "a momentum of 1" '--momentum-groups conv=1: 1 is not from 0 to below 1' --momentum-groups conv=1

@@ -106,8 +106,16 @@ enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct 
     if (ls_augment_only_crops(a, info))
         LS_TRY(hold(s, set));
     s->form = s->held ? LS_FORM_CROPS : LS_FORM_PIXELS;
-    struct ls_pixels pixels = ls_augment_source(a, s->held ? info : NULL);
-    return e->backend->queue->source(net->program, &pixels, s->held);
+    return ls_device_dataset_share(s, net, set, a);
+}
+
+enum ls_status ls_device_dataset_share(const struct ls_device_dataset *s, const struct ls_net *net,
+                                       const struct ls_dataset *set, const struct ls_augment *a)
+{
+    if (s->form == LS_FORM_PLANES)
+        return LS_OK;
+    struct ls_pixels pixels = ls_augment_source(a, s->held ? ls_dataset_info(set) : NULL);
+    return s->backend->queue->source(net->program, &pixels, s->held);
 }
 
 enum ls_status ls_device_dataset_open_bytes(struct ls_device_dataset *s, const struct ls_engine *e,

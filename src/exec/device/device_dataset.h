@@ -19,6 +19,9 @@ struct ls_device_dataset {
  * data set says, is no error here: the set is then not held, and the loader reports it when it reads that sample. */
 enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct ls_engine *e, const struct ls_net *net,
                                       struct ls_dataset *set, const struct ls_augment *a);
+/* Another program reads the same images in the same form; set and a as above. */
+enum ls_status ls_device_dataset_share(const struct ls_device_dataset *s, const struct ls_net *net,
+                                       const struct ls_dataset *set, const struct ls_augment *a);
 /* The same without a data set, for bytes as `pixels` says: the form is pixels, or planes. */
 enum ls_status ls_device_dataset_open_bytes(struct ls_device_dataset *s, const struct ls_engine *e,
                                             const struct ls_net *net, const struct ls_pixels *pixels);

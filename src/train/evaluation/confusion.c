@@ -67,11 +67,11 @@ static double log_of_sum(const float *scores, int64_t n, double most)
     return most + log(sum);
 }
 
-static void add_sample(struct ls_confusion *c, const float *scores, int64_t sample, int32_t label)
+void ls_confusion_add_sample(struct ls_confusion *c, const float *scores, int64_t sample, int32_t label)
 {
-    int64_t best = highest(scores, c->classes);
-    if (label < 0 || label >= c->classes)
+    if (!c->counts || label < 0 || label >= c->classes)
         return;
+    int64_t best = highest(scores, c->classes);
     c->counts[label * c->classes + best]++;
     if (best == label)
         return;
@@ -83,13 +83,16 @@ static void add_sample(struct ls_confusion *c, const float *scores, int64_t samp
                                         .probability = exp(top - total)});
 }
 
-enum ls_status ls_confusion_add(struct ls_confusion *c, const struct ls_engine *e, const struct ls_slot *slot)
+enum ls_status ls_confusion_add(struct ls_confusion *c, const struct ls_engine *e, const struct ls_slot *slot,
+                                const int64_t *samples)
 {
     if (!c->counts || e->eval.graph.logits == LS_NONE) /* the last stage of a pipeline has the logits */
         return LS_OK;
     LS_TRY(e->backend->read(e->eval.program, e->eval.graph.logits, c->logits));
-    for (int64_t i = 0; i < slot->valid; i++)
-        add_sample(c, c->logits + i * c->classes, slot->position + i, slot->labels[i]);
+    for (int64_t i = 0; i < slot->valid; i++) {
+        int64_t at = slot->position + i;
+        ls_confusion_add_sample(c, c->logits + i * c->classes, samples ? samples[at] : at, slot->labels[i]);
+    }
     return LS_OK;
 }
 

@@ -42,8 +42,12 @@ struct ls_class_result {
 
 /* A model of more than LS_CONFUSION_CLASSES classes gets no matrix, and `counts` stays NULL. */
 enum ls_status ls_confusion_open(struct ls_confusion *c, const struct ls_engine *e);
-/* Adds the predictions of the evaluation pass that was run last, which was over this slot. */
-enum ls_status ls_confusion_add(struct ls_confusion *c, const struct ls_engine *e, const struct ls_slot *slot);
+/* Adds the predictions of the evaluation pass that was run last, which was over this slot. samples: the sample at each
+ * position; NULL: they are in order. */
+enum ls_status ls_confusion_add(struct ls_confusion *c, const struct ls_engine *e, const struct ls_slot *slot,
+                                const int64_t *samples);
+/* Adds one prediction by its scores. */
+void ls_confusion_add_sample(struct ls_confusion *c, const float *scores, int64_t sample, int32_t label);
 /* Sums over all processes. Every process calls it; comm NULL: one process. */
 enum ls_status ls_confusion_reduce(struct ls_confusion *c, struct ls_comm *comm);
 struct ls_class_result ls_confusion_class(const struct ls_confusion *c, int64_t class);

@@ -237,6 +237,36 @@ static void test_learns(void **state)
     ls_options_release(&o);
 }
 
+/* Evaluates what test_learns trained. Of the last pass: logits and losses, where they are not NULL. */
+static struct ls_report evaluate_learnt(const char *tta, int64_t batch, struct ls_confusion *confusion, float *logits,
+                                        float *losses)
+{
+    struct ls_options o = run_options("unused");
+    struct ls_task task;
+    struct ls_engine e;
+    struct ls_stepper s;
+    struct ls_console console;
+    struct ls_report r = {0};
+    o.batch = batch;
+    tiny_set(&o.tta, tta);
+    assert_int_equal(ls_task_open(&task, &o, false, true, NULL), LS_OK);
+    assert_int_equal(ls_engine_open(&e, &o, NULL, &task.size, NULL, LS_ENGINE_EVAL), LS_OK);
+    assert_int_equal(ls_weights_load(&e, LS_WEIGHTS_MODEL, tiny_path("learn/checkpoints/best/model.safetensors")),
+                     LS_OK);
+    assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, &o), LS_OK);
+    ls_console_begin(&console, &o, 0);
+    assert_int_equal(ls_evaluate(&s, &task, &o, &console, &r, confusion), LS_OK);
+    if (logits)
+        assert_int_equal(e.backend->read(e.eval.program, e.eval.graph.logits, logits), LS_OK);
+    if (losses)
+        assert_int_equal(e.backend->read(e.eval.program, e.eval.graph.loss, losses), LS_OK);
+    ls_stepper_release(&s);
+    ls_engine_close(&e);
+    ls_task_close(&task);
+    ls_options_release(&o);
+    return r;
+}
+
 /* Each test sample counts once, whatever the batch. */
 static void test_evaluation_is_exact(void **state)
 {
@@ -244,27 +274,58 @@ static void test_evaluation_is_exact(void **state)
     static const int64_t batches[] = {24, 22, 7, 1};
     struct ls_report r[4];
     for (int i = 0; i < 4; i++) {
-        struct ls_options o = run_options("unused");
-        struct ls_task task;
-        struct ls_engine e;
-        struct ls_stepper s;
-        struct ls_console console;
-        o.batch = batches[i];
-        assert_int_equal(ls_task_open(&task, &o, false, true, NULL), LS_OK);
-        assert_int_equal(ls_engine_open(&e, &o, NULL, &task.size, NULL, LS_ENGINE_EVAL), LS_OK);
-        assert_int_equal(ls_weights_load(&e, LS_WEIGHTS_MODEL, tiny_path("learn/checkpoints/best/model.safetensors")),
-                         LS_OK);
-        assert_int_equal(ls_stepper_init(&s, &e, (struct ls_feed){0}, &o), LS_OK);
-        ls_console_begin(&console, &o, 0);
-        assert_int_equal(ls_evaluate(&s, &task, &o, &console, &r[i], NULL), LS_OK);
-        ls_stepper_release(&s);
-        ls_engine_close(&e);
-        ls_task_close(&task);
-        ls_options_release(&o);
+        r[i] = evaluate_learnt(NULL, batches[i], NULL, NULL, NULL);
         assert_int_equal(r[i].samples, 22);
         assert_true(r[i].top1 == r[0].top1 && r[i].top5 == r[0].top5);
         assert_true(fabs(r[i].loss - r[0].loss) < 1e-5);
     }
+}
+
+/* The two highest of four logits. */
+static float margin_of(const float logits[4])
+{
+    float first = -INFINITY, second = -INFINITY;
+    for (int c = 0; c < 4; c++) {
+        if (logits[c] > first)
+            second = first, first = logits[c];
+        else if (logits[c] > second)
+            second = logits[c];
+    }
+    return first - second;
+}
+
+/* LEAST-1: 7 of 22 samples get all views, whatever the batch. */
+static void test_least_certain_get_views(void **state)
+{
+    (void)state;
+    static const int64_t batches[] = {24, 22, 7, 1};
+    float logits[22 * 4], one[22], all[22];
+    double expected = 0;
+    evaluate_learnt(NULL, 22, NULL, logits, one);
+    evaluate_learnt("mirror,shift:1", 22, NULL, NULL, all);
+    for (int i = 0; i < 22; i++) {
+        int before = 0;
+        for (int k = 0; k < 22; k++)
+            before += margin_of(logits + 4 * k) < margin_of(logits + 4 * i);
+        expected += (double)(before < 7 ? all[i] : one[i]) / 22;
+    }
+    for (int i = 0; i < 4; i++) {
+        struct ls_confusion confusion = {0};
+        struct ls_report r = evaluate_learnt("mirror,shift:1,least:0.3", batches[i], &confusion, NULL, NULL);
+        int64_t counted = 0, right = 0;
+        assert_int_equal(r.samples, 22);
+        assert_true(fabs(r.loss - expected) < 1e-5);
+        for (int k = 0; k < 16; k++)
+            counted += confusion.counts[k], right += k % 5 == 0 ? confusion.counts[k] : 0;
+        assert_int_equal(counted, 22);
+        assert_true(fabs(r.top1 - (double)right / 22) < 1e-9);
+        ls_confusion_release(&confusion);
+    }
+    /* All of them, and one. */
+    assert_true(evaluate_learnt("mirror,least:0.99", 7, NULL, NULL, NULL).loss ==
+                evaluate_learnt("mirror", 7, NULL, NULL, NULL).loss);
+    assert_true(fabs(evaluate_learnt("mirror,least:0.01", 7, NULL, NULL, NULL).loss -
+                     evaluate_learnt(NULL, 7, NULL, NULL, NULL).loss) > 1e-9);
 }
 
 /* --- replicas and accumulation ------------------------------------------------------------------------ */
@@ -618,6 +679,7 @@ int main(void)
         cmocka_unit_test(test_decay_and_momentum),
         cmocka_unit_test(test_learns),
         cmocka_unit_test(test_evaluation_is_exact),
+        cmocka_unit_test(test_least_certain_get_views),
         cmocka_unit_test(test_replicas_mean_over_samples),
         cmocka_unit_test(test_uneven_batch),
         cmocka_unit_test(test_resume),
