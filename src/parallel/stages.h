@@ -9,7 +9,7 @@
 #ifndef LS_PARALLEL_STAGES_H
 #define LS_PARALLEL_STAGES_H
 
-#include "graph/graph.h"
+#include "parallel/layers.h"
 
 enum { LS_MOST_STAGES = 64 };
 
@@ -21,8 +21,8 @@ struct ls_stages {
 };
 
 /* Cuts a graph with backward and update nodes. at: names of the layers that stages 1, 2 ... begin with, separated by '+', in
- * `length` bytes; a name also means the layers NAME.anything. NULL: the stages have about equal work. LS_USAGE if the graph
- * cannot be cut like that. */
+ * `length` bytes; a name also means the layers NAME.anything. NULL: the stages have about equal work, by an estimate. LS_USAGE
+ * if the graph cannot be cut like that. */
 enum ls_status ls_stages_choose(const struct ls_graph *g, int n, const char *at, int length, struct ls_stages *s);
 /* Cuts the forward graph `eval` so that its parameters are in the stages that they have in `train`. */
 enum ls_status ls_stages_like(const struct ls_stages *s, const struct ls_graph *train, const struct ls_graph *eval,
@@ -31,6 +31,27 @@ void ls_stages_release(struct ls_stages *s);
 /* stage_graph.c: makes the graph of one stage. The caller has called ls_graph_init and releases it, also after a failure. */
 enum ls_status ls_stage_graph(const struct ls_graph *whole, const struct ls_stages *s, int stage,
                               struct ls_graph *part);
+
+/* --- cuts.c: where to cut ------------------------------------------------------------------------------------------- */
+
+struct ls_cut_rule {
+    int stages, passes;   /* passes: of a step, through one pipeline */
+    double message, byte; /* seconds that a message takes, and each of its bytes */
+    size_t limit;         /* bytes of a process; 0: none */
+    int grad_copies;      /* memories of the size of all gradients; 0: 1 */
+    double arena;         /* bytes of memory for each byte of activations; 0: 1 */
+};
+
+/* Finds the layers that stages begin with, cuts[0 .. stages-1], such that the process or wire that is busy longest is so for as
+ * short as possible. Every stage trains something, and fits into the limit unless no cut does. LS_USAGE if the model has too
+ * few places. */
+enum ls_status ls_cut_evenly(const struct ls_layers *l, const struct ls_cut_rule *rule, int *cuts);
+/* The layers that `at` names, as ls_stages_choose has it. */
+enum ls_status ls_cut_at(const struct ls_layers *l, int stages, const char *at, int length, int *cuts);
+/* The text that ls_cut_at takes for these cuts. Freed by ls_free. */
+char *ls_cut_names(const struct ls_layers *l, int stages, const int *cuts);
+/* The bytes of a stage of layers first .. end-1, about. */
+size_t ls_stage_memory(const struct ls_layers *l, int first, int end, const struct ls_cut_rule *rule, int stage);
 
 /* --- the schedule 1F1B ------------------------------------------------------------------------------------------- */
 

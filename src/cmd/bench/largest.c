@@ -1,9 +1,8 @@
 #define _GNU_SOURCE
 #include "cmd/bench/largest.h"
-#include "base/system/cgroup.h"
 #include "base/system/clock.h"
+#include "base/system/free_memory.h"
 #include "base/log.h"
-#include "base/system/machine.h"
 #include "cmd/json.h"
 #include "exec/engine.h"
 #include "exec/shards/shards.h"
@@ -13,9 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #define MIB (1024.0 * 1024.0)
 #define USED 0.9             /* share of the available memory that a bench may take */
@@ -39,36 +36,12 @@ struct search {
 
 /* --- what is available ---------------------------------------------------------------------------------- */
 
-static double kilobytes(const char *key)
-{
-    char value[64];
-    return ls_machine_value("/proc/meminfo", key, value, sizeof value) ? 1024 * strtod(value, NULL) : 0;
-}
-
-static double host_memory(void)
-{
-    uint64_t left;
-    double bytes = kilobytes("MemAvailable");
-    if (ls_cgroup_memory("", &left) && (bytes == 0 || (double)left < bytes))
-        bytes = (double)left;
-    return bytes;
-}
-
-/* The limit of `ulimit -v`, less what the process has mapped already. */
+/* What is left of `ulimit -v`, less what threads reserve. */
 static double address_space(const struct search *s)
 {
-    struct rlimit limit;
-    long pages = 0;
-    FILE *file = fopen("/proc/self/statm", "re");
-    if (file && fscanf(file, "%ld", &pages) != 1)
-        pages = 0;
-    if (file)
-        fclose(file);
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return 0;
     double threads = s->o.threads > 0 ? (double)s->o.threads : ls_engine_cores();
-    double left = (double)limit.rlim_cur - (double)pages * (double)sysconf(_SC_PAGESIZE) - threads * RESERVED;
-    return left > 1 ? left : 1;
+    double left = ls_free_address_space();
+    return left > 1 + threads * RESERVED ? left - threads * RESERVED : left > 0 ? 1 : 0;
 }
 
 /* The free memory of the card that this process computes on; 0: not known. */
@@ -100,7 +73,7 @@ static enum ls_status find_available(struct search *s)
     LS_TRY(ls_backend_open(s->o.backend, &backend));
     bool card = backend->queue->own_memory;
     /* each worker has a card of its own */
-    s->available = USED * (card ? (double)s->workers * card_memory(backend) : host_memory());
+    s->available = USED * (card ? (double)s->workers * card_memory(backend) : ls_free_memory());
     s->address_space = card ? 0 : address_space(s);
     if (s->available <= 0)
         return ls_fail(LS_FAILED, "--batch max: the available memory is not known here; give a number");

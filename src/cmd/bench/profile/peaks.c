@@ -2,6 +2,7 @@
  * large as takes a fiftieth of a second. */
 #define _GNU_SOURCE
 #include "cmd/bench/profile/peaks.h"
+#include "exec/node_times.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system/clock.h"
@@ -166,7 +167,7 @@ static enum ls_status time_dense(const struct ls_engine *e, const float *images,
     *best = INFINITY;
     for (int i = 0; i < ROUNDS && (i == 0 || ls_now() - start < ENOUGH) && st == LS_OK; i++) {
         double took = 0;
-        st = ls_bench_time_nodes(e->backend, net, &run, seconds);
+        st = ls_time_nodes(e->backend, net, &run, seconds);
         for (int n = 0; n < net->graph.n_nodes; n++)
             took += strcmp(net->graph.nodes[n].op->name, "dense") == 0 ? seconds[n] : 0;
         *best = took < *best ? took : *best;

@@ -22,10 +22,6 @@ void ls_bench_peaks_raise(const struct ls_options *o, const struct ls_engine *e,
 bool ls_bench_peaks_recall(const char *key, struct ls_bench_peaks *peaks);
 void ls_bench_peaks_keep(const char *key, const struct ls_bench_peaks *peaks);
 
-/* profile.c: the time of each node of a program, the best of a few rounds. */
-enum ls_status ls_bench_time_nodes(const struct ls_backend *b, const struct ls_net *net, const struct ls_run *run,
-                                   double *seconds);
-
 /* The least time of so many bytes and operations; 0: peaks are not known. */
 static inline double ls_bench_roof(const struct ls_bench_peaks *p, double bytes, double operations)
 {

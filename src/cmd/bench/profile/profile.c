@@ -1,12 +1,12 @@
 /* lockstep bench --profile: the time of a step by node. Bytes and operations are the least that a node needs (cost.h), and its
  * roofline is the least time that this machine needs for them (peaks.h). */
-#include "base/system/clock.h"
 #include "cmd/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/profile/cost.h"
 #include "cmd/bench/profile/peaks.h"
+#include "exec/node_times.h"
 #include "graph/ops.h"
 #include "report/formats/table.h"
 
@@ -20,23 +20,6 @@ struct cost {
     double seconds, bytes, operations;
     double roof; /* the least seconds; 0: peaks are not known */
 };
-
-/* CPU kernels are timed one by one; the fastest of a few rounds counts. */
-enum ls_status ls_bench_time_nodes(const struct ls_backend *b, const struct ls_net *net, const struct ls_run *run,
-                                   double *seconds)
-{
-    enum { ROUNDS = 5 };
-    if (b->profile)
-        return b->profile(net->program, 0, net->graph.n_nodes, run, seconds);
-    for (int round = 0; round < ROUNDS; round++)
-        for (int n = 0; n < net->graph.n_nodes; n++) {
-            double start = ls_now();
-            LS_TRY(b->run(net->program, n, n + 1, run));
-            double took = ls_now() - start;
-            seconds[n] = round > 0 && seconds[n] < took ? seconds[n] : took;
-        }
-    return LS_OK;
-}
 
 static int slower_first(const void *a, const void *b)
 {
@@ -218,7 +201,7 @@ enum ls_status ls_bench_profile(const struct ls_options *o, struct ls_engine *e,
     struct ls_bench_peaks peaks = {0};
     double *seconds = ls_alloc((size_t)n, sizeof *seconds);
     struct cost *nodes = ls_alloc((size_t)n, sizeof *nodes);
-    enum ls_status st = seconds && nodes ? ls_bench_time_nodes(e->backend, &e->train, run, seconds) : LS_FAILED;
+    enum ls_status st = seconds && nodes ? ls_time_nodes(e->backend, &e->train, run, seconds) : LS_FAILED;
     if (st == LS_OK)
         st = ls_bench_peaks(o, e, &peaks);
     if (st == LS_OK) {
