@@ -4,6 +4,7 @@
 #include "cmd/cmd.h"
 #include "cmd/json.h"
 #include "cmd/plan_stages.h"
+#include "cmd/world.h"
 #include "config/table.h"
 #include "graph/ops.h"
 #include "report/formats/table.h"
@@ -11,6 +12,7 @@
 #include "exec/identity.h"
 #include "exec/shards/shards.h"
 #include "exec/shards/worker_memory.h"
+#include "launch/children/workers.h"
 #include "train/task.h"
 
 #include <inttypes.h>
@@ -146,8 +148,28 @@ static enum ls_status check_workers(const struct ls_options *o)
     return ls_shards_check(o, backend, (int)o->workers);
 }
 
+/* The one process of `plan` stands for all that there will be, except to choose a layout: that takes the processes. */
+static enum ls_status plan_layout(struct ls_options *o)
+{
+    struct ls_world world;
+    struct ls_task task = {0};
+    enum ls_status st;
+    if (ls_workers_took_over(o, &st))
+        return st;
+    LS_TRY(ls_world_open(&world, o));
+    LS_TRY_GOTO(out, ls_options_given(o, "data") ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
+    LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
+    st = ls_plan_choice(o, world.comm, &task.size);
+out:
+    ls_task_close(&task);
+    ls_world_close(&world, st);
+    return st;
+}
+
 enum ls_status ls_cmd_plan(struct ls_options *o)
 {
+    if (ls_mesh_is_auto(o->parallel))
+        return plan_layout(o);
     struct ls_task task = {0};
     struct ls_engine engine = {0};
     enum ls_status st;

@@ -129,13 +129,14 @@ enum ls_status ls_world_open_for(struct ls_world *w, struct ls_options *o, size_
     LS_TRY(ls_launch_detect(o, &w->launch));
     if (w->launch.kind == LS_LAUNCH_ALONE)
         return LS_OK;
+    /* every process has replicas, unless it may have a stage */
+    bool apart = ls_mesh_has_pipeline(o->parallel) ||
+                 (ls_mesh_is_auto(o->parallel) && w->launch.size > 0 && o->replicas < w->launch.size);
     struct ls_comm_options options = {
         .collective = collective_of(o->collective),
         .deadline = o->deadline,
         .max_bytes = max_bytes,
-        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 && !ls_mesh_has_pipeline(o->parallel)
-                        ? (int)o->replicas
-                        : 0,
+        .replicas = ls_options_given(o, "replicas") && ls_sync_servers(o, 2) == 0 && !apart ? (int)o->replicas : 0,
     };
     LS_TRY_GOTO(failed, ls_comm_open(&w->launch, &options, &w->comm));
     int size = ls_comm_size(w->comm), rank = ls_comm_rank(w->comm);

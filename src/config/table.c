@@ -18,9 +18,9 @@ enum {
     W = LS_CMD_WATCH,
     C = LS_CMD_DOCTOR
 };
-#define RUNS (T | E | P | B | L) /* commands that compute with a model */
-#define SEVERAL (T | E | B | C)  /* commands that run in several processes */
-#define MANY 1e15                /* larger than any count, and exact as a double */
+#define RUNS (T | E | P | B | L)    /* commands that compute with a model */
+#define SEVERAL (T | E | B | C | L) /* commands that run in several processes; plan only to choose a layout */
+#define MANY 1e15                   /* larger than any count, and exact as a double */
 
 /* clang-format off */
 const struct ls_command_info ls_commands[] = {
@@ -67,7 +67,7 @@ static const char strategies[] =
 #define X(name) " " #name
 #include "config/lists/strategies.def"
     ;
-static const char parallel_forms[] = "how processes divide the work, a list of"
+static const char parallel_forms[] = "how processes divide the work: auto, or a list of"
 #define X(name, NAME, form) " " form
 #include "config/lists/parallel.def"
                                      "; of sweep: trials that run side by side";

@@ -192,12 +192,12 @@ static bool one_pass(const struct ls_engine *e)
     return e->strategy->updates_in_pass && e->tree->replicas * e->passes == 1 && !e->pipeline;
 }
 
-/* Of the whole model, where this process has a part of it. */
-static enum ls_status build_whole(struct ls_engine *e, const struct ls_options *o)
+enum ls_status ls_engine_graph(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
+                               struct ls_graph *g)
 {
-    LS_TRY(build(o, e->backend, &e->size, true, (struct ls_views){0}, &e->whole));
-    LS_TRY(ls_graph_backward(&e->whole));
-    return ls_optim_update(&e->whole, o, false);
+    LS_TRY(build(o, b, size, true, (struct ls_views){0}, g));
+    LS_TRY(ls_graph_backward(g));
+    return ls_optim_update(g, o, false);
 }
 
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
@@ -341,8 +341,7 @@ static enum ls_status make_programs(struct ls_engine *e, const struct ls_options
     return LS_OK;
 }
 
-/* The text of rank 0, on all ranks. */
-static enum ls_status share_text(struct ls_comm *comm, char **text)
+enum ls_status ls_engine_share_text(struct ls_comm *comm, char **text)
 {
     uint64_t bytes = *text ? strlen(*text) + 1 : 0;
     LS_TRY(ls_comm_broadcast(comm, 0, &bytes, sizeof bytes));
@@ -363,7 +362,7 @@ static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_op
         if (!text)
             return LS_FAILED;
     }
-    enum ls_status st = share_text(e->comm, &text);
+    enum ls_status st = ls_engine_share_text(e->comm, &text);
     if (st == LS_OK && !root)
         st = make_programs(e, o, &(struct given_plan){text, "rank 0's plan", true}, uses);
     ls_free(text);
@@ -400,8 +399,8 @@ static enum ls_status make_stage(struct ls_engine *e, const struct ls_options *o
     char **choices = e->pipeline->choices;
     if (ls_comm_rank(e->comm) == 0)
         LS_TRY(choose_whole(e, o, plan, uses, choices));
-    LS_TRY(share_text(e->comm, &choices[0]));
-    LS_TRY(share_text(e->comm, &choices[1]));
+    LS_TRY(ls_engine_share_text(e->comm, &choices[0]));
+    LS_TRY(ls_engine_share_text(e->comm, &choices[1]));
     char *lines = ls_engine_choices(e);
     enum ls_status st =
         lines ? make_programs(e, o, &(struct given_plan){lines, "rank 0's plan", true}, uses) : LS_FAILED;
@@ -462,7 +461,7 @@ static enum ls_status take_plan(struct ls_engine *e, const struct ls_options *o,
 /* The place of this process, or of the one that is predicted. */
 static enum ls_status take_mesh(struct ls_engine *e, const struct ls_options *o, unsigned uses)
 {
-    if (e->plan_only)
+    if (uses & (LS_ENGINE_PREDICT | LS_ENGINE_MEASURE))
         return ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), (int)(uses / LS_ENGINE_RANK), &e->mesh);
     return ls_mesh_parse(o->parallel, e->comm ? ls_comm_size(e->comm) : 1, e->comm ? ls_comm_rank(e->comm) : 0,
                          &e->mesh);
@@ -473,7 +472,7 @@ static enum ls_status open_rows(struct ls_engine *e, const struct ls_options *o)
 {
     if (e->mesh.axes[LS_PARALLEL_DENSE].size < 2)
         return LS_OK;
-    LS_TRY(build_whole(e, o));
+    LS_TRY(ls_engine_graph(o, e->backend, &e->size, &e->whole));
     struct ls_rows *rows = ls_alloc((size_t)e->whole.n_tensors, sizeof *rows);
     enum ls_status st = rows ? ls_split_rows(e, rows) : LS_FAILED;
     if (st == LS_OK)
@@ -526,6 +525,10 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         return LS_OK;
     }
     LS_TRY_GOTO(failed, bind_memory(e));
+    if (uses & LS_ENGINE_MEASURE) {
+        ls_free(lines);
+        return LS_OK;
+    }
     if (e->pipeline)
         LS_TRY_GOTO(failed, ls_pipeline_open(e, o, prepare_lane));
     LS_TRY_GOTO(failed, train ? ls_split_open(e, o) : LS_OK);

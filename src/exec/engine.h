@@ -53,8 +53,14 @@ struct ls_engine {
     struct ls_shards *shards; /* owned; optimizer state in shards (shards.h); NULL: it is whole here */
 };
 
-/* LS_ENGINE_RANK times a number, with LS_ENGINE_PREDICT: of that rank of the layout --parallel. */
-enum ls_engine_use { LS_ENGINE_TRAIN = 1, LS_ENGINE_EVAL = 2, LS_ENGINE_PREDICT = 4, LS_ENGINE_RANK = 8 };
+/* LS_ENGINE_RANK times a number, with LS_ENGINE_PREDICT or LS_ENGINE_MEASURE: of that rank of the layout --parallel. */
+enum ls_engine_use {
+    LS_ENGINE_TRAIN = 1,
+    LS_ENGINE_EVAL = 2,
+    LS_ENGINE_PREDICT = 4,
+    LS_ENGINE_MEASURE = 8,
+    LS_ENGINE_RANK = 16
+};
 
 /* Cores this process may use, and a CPU quota pays for. */
 int ls_engine_cores(void);
@@ -68,7 +74,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
  * NULL; --plan overrides it. Kernels that the run's plan lacks are warned of, those that --plan lacks are an error.
  * uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads labels beyond evaluation's, and replicas and
  * accumulation do not matter; with LS_ENGINE_PREDICT no memory is taken for activations and gradients: the programs cannot
- * run, but arena_bytes, store_bytes and n_grads are known. Parameters get their start values from o->seed. Every rank computes with the kernels that
+ * run, but arena_bytes, store_bytes and n_grads are known; with LS_ENGINE_MEASURE, and no comm, nodes can be run one by one, and
+ * all values are zero. Parameters get their start values from o->seed. Every rank computes with the kernels that
  * rank 0 chose. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses);
@@ -77,6 +84,13 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
 char *ls_engine_choices(const struct ls_engine *e);
 const char *ls_engine_train_choices(const struct ls_engine *e);
 void ls_engine_close(struct ls_engine *e);
+
+/* The training graph of the whole model, as layouts divide it. The caller has called ls_graph_init and releases it, also
+ * after a failure. */
+enum ls_status ls_engine_graph(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
+                               struct ls_graph *g);
+/* The text of rank 0, on all ranks; NULL on the others before. Freed by ls_free. */
+enum ls_status ls_engine_share_text(struct ls_comm *comm, char **text);
 
 /* The net that holds the parameters: train where there is one. */
 const struct ls_net *ls_engine_net(const struct ls_engine *e);

@@ -20,6 +20,11 @@ const char *ls_parallel_name(enum ls_parallel axis)
     return names[axis];
 }
 
+bool ls_mesh_is_auto(const char *text)
+{
+    return strcmp(text, "auto") == 0;
+}
+
 static int find_axis(const char *text, size_t length)
 {
     for (int i = 0; i < LS_PARALLELS; i++)
@@ -34,7 +39,8 @@ static enum ls_status parse_axis(const char *all, const char *text, int length, 
     int name = (int)strcspn(text, ":@,"), axis = find_axis(text, (size_t)name), used = name;
     long size = 0;
     if (axis < 0)
-        return ls_fail(LS_USAGE, "--parallel %s: '%.*s' is no axis; use a list of%s", all, length, text, forms);
+        return ls_fail(LS_USAGE, "--parallel %s: '%.*s' is no axis; use auto, or a list of%s", all, length, text,
+                       forms);
     struct ls_mesh_axis *a = &m->axes[axis];
     if (a->size != 0)
         return ls_fail(LS_USAGE, "--parallel %s: %s stands there twice", all, names[axis]);

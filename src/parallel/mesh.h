@@ -24,6 +24,8 @@ struct ls_mesh {
     } axes[LS_PARALLELS];
 };
 
+/* The layout is to be chosen (exec/layout/layout.h). The other functions take layouts that are. */
+bool ls_mesh_is_auto(const char *text);
 /* LS_USAGE if the text is no layout, or is not one of `size` processes. */
 enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *mesh);
 /* The number of processes that the text names; 1 where it leaves them open, or is no layout. */

@@ -245,12 +245,28 @@ static void say_stages(const struct ls_trainer *t)
                    passes, 100.0 * (p->stages - 1) / (passes + p->stages - 1));
     for (int i = 0; i < p->stages; i++) {
         const struct ls_stage_about *a = &p->about[i];
+        char work[48];
+        if (t->layout.stages > 0)
+            snprintf(work, sizeof work, "measured %.1f ms a pass", t->layout.ms[i]);
+        else
+            snprintf(work, sizeof work, "%.0f%% of the work", 100 * a->share);
         ls_trainer_say(t,
-                       "  stage %-4d from %s: %.0f%% of the work; %.1f MiB: parameters and state %.1f, "
+                       "  stage %-4d from %s: %s; %.1f MiB: parameters and state %.1f, "
                        "activations %lld x %.1f, gradients %.1f, buffers %.1f; sends %.1f MiB a pass",
-                       i, a->first, 100 * a->share, (double)ls_stage_bytes(a) / 1048576, (double)a->store / 1048576,
+                       i, a->first, work, (double)ls_stage_bytes(a) / 1048576, (double)a->store / 1048576,
                        (long long)a->lanes, (double)a->arena / 1048576, (double)a->grads / 1048576,
                        (double)a->buffers / 1048576, (double)a->travel / 1048576);
+    }
+}
+
+/* Prints how the layout was chosen. */
+static void say_layout(const struct ls_trainer *t)
+{
+    bool first = true;
+    for (const char *at = t->layout.report; at && *at; first = false) {
+        size_t length = strcspn(at, "\n");
+        ls_trainer_say(t, "  %-11s%.*s", first ? "layout" : "", (int)length, at);
+        at += length + (at[length] == '\n');
     }
 }
 
@@ -295,6 +311,7 @@ void ls_trainer_announce(const struct ls_trainer *t)
     say_machine(t);
     say_input(t);
     say_workers(t);
+    say_layout(t);
     ls_trainer_say(t, "  run        %s", t->run);
     if (t->resumed)
         ls_trainer_say(t, "Going on after step %" PRIu64 " from %s.", t->state.step, t->checkpoint);

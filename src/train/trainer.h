@@ -9,6 +9,7 @@
 #include "report/observer.h"
 #include "checkpoint/checkpoint.h"
 #include "exec/identity.h"
+#include "exec/layout/layout.h"
 #include "checkpoint/run_lock.h"
 #include "exec/step.h"
 #include "parallel/stages.h"
@@ -17,9 +18,11 @@
 #include "train/tracing.h"
 
 struct ls_trainer {
-    const struct ls_options *o; /* borrowed */
-    struct ls_comm *comm;       /* borrowed; NULL: alone */
-    bool root;                  /* rank 0, which alone speaks and writes files */
+    const struct ls_options *o; /* borrowed; then `settled` */
+    struct ls_options settled;  /* o with the layout that is used as --parallel */
+    struct ls_layout layout;
+    struct ls_comm *comm; /* borrowed; NULL: alone */
+    bool root;            /* rank 0, which alone speaks and writes files */
     struct ls_task task;
     struct ls_engine engine;
     struct ls_stepper stepper;

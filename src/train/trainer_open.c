@@ -361,6 +361,16 @@ static enum ls_status recorded_plan(struct ls_trainer *t)
     return st;
 }
 
+/* From now on --parallel is the layout that is used. */
+static enum ls_status settle_layout(struct ls_trainer *t)
+{
+    LS_TRY(ls_layout_settle(t->o, t->comm, &t->task.size, t->plan, &t->layout));
+    t->settled = *t->o;
+    t->settled.parallel = t->layout.parallel;
+    t->o = &t->settled;
+    return LS_OK;
+}
+
 static enum ls_status open_engine(struct ls_trainer *t)
 {
     unsigned uses = LS_ENGINE_TRAIN | (t->o->evaluate ? (unsigned)LS_ENGINE_EVAL : 0u);
@@ -544,9 +554,10 @@ enum ls_status ls_trainer_open(struct ls_trainer *t, const struct ls_options *o,
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_data(comm, t->data)));
     describe_model(t);
     LS_TRY_GOTO(failed, together(t, recorded_plan));
+    LS_TRY_GOTO(failed, settle_layout(t));
     LS_TRY_GOTO(failed, open_engine(t));
     LS_TRY_GOTO(failed, together(t, check_bn));
-    LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, o));
+    LS_TRY_GOTO(failed, ls_stepper_init(&t->stepper, &t->engine, (struct ls_feed){0}, t->o));
     LS_TRY_GOTO(failed, ls_trainer_all_know(t, ls_rank_check_schedule(&t->engine)));
     LS_TRY_GOTO(failed, together(t, open_state));
     LS_TRY_GOTO(failed, together(t, open_averages));
@@ -578,6 +589,7 @@ void ls_trainer_close(struct ls_trainer *t)
     if (t->writing)
         ls_checkpoint_finish(&t->writer);
     ls_engine_close(&t->engine);
+    ls_layout_release(&t->layout);
     ls_task_close(&t->task);
     ls_tracing_close(&t->tracing);
     ls_run_lock_release(t->lock);

@@ -128,7 +128,7 @@ lockstep train $run --run planned --steps 1 --workers 2 --parallel pipeline:2@fc
 expect "$(sed -n 's/.*of the work; \([0-9.]* MiB\):.*/\1/p' out)" = "$planned"
 # shellcheck disable=SC2086
 lockstep plan $model --batch 32 --replicas 8 --parallel pipeline:2
-expect_out 'from layer +work'
+expect_out 'from layer +ms +work'
 
 it "measures its bubble"
 lockstep bench --model lenet --input 1x28x28 --batch 32 --replicas 4 --threads 1 --workers 2 --parallel pipeline:2 --steps 2 --repeat 1

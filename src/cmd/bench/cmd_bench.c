@@ -144,6 +144,7 @@ static void release(struct ls_bench_session *b)
     ls_stepper_release(&b->stepper);
     ls_trace_free(b->trace);
     ls_engine_close(&b->engine);
+    ls_layout_release(&b->layout);
     ls_task_close(&b->task);
 }
 
@@ -153,7 +154,13 @@ static enum ls_status setup(struct ls_bench_session *b)
     LS_TRY(from_data ? ls_task_open(&b->task, b->o, true, false, NULL) : ls_task_size(&b->task, b->o));
     LS_TRY(ls_engine_pass_batch(b->o, &b->task.size.batch));
     char *recorded = ls_identity_recorded_plan(b->o->config_run);
-    enum ls_status st = ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, recorded, LS_ENGINE_TRAIN);
+    enum ls_status st = ls_layout_settle(b->o, b->comm, &b->task.size, recorded, &b->layout);
+    if (st == LS_OK) {
+        b->settled = *b->o;
+        b->settled.parallel = b->layout.parallel;
+        b->o = &b->settled;
+        st = ls_engine_open(&b->engine, b->o, b->comm, &b->task.size, recorded, LS_ENGINE_TRAIN);
+    }
     ls_free(recorded);
     LS_TRY(st);
     LS_TRY(ls_stepper_init(&b->stepper, &b->engine, (struct ls_feed){.next = ls_bench_next_batch, .context = b}, b->o));

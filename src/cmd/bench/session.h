@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "config/options.h"
+#include "exec/layout/layout.h"
 #include "exec/pipeline/pipeline.h"
 #include "train/task.h"
 #include <stdbool.h>
@@ -13,6 +14,8 @@ struct ls_bench_session {
     struct ls_comm *comm; /* NULL: alone */
     struct ls_task task;
     struct ls_engine engine;
+    struct ls_layout layout;
+    struct ls_options settled; /* o, with the layout that is used */
     struct ls_stepper stepper;
     struct ls_slot *slots; /* owned */
     int n_slots, at;

@@ -53,6 +53,8 @@ static enum ls_status print_table(const struct ls_bench_session *b, const struct
            ls_utf8_printable(b->o->model, shown, sizeof shown), (long long)parameters, tensors, (long long)b->o->batch,
            (long long)b->task.size.channels, (long long)b->task.size.height, (long long)b->task.size.width, b->o->dtype,
            b->engine.backend->name, b->engine.threads, b->engine.threads == 1 ? "" : "s");
+    if (b->layout.report)
+        printf("%s", b->layout.report);
     printf("%lld repetitions of %lld steps; first step after %.2f s; %.0f MiB of activations, %.0f MiB peak\n",
            (long long)b->o->repeat, (long long)b->steps, b->start_seconds, (double)b->engine.arena_bytes / 1048576,
            (double)peak_bytes(b) / 1048576);
@@ -107,7 +109,7 @@ static json_t *make_keys(const struct ls_bench_session *b, const struct ls_stats
     for (int64_t i = 0; i < b->o->repeat; i++)
         json_array_append_new(speeds, json_real(b->speed[i]));
     return json_pack(
-        "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f}",
+        "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f, s:s}",
         "kind", "bench", "model", b->o->model, "batch", (json_int_t)b->o->batch, "input",
         (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width, "classes",
         (json_int_t)b->task.size.classes, "workers", b->comm ? ls_comm_size(b->comm) : 1, "replicas",
@@ -115,7 +117,8 @@ static json_t *make_keys(const struct ls_bench_session *b, const struct ls_stats
         b->o->dtype, "backend", b->engine.backend->name, "step_ms", all, "step_ms_median", ms->median, "step_ms_cv",
         ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
         speed->variation, "peak_bytes", (json_int_t)peak_bytes(b), "arena_bytes", (json_int_t)b->engine.arena_bytes,
-        "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds);
+        "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds, "parallel",
+        b->o->parallel);
 }
 
 static enum ls_status write_result(const struct ls_bench_session *b, const struct ls_stats *ms,

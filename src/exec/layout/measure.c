@@ -1,0 +1,459 @@
+/* What layouts are compared by: the times of nodes, and what sums and messages cost. */
+#define _GNU_SOURCE
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/system/clock.h"
+#include "base/system/free_memory.h"
+#include "exec/layout/layout.h"
+#include "exec/node_times.h"
+
+#include <math.h>
+#include <omp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#define LONG_ROUND 3.0 /* seconds; after a round that is longer there is no other */
+#define ENOUGH 0.1     /* seconds of rounds */
+#define SPIN 0.1       /* seconds for which all processes compute at once */
+#define QUICK 0.02     /* seconds; sums that take less are measured with more bytes, which no cache holds */
+enum {
+    MOST_ROUNDS = 6,
+    ADDED = 4 << 20 /* floats */,
+    SHORT = 4096,
+    SENT = 2 << 20,
+    SUMMED = 4 << 20,
+    MOST_SUMMED = 16 << 20
+};
+enum { MOST_PARTS = 64 /* of a sum in one process */ };
+enum { TAG_PRICE = LS_TAG_LIMIT - 8 };
+
+/* --- clocks --------------------------------------------------------------------------------------------------------- */
+
+/* Of this thread alone: processes that share a core do not count for each other. */
+static double thread_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Of all threads of this process. */
+static double process_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The share of a core that a thread gets when all processes compute. */
+static double core_share(int threads)
+{
+    double start = ls_now(), cpu = thread_seconds();
+#pragma omp parallel num_threads(threads)
+    while (ls_now() - start < SPIN)
+        ;
+    double share = (thread_seconds() - cpu) / (ls_now() - start);
+    return share > 0.9 ? 1 : share;
+}
+
+/* --- nodes ---------------------------------------------------------------------------------------------------------- */
+
+/* Pages that were never written would all be one page, in the cache. */
+static void touch(const struct ls_engine *e)
+{
+    for (int t = 0; t < e->train.graph.n_tensors; t++) {
+        size_t bytes;
+        void *memory =
+            ls_role_kept(e->train.graph.tensors[t].role) ? e->backend->memory(e->train.program, t, &bytes) : NULL;
+        if (memory)
+            memset(memory, 0, bytes);
+    }
+}
+
+static enum ls_status run_rounds(struct ls_engine *e, double *seconds)
+{
+    struct ls_run run = {.valid = e->size.batch, .grad_scale = 1.0f / (float)e->size.batch, .stat_weight = 1};
+    double start = ls_now();
+    for (int round = 0; round < MOST_ROUNDS; round++) {
+        /* the first touches pages */
+        LS_TRY(ls_time_nodes_once(e->backend, &e->train, &run, thread_seconds, round > 1, seconds));
+        double took = ls_now() - start;
+        if (took > LONG_ROUND || (round > 0 && took > ENOUGH))
+            break;
+    }
+    return LS_OK;
+}
+
+/* Adds the times of a part's nodes to those of the same nodes of the whole graph. What a part has besides, such as a reorder,
+ * belongs to the node before it. */
+static void add_times(const struct ls_graph *part, const double *seconds, const struct ls_graph *whole, bool *taken,
+                      double *all)
+{
+    int at = 0;
+    for (int n = 0; n < part->n_nodes; n++) {
+        for (int w = 0; w < whole->n_nodes; w++)
+            if (!taken[w] && whole->nodes[w].op == part->nodes[n].op && whole->nodes[w].phase == part->nodes[n].phase &&
+                strcmp(whole->nodes[w].name, part->nodes[n].name) == 0) {
+                taken[at = w] = true;
+                break;
+            }
+        all[at] += seconds[n];
+    }
+}
+
+static enum ls_status time_engine(struct ls_engine *e, const struct ls_graph *whole, double *all)
+{
+    enum ls_status st = LS_FAILED;
+    const struct ls_graph *g = &e->train.graph;
+    size_t values = (size_t)(e->size.batch * e->size.channels * e->size.height * e->size.width);
+    float *images = ls_alloc(values, sizeof *images);
+    int32_t *labels = ls_alloc((size_t)e->size.batch, sizeof *labels);
+    double *seconds = ls_alloc((size_t)g->n_nodes, sizeof *seconds);
+    bool *taken = ls_alloc((size_t)whole->n_nodes, sizeof *taken);
+    if (!images || !labels || !seconds || !taken)
+        goto out;
+    touch(e);
+    LS_TRY_GOTO(out, g->input == LS_NONE ? LS_OK : e->backend->input(e->train.program, g->input, images));
+    LS_TRY_GOTO(out, g->label == LS_NONE ? LS_OK : e->backend->input(e->train.program, g->label, labels));
+    LS_TRY_GOTO(out, run_rounds(e, seconds));
+    add_times(g, seconds, whole, taken, all);
+    st = LS_OK;
+out:
+    ls_free(images);
+    ls_free(labels);
+    ls_free(seconds);
+    ls_free(taken);
+    return st;
+}
+
+/* One part of the model, in a program of its own. */
+static enum ls_status time_part(const struct ls_options *o, const struct ls_model_size *size, const char *choices,
+                                int part, const struct ls_graph *whole, double *all)
+{
+    struct ls_engine e;
+    unsigned uses = LS_ENGINE_TRAIN | LS_ENGINE_MEASURE | LS_ENGINE_RANK * (unsigned)part;
+    LS_TRY(ls_engine_open(&e, o, NULL, size, choices, uses));
+    enum ls_status st = time_engine(&e, whole, all);
+    ls_engine_close(&e);
+    return st;
+}
+
+/* Seconds for each byte of gradients that is added to others. */
+static double time_additions(const struct ls_backend *b)
+{
+    float *to = ls_alloc(ADDED, sizeof *to), *from = ls_alloc(ADDED, sizeof *from);
+    double took = 0;
+    for (int i = 0; i < 3 && to && from; i++) {
+        double start = thread_seconds();
+        if (b->queue->add(NULL, to, from, ADDED) != LS_OK)
+            break;
+        double now = thread_seconds() - start;
+        took = i < 2 || now < took ? now : took; /* the first touches pages */
+    }
+    ls_free(to);
+    ls_free(from);
+    return took / (ADDED * sizeof(float));
+}
+
+/* --- sums and messages ---------------------------------------------------------------------------------------------- */
+
+struct timing {
+    double seconds, work;
+};
+
+static enum ls_status time_sum(struct ls_comm *comm, float *memory, size_t bytes, struct timing *t)
+{
+    float *parts[MOST_PARTS];
+    for (int i = 0; i < MOST_PARTS; i++)
+        parts[i] = memory;
+    struct ls_work w = {
+        .kind = LS_WORK_ALLREDUCE, .data = memory, .bytes = bytes, .parts = parts, .step = 0, .bucket = -1};
+    double start = ls_now(), work = process_seconds();
+    LS_TRY(ls_comm_do(comm, &w));
+    *t = (struct timing){ls_now() - start, process_seconds() - work};
+    return LS_OK;
+}
+
+/* Every process sends to the next one. */
+static enum ls_status time_messages(struct ls_comm *comm, char *memory, size_t bytes, struct timing *t)
+{
+    int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
+    struct ls_work in = {.kind = LS_WORK_RECEIVE, .peer = (rank + size - 1) % size, .tag = TAG_PRICE, .bytes = bytes};
+    struct ls_work out = {.kind = LS_WORK_SEND, .peer = (rank + 1) % size, .tag = TAG_PRICE, .bytes = bytes};
+    in.data = memory;
+    out.data = memory + bytes;
+    LS_TRY(ls_comm_barrier(comm));
+    double start = ls_now(), work = process_seconds();
+    ls_comm_post(comm, &in);
+    ls_comm_post(comm, &out);
+    enum ls_status got = ls_comm_wait(comm, &in), sent = ls_comm_wait(comm, &out);
+    *t = (struct timing){ls_now() - start, process_seconds() - work};
+    return got != LS_OK ? got : sent;
+}
+
+/* The slowest process decides, and each counts with its own work. Every rank gets the same. */
+static enum ls_status gather_timing(struct ls_comm *comm, struct timing *t)
+{
+    int size = ls_comm_size(comm);
+    struct timing *all = ls_alloc((size_t)size, sizeof *all);
+    enum ls_status st = all ? ls_comm_allgather(comm, t, sizeof *t, all) : LS_FAILED;
+    *t = (struct timing){0};
+    for (int r = 0; r < size && st == LS_OK; r++) {
+        t->seconds = all[r].seconds > t->seconds ? all[r].seconds : t->seconds;
+        t->work += all[r].work / size;
+    }
+    ls_free(all);
+    return st;
+}
+
+typedef enum ls_status (*timed)(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t);
+
+static enum ls_status a_sum(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
+{
+    return time_sum(comm, memory, bytes, t);
+}
+
+static enum ls_status a_message(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
+{
+    return time_messages(comm, memory, bytes, t);
+}
+
+/* alpha from few bytes, beta and the work from many: more than a switch lets through at once. */
+static enum ls_status price(struct ls_comm *comm, timed run, void *memory, size_t many, struct ls_cost *cost,
+                            double *work)
+{
+    struct timing best[2] = {{1e9, 0}, {1e9, 0}};
+    for (int i = 0; i < 6; i++) {
+        struct timing t;
+        int kind = i < 3 ? 0 : 1;
+        LS_TRY(run(comm, memory, kind ? many : SHORT, &t));
+        LS_TRY(gather_timing(comm, &t));
+        if (i % 3 > 0 && t.seconds < best[kind].seconds)
+            best[kind] = t;
+    }
+    cost->beta = best[1].seconds > best[0].seconds ? (best[1].seconds - best[0].seconds) / (double)(many - SHORT) : 0;
+    cost->alpha = best[0].seconds;
+    *work = best[1].work / (double)many;
+    return LS_OK;
+}
+
+static enum ls_status price_comm(struct ls_comm *comm, struct ls_prices *p)
+{
+    void *memory;
+    LS_TRY(ls_comm_region(comm, MOST_SUMMED, &memory));
+    if (ls_tree_most_parts(ls_comm_tree(comm)) <= MOST_PARTS) {
+        LS_TRY(price(comm, a_sum, memory, SUMMED, &p->sum, &p->sum_work));
+        if (p->sum.alpha + p->sum.beta * SUMMED < QUICK)
+            LS_TRY(price(comm, a_sum, memory, MOST_SUMMED, &p->sum, &p->sum_work));
+    } else
+        p->sum = ls_comm_cost(comm, LS_COLLECTIVE_AUTO);
+    return price(comm, a_message, memory, SENT, &p->message, &p->message_work);
+}
+
+/* --- all of it ------------------------------------------------------------------------------------------------------ */
+
+/* What one process measured. */
+struct figures {
+    int32_t status;
+    double share, add, limit;
+    char why[128];
+};
+
+/* Options that do not change what a pass costs, and do not go with parts, are left out. */
+static struct ls_options plain(const struct ls_options *o, char *parallel)
+{
+    static char none[] = "none", overlap[] = "overlap";
+    struct ls_options p = *o;
+    p.parallel = parallel;
+    p.compress = p.shard = none;
+    p.sync = overlap;
+    p.clip_norm = 0;
+    p.bn_samples = p.servers = 0;
+    p.quiet = true;
+    return p;
+}
+
+/* The kernels of the whole model and its memory, as one process would have them. */
+static enum ls_status choose_kernels(const struct ls_options *o, const struct ls_model_size *size, const char *plan,
+                                     const struct ls_layers *l, double *arena, char **choices)
+{
+    static char data[] = "data";
+    struct ls_engine e;
+    struct ls_options all = plain(o, data);
+    LS_TRY(ls_engine_open(&e, &all, NULL, size, plan, LS_ENGINE_TRAIN | LS_ENGINE_PREDICT));
+    size_t activations = ls_layers_sum(l, 0, l->n).activations;
+    *arena = activations > 0 ? (double)e.arena_bytes / (double)activations : 1;
+    *choices = ls_engine_choices(&e);
+    ls_engine_close(&e);
+    return *choices ? LS_OK : LS_FAILED;
+}
+
+/* The most parts, up to `parts`, that the model can be cut into. */
+static int possible_parts(const struct ls_layers *l, int parts)
+{
+    int cuts[LS_MOST_STAGES];
+    for (int n = parts < LS_MOST_STAGES ? parts : LS_MOST_STAGES; n > 1; n--)
+        if (ls_cut_evenly(l, &(struct ls_cut_rule){.stages = n, .passes = 1}, cuts) == LS_OK)
+            return n;
+    return 1;
+}
+
+static double memory_limit(const struct ls_comm *comm)
+{
+    enum { PROGRAM = 64 << 20 };
+    double left = ls_free_memory() / (comm ? ls_comm_local_size(comm) : 1), space = ls_free_address_space();
+    left = space > 0 && (left == 0 || space < left) ? space : left;
+    return left > 2.0 * PROGRAM ? left - PROGRAM : left;
+}
+
+/* Measures this process's part, or all of them; the log is muted. */
+static void measure_parts(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                          const char *choices, int parts, struct ls_measured *m, double *seconds, struct figures *f)
+{
+    char text[LS_LAYOUT_TEXT] = "data";
+    const struct ls_backend *b;
+    enum ls_status st = ls_backend_open(o->backend, &b);
+    int own = comm ? ls_comm_rank(comm) % parts : 0;
+    if (parts > 1)
+        snprintf(text, sizeof text, "pipeline:%d", parts);
+    struct ls_options part = plain(o, text);
+    for (int i = comm ? own : 0; i < (comm ? own + 1 : parts) && st == LS_OK; i++)
+        st = time_part(&part, size, choices, i, &m->whole, seconds);
+    f->status = (int32_t)st;
+    f->limit = memory_limit(comm);
+    if (st == LS_OK)
+        f->add = time_additions(b);
+    else
+        snprintf(f->why, sizeof f->why, "%s", ls_log_last());
+}
+
+/* The times of all parts; where several processes measured the same one, their mean. */
+static enum ls_status gather_times(struct ls_comm *comm, int parts, int n, double *seconds)
+{
+    int size = ls_comm_size(comm);
+    double *all = ls_alloc((size_t)size * (size_t)n, sizeof *all);
+    enum ls_status st = all ? ls_comm_allgather(comm, seconds, (size_t)n * sizeof *all, all) : LS_FAILED;
+    for (int i = 0; i < n && st == LS_OK; i++) {
+        seconds[i] = 0;
+        for (int r = 0; r < size; r++) {
+            int same = size / parts + (r % parts < size % parts);
+            seconds[i] += all[(size_t)r * (size_t)n + (size_t)i] / same;
+        }
+    }
+    ls_free(all);
+    return st;
+}
+
+static enum ls_status gather_figures(struct ls_comm *comm, const struct figures *own, struct ls_measured *m)
+{
+    int size = comm ? ls_comm_size(comm) : 1;
+    struct ls_prices *p = &m->prices;
+    struct figures *all = ls_alloc((size_t)size, sizeof *all);
+    enum ls_status st = all ? LS_OK : LS_FAILED;
+    if (st == LS_OK && comm)
+        st = ls_comm_allgather(comm, own, sizeof *own, all);
+    else if (st == LS_OK)
+        all[0] = *own;
+    for (int r = 0; r < size && st == LS_OK; r++) {
+        if (all[r].status != LS_OK && !*m->why)
+            snprintf(m->why, sizeof m->why, "%s", *all[r].why ? all[r].why : "a part of the model could not be run");
+        p->cores += all[r].share * p->processes / size;
+        p->add += all[r].add / size;
+        if (all[r].limit > 0 && (p->limit == 0 || all[r].limit < (double)p->limit))
+            p->limit = (size_t)all[r].limit;
+    }
+    ls_free(all);
+    return st;
+}
+
+static enum ls_status measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                              const char *choices, int parts, struct ls_measured *m)
+{
+    struct figures own = {0};
+    double *seconds = ls_alloc((size_t)m->whole.n_nodes, sizeof *seconds);
+    if (!seconds)
+        return LS_FAILED;
+    enum ls_status st = comm ? ls_comm_barrier(comm) : LS_OK;
+    if (st == LS_OK) {
+        int threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
+        own.share = comm ? core_share(threads) : fmin(1, (double)ls_engine_cores() / (threads * m->prices.processes));
+        bool muted = ls_log_mute(true);
+        measure_parts(o, comm, size, choices, parts, m, seconds, &own);
+        ls_log_mute(muted);
+        st = gather_figures(comm, &own, m);
+    }
+    if (st == LS_OK && comm)
+        st = gather_times(comm, parts, m->whole.n_nodes, seconds);
+    if (st == LS_OK && !*m->why) {
+        ls_layers_release(&m->layers);
+        st = ls_layers_of(&m->whole, seconds, &m->layers);
+    }
+    ls_free(seconds);
+    return st;
+}
+
+/* Rank 0 chooses kernels, and all have its prices. */
+static enum ls_status share_kernels(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                                    const char *plan, struct ls_measured *m, char **choices)
+{
+    struct {
+        int32_t status;
+        double arena;
+    } found = {LS_OK, 1};
+    if (!comm || ls_comm_rank(comm) == 0) {
+        bool muted = ls_log_mute(true);
+        found.status = (int32_t)choose_kernels(o, size, plan, &m->layers, &found.arena, choices);
+        ls_log_mute(muted);
+    }
+    if (comm)
+        LS_TRY(ls_comm_broadcast(comm, 0, &found, sizeof found));
+    m->prices.arena = found.arena;
+    if (found.status != LS_OK) {
+        snprintf(m->why, sizeof m->why, "no kernels could be chosen");
+        return LS_OK;
+    }
+    return comm ? ls_engine_share_text(comm, choices) : LS_OK;
+}
+
+enum ls_status ls_layout_measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                                 const char *plan, int parts, struct ls_measured *m)
+{
+    enum ls_status st;
+    char *choices = NULL;
+    const struct ls_backend *b;
+    struct ls_prices *p = &m->prices;
+    *m = (struct ls_measured){.prices = {.processes = comm ? ls_comm_size(comm) : parts,
+                                         .replicas = (int)o->replicas,
+                                         .accumulate = (int)o->accumulate,
+                                         .overlap = strcmp(o->sync, "overlap") == 0}};
+    ls_graph_init(&m->whole);
+    LS_TRY_GOTO(failed, ls_backend_open(o->backend, &b));
+    LS_TRY_GOTO(failed, ls_engine_graph(o, b, size, &m->whole));
+    LS_TRY_GOTO(failed, ls_layers_of(&m->whole, NULL, &m->layers));
+    if (b->queue->own_memory) {
+        snprintf(m->why, sizeof m->why, "nodes are measured on CPUs only");
+        return LS_OK;
+    }
+    LS_TRY_GOTO(failed, share_kernels(o, comm, size, plan, m, &choices));
+    bool muted = ls_log_mute(true);
+    parts = possible_parts(&m->layers, parts);
+    ls_log_mute(muted);
+    if (!*m->why)
+        LS_TRY_GOTO(failed, measure(o, comm, size, choices, parts, m));
+    if (comm && !*m->why)
+        LS_TRY_GOTO(failed, price_comm(comm, p));
+    ls_free(choices);
+    return LS_OK;
+failed:
+    ls_free(choices);
+    ls_measured_release(m);
+    return st;
+}
+
+void ls_measured_release(struct ls_measured *m)
+{
+    ls_layers_release(&m->layers);
+    ls_graph_release(&m->whole);
+}
