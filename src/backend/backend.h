@@ -197,6 +197,9 @@ struct ls_backend {
     int (*cards)(struct ls_backend_card *list, int room, char *why, size_t room_why);
     /* Can activations be of this type on this machine? NULL: yes; else why not, and what to do. */
     const char *(*refuses)(enum ls_dtype dtype);
+    /* Do models train faster with activations of this type, or with f32 values that are multiplied in tf32, than in f32 on
+     * this machine? Why, in a few words; NULL: no. Depends on the hardware alone. NULL: no type is faster. */
+    const char *(*faster)(enum ls_dtype dtype, bool tf32);
     /* Choose kernels and plan memory. The caller owns the graph, which must outlive the program; prepare may insert reorder
      * nodes and tensors into it. */
     enum ls_status (*prepare)(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,

@@ -7,6 +7,7 @@
 #include "report/formats/table.h"
 #include "launch/children/workers.h"
 #include "cmd/world.h"
+#include "exec/dtype.h"
 #include "exec/rank_reduce.h"
 #include "train/ranks/rank_check.h"
 #include "train/evaluation/evaluate.h"
@@ -203,6 +204,7 @@ enum ls_status ls_cmd_eval(struct ls_options *o)
         return st;
     LS_TRY(ls_world_open(&world, o));
     LS_TRY_GOTO(out, open_together(o, world.comm, &trained, &task));
+    LS_TRY_GOTO(out, ls_dtype_settle(o, world.comm, NULL));
     LS_TRY_GOTO(out, check_classes(o, &task));
     LS_TRY_GOTO(out, same_data(o, world.comm, &task));
     all_know = false;

@@ -8,6 +8,7 @@
 #include "config/table.h"
 #include "graph/ops.h"
 #include "report/formats/table.h"
+#include "exec/dtype.h"
 #include "exec/engine.h"
 #include "exec/identity.h"
 #include "exec/shards/shards.h"
@@ -174,6 +175,7 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     struct ls_engine engine = {0};
     enum ls_status st;
     char *recorded;
+    LS_TRY(ls_dtype_settle(o, NULL, NULL));
     bool from_data = ls_options_given(o, "data"), stages = ls_mesh_has_pipeline(o->parallel);
     if (!ls_options_given(o, "replicas")) /* as train has it */
         o->replicas = stages ? ls_mesh_size(o->parallel) : o->workers;

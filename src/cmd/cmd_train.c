@@ -5,12 +5,14 @@
 #include "launch/children/workers.h"
 #include "cmd/world.h"
 #include "checkpoint/model_snapshot.h"
+#include "exec/dtype.h"
 #include "train/logbook.h"
 #include "checkpoint/rundir.h"
 #include "train/trainer.h"
 
-/* Loads the recorded configuration of a resumed run. Options on the command line override it. */
-static enum ls_status load_run_config(struct ls_options *o)
+/* Loads the recorded configuration of a resumed run. Options on the command line override it. *resumed is the run, or NULL;
+ * freed by ls_free. */
+static enum ls_status load_run_config(struct ls_options *o, char **resumed)
 {
     char *run, *checkpoint;
     bool model_given = ls_options_given(o, "model");
@@ -22,7 +24,7 @@ static enum ls_status load_run_config(struct ls_options *o)
         st = ls_model_snapshot_take(o, checkpoint);
     if (st == LS_OK)
         st = ls_model_snapshot_read(o, run);
-    ls_free(run);
+    *resumed = run;
     ls_free(checkpoint);
     return st;
 }
@@ -32,11 +34,21 @@ enum ls_status ls_cmd_train(struct ls_options *o)
     struct ls_trainer trainer;
     struct ls_world world;
     enum ls_status st;
+    char *resumed = NULL;
     if (ls_workers_took_over(o, &st))
         return st;
-    LS_TRY(load_run_config(o));
-    LS_TRY(ls_world_open(&world, o));
-    st = ls_trainer_open(&trainer, o, world.comm);
+    st = load_run_config(o, &resumed);
+    if (st == LS_OK)
+        st = ls_world_open(&world, o);
+    if (st != LS_OK) {
+        ls_free(resumed);
+        return st;
+    }
+    trainer.all_know = true; /* rank 0 chooses, and all know if it fails */
+    st = ls_dtype_settle(o, world.comm, resumed);
+    ls_free(resumed);
+    if (st == LS_OK)
+        st = ls_trainer_open(&trainer, o, world.comm);
     if (st == LS_OK) {
         st = ls_trainer_run(&trainer);
         if (st != LS_PEER_LOST) /* threads may wait for a GPU that waits for the lost process; main ends them */

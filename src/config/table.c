@@ -80,7 +80,7 @@ static const char transports[] =
 #define X(name) " " #name
 #include "config/lists/transports.def"
     ;
-static const char dtypes[] =
+static const char dtypes[] = "auto"
 #define X(name, type, tf32) " " #name
 #include "config/lists/dtypes.def"
     ;

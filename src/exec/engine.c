@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "exec/engine.h"
+#include "exec/dtype.h"
 #include "exec/pipeline/pipeline.h"
 #include "backend/core/store.h"
 #include "base/system/cgroup.h"
@@ -61,40 +62,6 @@ static void warn_no_cache(const struct ls_engine *e, const struct ls_options *o)
     ls_free(cache);
 }
 
-static const struct dtype_choice {
-    const char *name;
-    enum ls_dtype activations;
-    bool tf32;
-} dtype_choices[] = {
-#define X(name, type, tf32) {#name, LS_##type, tf32},
-#include "config/lists/dtypes.def"
-};
-
-static const struct dtype_choice *dtype_of(const struct ls_options *o)
-{
-    size_t i = sizeof dtype_choices / sizeof *dtype_choices - 1;
-    while (i > 0 && strcmp(o->dtype, dtype_choices[i].name) != 0)
-        i--;
-    return &dtype_choices[i];
-}
-
-static bool wants_tf32(const struct ls_options *o)
-{
-    return dtype_of(o)->tf32;
-}
-
-static enum ls_dtype act_dtype(const struct ls_options *o)
-{
-    return dtype_of(o)->activations;
-}
-
-/* tf32 is no type of values but a way to multiply. */
-static enum ls_status check_dtype(const struct ls_options *o, const struct ls_backend *b)
-{
-    const char *why_not = wants_tf32(o) && !b->tf32 ? LS_GPU_DTYPES : b->refuses(act_dtype(o));
-    return why_not ? ls_fail(LS_USAGE, "--dtype %s: %s", o->dtype, why_not) : LS_OK;
-}
-
 static enum ls_status build(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
                             bool training, struct ls_views views, struct ls_graph *g)
 {
@@ -103,7 +70,7 @@ static enum ls_status build(const struct ls_options *o, const struct ls_backend 
         .yaml = o->model_yaml,
         .size = *size,
         .training = training,
-        .dtype = act_dtype(o),
+        .dtype = ls_dtype_activations(o),
         .loss = o->loss,
         .smoothing = training ? (float)o->label_smoothing : 0.0f,
         .dropout = (float)o->dropout,
@@ -145,7 +112,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     ls_graph_release(&g);
     if (st == LS_OK)
         st = ls_shards_check(o, backend, processes);
-    return st == LS_OK ? check_dtype(o, backend) : st;
+    return st == LS_OK ? ls_dtype_check(o, backend) : st;
 }
 
 /* Kernels to be taken instead of choosing some. */
@@ -170,11 +137,11 @@ static enum ls_status prepare(struct ls_engine *e, const struct ls_options *o, c
         .plan = plan->lines,
         .plan_name = plan->name,
         .plan_binding = plan->binding,
-        .tf32 = wants_tf32(o),
+        .tf32 = ls_dtype_tf32(o),
         .fast = o->fast,
         .loss_scale = (float)o->loss_scale,
     };
-    enum ls_status st = check_dtype(o, e->backend);
+    enum ls_status st = ls_dtype_check(o, e->backend);
     if (st == LS_OK)
         st = e->backend->prepare(&options, &net->graph, e->store, &net->program);
     ls_free(cache);

@@ -169,13 +169,19 @@ char *ls_identity_recorded_plan(const char *run)
     return lines;
 }
 
-int ls_identity_plan_threads(const char *path)
+bool ls_identity_plan_value(const char *path, const char *key, char *value, size_t room)
 {
-    char *lines, identity[LS_IDENTITY_ROOM] = "", value[96], why[1024];
+    char *lines, identity[LS_IDENTITY_ROOM] = "", why[1024];
     if (ls_identity_try_plan(path, &lines, why, sizeof why) == LS_OK)
         ls_identity_of_plan(lines, identity);
     ls_free(lines);
-    return ls_identity_value(identity, "threads", value, sizeof value) ? (int)strtol(value, NULL, 10) : 0;
+    return ls_identity_value(identity, key, value, room);
+}
+
+int ls_identity_plan_threads(const char *path)
+{
+    char value[96];
+    return ls_identity_plan_value(path, "threads", value, sizeof value) ? (int)strtol(value, NULL, 10) : 0;
 }
 
 enum ls_status ls_identity_save_plan(const struct ls_engine *e, const char *identity, const char *path)

@@ -31,6 +31,9 @@ void ls_identity_of_plan(const char *lines, char identity[LS_IDENTITY_ROOM]);
 /* The lines of the plan that a run has recorded; NULL: there is none, or it is damaged, which is reported. run may be NULL.
  * Freed by ls_free. */
 char *ls_identity_recorded_plan(const char *run);
+/* A value of the identity in a plan (a run or its plan.txt); false: there is none, or the plan cannot be read, which is not
+ * reported. */
+bool ls_identity_plan_value(const char *path, const char *key, char *value, size_t room);
 /* The number of threads that a plan is for; 0: it has none, or cannot be read, which is not reported. */
 int ls_identity_plan_threads(const char *path);
 /* Write the plan of an engine, with its identity. */

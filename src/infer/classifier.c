@@ -3,6 +3,7 @@
 #include "base/text/utf8.h"
 #include "checkpoint/model_snapshot.h"
 #include "checkpoint/weights.h"
+#include "exec/dtype.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@ enum ls_status ls_classifier_open(struct ls_classifier *c, struct ls_options *o,
 {
     *c = (struct ls_classifier){.seed = o->seed};
     LS_TRY(ls_located_model_find(&c->trained, name, o));
+    LS_TRY(ls_dtype_settle(o, NULL, NULL));
     ls_model_snapshot_warn(o);
     LS_TRY(ls_task_size(&c->task, o));
     c->task.size.batch = batch;

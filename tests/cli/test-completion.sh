@@ -40,7 +40,7 @@ expect_offers overlap
 offers train --sync = o
 expect_offers overlap
 offers train --dtype =
-expect_offers f32 tf32 bf16 fp16
+expect_offers auto f32 tf32 bf16 fp16
 
 it "completes models, as the program lists them, and model files"
 offers train --model ""

@@ -199,6 +199,11 @@ static const char *refuses(enum ls_dtype dtype)
     return dtype == LS_F32 || dtype == LS_BF16 || dtype == LS_F16 ? NULL : "activations are f32, bf16 or fp16";
 }
 
+static const char *faster(enum ls_dtype dtype, bool tf32)
+{
+    return dtype != LS_F32 || tf32 ? "because the GPU's matrix units multiply it" : NULL;
+}
+
 static enum ls_status prepare(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
                               struct ls_program **program)
 {
@@ -331,6 +336,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .about = ls_cuda_about,
     .cards = ls_cuda_cards,
     .refuses = refuses,
+    .faster = faster,
     .prepare = prepare,
     .release = release,
     .arena_bytes = ls_program_arena_bytes,

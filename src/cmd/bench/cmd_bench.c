@@ -7,6 +7,7 @@
 #include "cmd/bench/session.h"
 #include "cmd/cmd.h"
 #include "cmd/world.h"
+#include "exec/dtype.h"
 #include "exec/identity.h"
 #include "launch/children/workers.h"
 
@@ -200,6 +201,7 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
         o->batch *= ls_comm_size(world.comm);
     bool root = !world.comm || ls_comm_rank(world.comm) == 0;
     struct ls_bench_session b = {.o = o, .comm = world.comm};
+    LS_TRY_GOTO(out, ls_dtype_settle(o, world.comm, NULL));
     LS_TRY_GOTO(out, root ? ls_bench_check_output(o) : LS_OK);
     LS_TRY_GOTO(out, setup(&b));
     LS_TRY_GOTO(out, warm_up(&b));

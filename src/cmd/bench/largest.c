@@ -4,6 +4,7 @@
 #include "base/system/free_memory.h"
 #include "base/log.h"
 #include "cmd/json.h"
+#include "exec/dtype.h"
 #include "exec/engine.h"
 #include "exec/shards/shards.h"
 #include "report/gpu.h"
@@ -70,6 +71,7 @@ static double card_memory(const struct ls_backend *b)
 static enum ls_status find_available(struct search *s)
 {
     const struct ls_backend *backend;
+    LS_TRY(ls_dtype_settle(&s->o, NULL, NULL));
     LS_TRY(ls_backend_open(s->o.backend, &backend));
     bool card = backend->queue->own_memory;
     /* each worker has a card of its own */
