@@ -158,6 +158,7 @@ static enum ls_status plan_layout(struct ls_options *o)
     if (ls_workers_took_over(o, &st))
         return st;
     LS_TRY(ls_world_open(&world, o));
+    LS_TRY_GOTO(out, ls_dtype_settle(o, world.comm, NULL));
     LS_TRY_GOTO(out, ls_options_given(o, "data") ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
     st = ls_plan_choice(o, world.comm, &task.size);

@@ -243,7 +243,7 @@ static void errors_of_the_command_line(void **state)
         {"--dropout -0.5", "--dropout: -0.5 is out of range; it must be 0 or more and below 1"},
         {"--shuffle=maybe", "--shuffle: 'maybe' is neither true nor false"},
         {"--dtype fp8", "--dtype: 'fp8' is not one of auto, f32, tf32, bf16, fp16"},
-        {"--dtype f32,bf16", "--dtype: 'f32,bf16' is not one of f32, tf32, bf16, fp16"},
+        {"--dtype f32,bf16", "--dtype: 'f32,bf16' is not one of auto, f32, tf32, bf16, fp16"},
         {"--schedule cosin:3",
          "--schedule: 'cosin' is not one of constant, every, multistep, exponential, cosine, polynomial, plateau"},
         {"--input 3x64", "--input: '3x64' is not of the form CxHxW, such as 3x64x64"},
