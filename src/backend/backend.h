@@ -237,6 +237,9 @@ struct ls_backend {
     int (*squares)(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
     /* The kernels that were chosen, as lines that a later prepare takes as its plan; "" where there was no choice. */
     const char *(*choices)(const struct ls_program *p);
+    /* Whether two nodes are computed together, or exchange a tensor in a form that only this pair has: a graph with one of them
+     * alone computes other bits. NULL: no two are. */
+    bool (*joined)(const struct ls_program *p, int node, int other);
     /* One line a node for `lockstep plan`: kernel, layouts, offset; text ends without a newline. */
     void (*describe)(const struct ls_program *p, int node, char *text, size_t room);
 };

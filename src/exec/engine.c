@@ -336,22 +336,40 @@ static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_op
     return st;
 }
 
-/* The kernels of the whole model, as one process would choose them: so stages compute the bits of one process. The programs
- * never run, and their memory is never touched. */
-static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
-                                   unsigned uses, char *choices[2])
+/* Pairs of layers that a program computes together, as parallel/stages.h has them. */
+static char *list_joined(const struct ls_backend *b, const struct ls_net *net)
 {
+    const struct ls_graph *g = &net->graph;
+    char *text = ls_strdup("");
+    for (int n = 0; b->joined && text && n < g->n_nodes; n++)
+        for (int other = 0; text && other < n; other++) {
+            if (!b->joined(net->program, n, other) || strcmp(g->nodes[n].name, g->nodes[other].name) == 0)
+                continue;
+            char *more = ls_format("%s%s\t%s\n", text, g->nodes[other].name, g->nodes[n].name);
+            ls_free(text);
+            text = more;
+        }
+    return text;
+}
+
+/* The kernels of the whole model, as one process would choose them: so stages compute the bits of one process. The programs
+ * never run, and their memory is never touched: it is the host's, which costs nothing then. */
+static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
+                                   unsigned uses)
+{
+    struct ls_pipeline *p = e->pipeline;
     struct ls_engine whole = *e;
     ls_graph_init(&whole.train.graph);
     ls_graph_init(&whole.eval.graph);
     ls_graph_init(&whole.glance.graph);
     whole.pipeline = NULL;
-    whole.store = ls_store_new(e->backend);
+    whole.store = ls_store_new(ls_backend_find("ref"));
     enum ls_status st = whole.store ? make_programs(&whole, o, plan, uses) : LS_FAILED;
     if (st == LS_OK) {
-        choices[0] = ls_strdup(e->backend->choices(whole.train.program));
-        choices[1] = ls_strdup(whole.eval.program ? e->backend->choices(whole.eval.program) : "");
-        st = choices[0] && choices[1] ? LS_OK : LS_FAILED;
+        p->choices[0] = ls_strdup(e->backend->choices(whole.train.program));
+        p->choices[1] = ls_strdup(whole.eval.program ? e->backend->choices(whole.eval.program) : "");
+        p->joined = list_joined(e->backend, &whole.train);
+        st = p->choices[0] && p->choices[1] && p->joined ? LS_OK : LS_FAILED;
     }
     close_net(&whole, &whole.eval);
     close_net(&whole, &whole.train);
@@ -363,11 +381,12 @@ static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options 
 static enum ls_status make_stage(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan,
                                  unsigned uses)
 {
-    char **choices = e->pipeline->choices;
+    struct ls_pipeline *p = e->pipeline;
     if (ls_comm_rank(e->comm) == 0)
-        LS_TRY(choose_whole(e, o, plan, uses, choices));
-    LS_TRY(ls_engine_share_text(e->comm, &choices[0]));
-    LS_TRY(ls_engine_share_text(e->comm, &choices[1]));
+        LS_TRY(choose_whole(e, o, plan, uses));
+    LS_TRY(ls_engine_share_text(e->comm, &p->choices[0]));
+    LS_TRY(ls_engine_share_text(e->comm, &p->choices[1]));
+    LS_TRY(ls_engine_share_text(e->comm, &p->joined));
     char *lines = ls_engine_choices(e);
     enum ls_status st =
         lines ? make_programs(e, o, &(struct given_plan){lines, "rank 0's plan", true}, uses) : LS_FAILED;
@@ -480,6 +499,8 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
     LS_TRY_GOTO(failed, train ? ls_split_check(o, e) : LS_OK);
     LS_TRY_GOTO(failed, take_tree(e, o, train));
     LS_TRY_GOTO(failed, train ? ls_peers_plan(e, o) : LS_OK);
+    if (e->pipeline && !e->comm) /* only a plan */
+        LS_TRY_GOTO(failed, choose_whole(e, o, &given, uses));
     LS_TRY_GOTO(failed, !e->comm      ? make_programs(e, o, &given, uses)
                         : e->pipeline ? make_stage(e, o, &given, uses)
                                       : make_same_programs(e, o, &given, uses));

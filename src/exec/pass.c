@@ -93,6 +93,8 @@ enum ls_status ls_step_take_results(struct ls_stepper *s, const struct ls_net *n
     const float *loss;
     const int32_t *rank;
     double start = ls_now();
+    if (slot == LS_NONE)
+        return LS_OK;
     LS_TRY(queue_of(s)->results(net->program, slot, &loss, &rank));
     ls_totals_count(totals, loss, rank, valid);
     s->compute_seconds += ls_now() - start;
@@ -145,6 +147,21 @@ static enum ls_status hand_over(struct ls_stepper *s, int end)
         LS_TRY(ls_sync_ready(&s->sync, s->handed, s->at));
     }
     return LS_OK;
+}
+
+enum ls_status ls_step_settle_all(struct ls_stepper *s)
+{
+    for (int bucket = 0; bucket < s->engine->n_buckets; bucket++) {
+        LS_TRY(ls_step_settle(s, bucket));
+        LS_TRY(fetch_bucket(s, bucket));
+    }
+    return LS_OK;
+}
+
+enum ls_status ls_step_hand_over(struct ls_stepper *s)
+{
+    s->handed = 0;
+    return hand_over(s, s->engine->n_buckets);
 }
 
 /* Where run only enqueues, buckets arrive when all is enqueued. An update that is enqueued after that changes nothing that

@@ -32,7 +32,7 @@ enum { LS_STOP_INPUT = 128 };
 
 /* A step that is enqueued and not reported yet. */
 struct ls_pending {
-    int slot;                /* its last pass's results come to this slot of the queue */
+    int slot;                /* its last pass's results come to this slot of the queue; LS_NONE: they are in totals */
     int64_t valid;           /* samples of that pass */
     int64_t reported;        /* samples that its totals must count */
     double since;            /* its time counts from then, ls_now */
@@ -120,6 +120,9 @@ void ls_totals_report(const struct ls_totals *totals, struct ls_report *r);
  * combines gradients, and where devices do; whether this process wants to stop (ls_sync.signal). */
 enum ls_status ls_step_settle(void *stepper, int bucket);
 enum ls_status ls_step_by_buckets(struct ls_stepper *s);
+/* The same for a pass that has run already: settles and fetches all buckets; then gives them to the strategy. */
+enum ls_status ls_step_settle_all(struct ls_stepper *s);
+enum ls_status ls_step_hand_over(struct ls_stepper *s);
 enum ls_status ls_step_on_device(struct ls_stepper *s);
 int ls_step_wants_to_stop(void *stepper);
 /* pass.c. Runs a pass of a replica (ls_replicas_run); waits for the results of a pass and adds them to *totals. */

@@ -154,7 +154,7 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
 /* A step is one pass of every process, and the host does not wait for its gradients: steps can be enqueued. */
 static bool can_run_ahead(const struct ls_engine *e)
 {
-    return e->tree->replicas == e->tree->size && e->passes == 1 && e->strategy->no_reduce;
+    return e->tree->replicas == e->tree->size && e->passes == 1 && e->strategy->no_reduce && !e->pipeline;
 }
 
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,

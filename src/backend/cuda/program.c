@@ -1,5 +1,6 @@
 #include "backend/cuda/program.h"
 #include "backend/cuda/conv/tune.h"
+#include "backend/cuda/ops/bn.h"
 #include "backend/cuda/timeline.h"
 #include "base/log.h"
 #include "graph/ops.h"
@@ -317,6 +318,14 @@ static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t 
     return true;
 }
 
+/* Twins, what an earlier node computes of a later one, and a sparse gradient with its reader. */
+static bool joined(const struct ls_program *p, int node, int other)
+{
+    const struct node_exec *exec = &p->execs[node];
+    return exec->twin == other || exec->early == other ||
+           (exec->sparse && ls_graph_producer(p->core.g, p->core.g->nodes[node].in[DY2]) == other);
+}
+
 static void describe(const struct ls_program *p, int node, char *text, size_t room)
 {
     int out = p->core.g->nodes[node].out[0];
@@ -350,5 +359,6 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .memory = ls_program_memory,
     .matrix = matrix,
     .choices = ls_program_choices,
+    .joined = joined,
     .describe = describe,
 };

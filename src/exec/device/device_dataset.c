@@ -1,4 +1,5 @@
 #include "exec/device/device_dataset.h"
+#include "exec/pipeline/pipeline.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -96,17 +97,28 @@ static bool takes_bytes(const struct ls_backend *b, int64_t channels)
     return b->queue->source && (channels == 1 || channels == 3);
 }
 
+/* Of all programs that read the net's images: a pipeline has one a lane. */
+static enum ls_status set_source(const struct ls_engine *e, const struct ls_net *net, const struct ls_pixels *pixels,
+                                 const void *held)
+{
+    const struct ls_pipeline *p = net == &e->train ? e->pipeline : NULL;
+    for (int lane = 1; p && lane < p->n_lanes; lane++)
+        LS_TRY(e->backend->queue->source(p->lanes[lane].net->program, pixels, held));
+    return e->backend->queue->source(net->program, pixels, held);
+}
+
 enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct ls_engine *e, const struct ls_net *net,
                                       struct ls_dataset *set, const struct ls_augment *a)
 {
     const struct ls_dataset_info *info = ls_dataset_info(set);
     *s = (struct ls_device_dataset){.open = true, .form = LS_FORM_PLANES, .backend = e->backend};
-    if (!takes_bytes(e->backend, a->channels))
+    if (!takes_bytes(e->backend, a->channels) || !ls_engine_reads_samples(e))
         return LS_OK;
     if (ls_augment_only_crops(a, info))
         LS_TRY(hold(s, set));
     s->form = s->held ? LS_FORM_CROPS : LS_FORM_PIXELS;
-    return ls_device_dataset_share(s, net, set, a);
+    struct ls_pixels pixels = ls_augment_source(a, s->held ? info : NULL);
+    return set_source(e, net, &pixels, s->held);
 }
 
 enum ls_status ls_device_dataset_share(const struct ls_device_dataset *s, const struct ls_net *net,
@@ -122,10 +134,10 @@ enum ls_status ls_device_dataset_open_bytes(struct ls_device_dataset *s, const s
                                             const struct ls_net *net, const struct ls_pixels *pixels)
 {
     *s = (struct ls_device_dataset){.open = true, .form = LS_FORM_PLANES, .backend = e->backend};
-    if (!takes_bytes(e->backend, pixels->channels))
+    if (!takes_bytes(e->backend, pixels->channels) || !ls_engine_reads_samples(e))
         return LS_OK;
     s->form = LS_FORM_PIXELS;
-    return e->backend->queue->source(net->program, pixels, NULL);
+    return set_source(e, net, pixels, NULL);
 }
 
 void ls_device_dataset_close(struct ls_device_dataset *s)

@@ -229,11 +229,12 @@ static enum ls_status share(struct ls_comm *comm, struct ls_layout *layout)
     return ls_engine_share_text(comm, &layout->parallel);
 }
 
-/* The stages of a pipeline that is to be cut; 0: there is none, or its cuts are named. */
-static int stages_to_cut(const struct ls_mesh *mesh)
+/* The stages of a pipeline that is to be cut; 0: there is none, its cuts are named, or the engine cuts it by an estimate, when
+ * it knows which layers the backend computes together. */
+static int stages_to_cut(const struct ls_mesh *mesh, const struct ls_backend *b)
 {
     const struct ls_mesh_axis *axis = &mesh->axes[LS_PARALLEL_PIPELINE];
-    return axis->size > 1 && !axis->at ? axis->size : 0;
+    return axis->size > 1 && !axis->at && !b->queue->own_memory ? axis->size : 0;
 }
 
 static enum ls_status settle(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
@@ -241,6 +242,7 @@ static enum ls_status settle(const struct ls_options *o, struct ls_comm *comm, c
 {
     struct ls_mesh mesh;
     struct ls_measured m;
+    const struct ls_backend *b;
     int processes = comm ? ls_comm_size(comm) : 1, stages;
     if (ls_mesh_is_auto(o->parallel)) {
         if (processes > 1) {
@@ -252,7 +254,8 @@ static enum ls_status settle(const struct ls_options *o, struct ls_comm *comm, c
         return layout->parallel && layout->report ? LS_OK : LS_FAILED;
     }
     LS_TRY(ls_mesh_parse(o->parallel, processes, comm ? ls_comm_rank(comm) : 0, &mesh));
-    stages = stages_to_cut(&mesh);
+    LS_TRY(ls_backend_open(o->backend, &b));
+    stages = stages_to_cut(&mesh, b);
     if (stages == 0) {
         layout->parallel = ls_strdup(o->parallel);
         return layout->parallel ? LS_OK : LS_FAILED;
@@ -278,8 +281,14 @@ enum ls_status ls_layout_plan(const struct ls_options *o, const struct ls_model_
 {
     struct ls_mesh mesh;
     struct ls_measured m;
+    const struct ls_backend *b;
     *layout = (struct ls_layout){0};
     LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
+    LS_TRY(ls_backend_open(o->backend, &b));
+    if (b->queue->own_memory) {
+        layout->parallel = ls_strdup(o->parallel);
+        return layout->parallel ? LS_OK : LS_FAILED;
+    }
     int stages = mesh.axes[LS_PARALLEL_PIPELINE].size;
     const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
     LS_TRY(ls_layout_measure(o, NULL, size, plan, stages, &m));

@@ -21,14 +21,17 @@ static enum ls_status refuse(const struct ls_options *o, const char *option, con
 static enum ls_status check(const struct ls_engine *e, const struct ls_options *o)
 {
     const struct ls_sync_ops *sync = ls_sync_find(o->sync);
-    if (e->backend->queue->own_memory)
-        return refuse(o, "--backend", e->backend->name, "stages exchange memory of the host; use --backend onednn");
     if (sync && !sync->exact)
         return refuse(o, "--sync", o->sync, "every stage has the only copy of its parameters");
     if (o->servers > 0)
         return refuse(o, "--servers", "", "every process has a stage");
     if (strcmp(o->compress, "none") != 0)
         return refuse(o, "--compress", o->compress, "no gradients are summed over processes");
+    if (strcmp(o->dtype, "fp16") == 0)
+        return refuse(o, "--dtype", "fp16",
+                      "no process sees the gradients of all stages, so none can tell when one overflows; use bf16");
+    if (strcmp(o->collective, "nccl") == 0)
+        return refuse(o, "--collective", "nccl", "the host sums the gradients of processes that have the same stage");
     if (o->clip_norm > 0 && !e->backend->squares)
         return refuse(o, "--clip-norm", "",
                       "no process has the gradients of all stages, so none can compute their norm");
@@ -44,7 +47,7 @@ enum ls_status ls_pipeline_check_cut(const struct ls_options *o, struct ls_graph
     LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
     LS_TRY(ls_graph_backward(g));
     const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
-    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, &stages);
+    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, NULL, &stages);
     ls_stages_release(&stages);
     return st;
 }
@@ -87,7 +90,7 @@ enum ls_status ls_pipeline_take_stage(struct ls_engine *e, struct ls_net *net)
     ls_graph_release(whole);
     *whole = net->graph;
     ls_graph_init(&net->graph);
-    LS_TRY(train ? ls_stages_choose(whole, p->stages, axis->at, axis->at_length, &p->cut)
+    LS_TRY(train ? ls_stages_choose(whole, p->stages, axis->at, axis->at_length, p->joined, &p->cut)
                  : ls_stages_like(&p->cut, &e->whole, whole, &p->eval_cut));
     return ls_stage_graph(whole, train ? &p->cut : &p->eval_cut, p->stage, &net->graph);
 }
@@ -127,8 +130,10 @@ static enum ls_status open_lane(struct ls_engine *e, const struct ls_options *o,
         LS_TRY(e->backend->bind(l->own.program, l->arena, e->kept));
         l->own.end = e->train.end;
     }
-    l->early = ls_alloc(p->early, sizeof *l->early);
-    return l->early ? ls_lane_open(e, l, TAGS_TRAIN) : LS_FAILED;
+    void *early;
+    LS_TRY(ls_backend_take(e->backend, p->early * sizeof *l->early, &early));
+    l->early = early;
+    return ls_lane_open(e, l, TAGS_TRAIN);
 }
 
 /* Both ends of a message agree on its bytes, which they would not with different processors. */
@@ -263,6 +268,7 @@ void ls_pipeline_close(struct ls_engine *e)
     ls_free(p->mate_ranks);
     ls_free(p->choices[0]);
     ls_free(p->choices[1]);
+    ls_free(p->joined);
     ls_free(p);
     e->pipeline = NULL;
 }

@@ -21,7 +21,9 @@ static enum ls_status take_slot(struct ls_stepper *s, struct ls_lane *l, const s
     l->note->valid = slot->valid;
     l->note->position = slot->position;
     memcpy(l->note->labels, slot->labels, labels);
-    return s->engine->backend->input(l->net->program, l->net->graph.input, slot->images);
+    if (slot->form == LS_FORM_PLANES)
+        return s->engine->backend->input(l->net->program, l->net->graph.input, slot->images);
+    return s->engine->backend->queue->crops(l->net->program, slot->crops, slot->pixels);
 }
 
 /* Labels are read where the loss is. */
@@ -42,15 +44,27 @@ static enum ls_status next_slot(struct ls_stepper *s, const struct ls_slot **slo
     return LS_OK;
 }
 
+/* Asks for the results of the lane's pass, where the loss is. */
+static enum ls_status ask_results(struct ls_stepper *s, struct ls_lane *l)
+{
+    if (l->net->graph.loss == LS_NONE)
+        return LS_OK;
+    l->asked = true;
+    l->asked_at = s->engine->pipeline->at;
+    return s->engine->backend->queue->ask(l->net->program, 0);
+}
+
+/* Counts them, when they have not been: until then the labels must stay. */
 static enum ls_status count_results(struct ls_stepper *s, struct ls_lane *l, struct ls_totals *totals)
 {
     const float *loss;
     const int32_t *rank;
-    if (l->net->graph.loss == LS_NONE)
+    if (!l->asked)
         return LS_OK;
-    LS_TRY(s->engine->backend->queue->ask(l->net->program, 0));
+    l->asked = false;
     LS_TRY(s->engine->backend->queue->results(l->net->program, 0, &loss, &rank));
     ls_totals_count(totals, loss, rank, l->run.valid);
+    ls_pipeline_reach(s->engine->pipeline, l->asked_at);
     return LS_OK;
 }
 
@@ -61,6 +75,7 @@ static enum ls_status go_forward(struct ls_stepper *s, int pass)
     struct ls_lane *l = &p->lanes[pass % p->n_lanes];
     const struct ls_slot *slot = NULL;
     bool again = pass + p->n_lanes < s->replicas.n_slices && samples_of(s, pass + p->n_lanes) > 0;
+    LS_TRY(count_results(s, l, &s->pending[s->n_pending].totals)); /* of the lane's last pass */
     l->pass = pass;
     l->run = s->run;
     l->run.valid = samples_of(s, pass);
@@ -70,7 +85,7 @@ static enum ls_status go_forward(struct ls_stepper *s, int pass)
         LS_TRY(next_slot(s, &slot));
     if (l->run.valid == 0)
         return LS_OK;
-    LS_TRY(p->stage == 0 ? take_slot(s, l, slot) : ls_lane_take_note(p, l, again));
+    LS_TRY(p->stage == 0 ? take_slot(s, l, slot) : ls_lane_take_note(e, l, again));
     if (l->note->valid != l->run.valid)
         return ls_fail(LS_FAILED, "step %llu: a pass has %lld samples where %lld were expected",
                        (unsigned long long)s->run.step, (long long)l->note->valid, (long long)l->run.valid);
@@ -78,9 +93,10 @@ static enum ls_status go_forward(struct ls_stepper *s, int pass)
     LS_TRY(set_labels(s, l));
     double begin = ls_trace_begin(s->track);
     LS_TRY(ls_lane_run(e, l, 0, l->backward, again));
-    memcpy(l->early, e->kept, p->early * sizeof *l->early); /* PIPE-2 */
+    LS_TRY(e->backend->queue->copy(l->net->program, l->early, e->kept, p->early)); /* PIPE-2 */
     ls_step_record(s, begin, LS_SLICE_PASS, "forward", l->run.replica);
-    return count_results(s, l, &s->pending[s->n_pending].totals);
+    LS_TRY(ask_results(s, l));
+    return e->backend->queue->delay > 0 ? LS_OK : count_results(s, l, &s->pending[s->n_pending].totals);
 }
 
 /* --- backward ----------------------------------------------------------------------------------------------------- */
@@ -94,23 +110,26 @@ static enum ls_status go_backward(struct ls_stepper *s, int pass)
     if (l->run.valid == 0)
         return ls_replicas_clear(&s->replicas);
     double begin = ls_trace_begin(s->track);
-    memcpy(e->kept, l->early, p->early * sizeof *l->early);
+    LS_TRY(e->backend->queue->copy(l->net->program, e->kept, l->early, p->early));
     LS_TRY(ls_lane_run(e, l, l->backward, l->net->end, again));
     ls_step_record(s, begin, LS_SLICE_PASS, "backward", l->run.replica);
     return LS_OK;
 }
 
-/* The last gradients are there: this process adds what is left, and updates. */
+/* The last gradients are there, or enqueued: this process adds what is left, and updates. */
 static enum ls_status finish(struct ls_stepper *s)
 {
-    const struct ls_engine *e = s->engine;
-    for (int i = 0; i < e->pipeline->n_lanes; i++)
+    struct ls_engine *e = s->engine;
+    struct ls_pending *now = &s->pending[s->n_pending];
+    s->at = e->train.end;
+    LS_TRY(ls_step_settle_all(s));
+    LS_TRY(ls_pipeline_post_due(e, true));
+    LS_TRY(ls_step_hand_over(s));
+    for (int i = 0; i < e->pipeline->n_lanes; i++) {
         LS_TRY(ls_lane_flush(e->pipeline, &e->pipeline->lanes[i]));
-    for (int bucket = 0; bucket < e->n_buckets; bucket++) {
-        LS_TRY(ls_step_settle(s, bucket));
-        LS_TRY(ls_sync_ready(&s->sync, bucket, e->train.end));
+        LS_TRY(count_results(s, &e->pipeline->lanes[i], &now->totals));
     }
-    s->run.valid = 0; /* all results are counted */
+    now->slot = LS_NONE; /* all results are counted */
     return LS_OK;
 }
 
@@ -142,7 +161,7 @@ enum ls_status ls_pipeline_pass(void *stepper, int replica, int pass, bool last)
 enum ls_status ls_pipeline_next_slot(struct ls_stepper *s, const struct ls_slot **slot)
 {
     struct ls_pipeline *p = s->engine->pipeline;
-    LS_TRY(ls_lane_take_note(p, &p->eval, false));
+    LS_TRY(ls_lane_take_note(s->engine, &p->eval, false));
     p->eval_slot = (struct ls_slot){
         .labels = p->eval.note->labels, .valid = p->eval.note->valid, .position = p->eval.note->position};
     *slot = p->eval.note->valid == LS_NOTE_END ? NULL : &p->eval_slot;
@@ -160,12 +179,15 @@ enum ls_status ls_pipeline_evaluate(struct ls_stepper *s, const struct ls_slot *
     else if (p->stage == 0)
         LS_TRY(take_slot(s, l, slot));
     LS_TRY(ls_lane_send_note(p, l));
-    if (!slot)
+    if (!slot) {
+        LS_TRY(ls_pipeline_post_due(s->engine, true));
         return ls_lane_flush(p, l);
+    }
     l->run = s->run;
     l->run.valid = slot->valid;
     l->run.replica = 0;
     LS_TRY(set_labels(s, l));
     LS_TRY(ls_lane_run(s->engine, l, 0, l->net->end, false));
+    LS_TRY(ask_results(s, l));
     return count_results(s, l, totals);
 }

@@ -6,7 +6,11 @@
  *
  *   PIPE-1  Passes go backward in the order of replicas.order, so that gradients are added as in one process (EXEC-1, EXEC-2).
  *   PIPE-2  Statistics of BN are made forward. A lane keeps those of its pass until the pass goes backward.
- *   PIPE-3  Only the first stage reads samples. The number of samples and the labels travel with a pass. */
+ *   PIPE-3  Only the first stage reads samples. The number of samples and the labels travel with a pass.
+ *   PIPE-4  Where run only enqueues, a tensor that is sent is fetched to a host buffer, and its message is posted when it has
+ *           arrived there. The host waits for that when it needs a message that is not there yet, or has enqueued another part
+ *           of a pass since. So the queue has work while the host waits, and no stage waits for a message that is not posted.
+ *   PIPE-5  A buffer that a receive was enqueued from is posted anew only when the queue is known to be past that copy. */
 #ifndef LS_EXEC_PIPELINE_PIPELINE_H
 #define LS_EXEC_PIPELINE_PIPELINE_H
 
@@ -19,9 +23,17 @@ struct ls_transfer {
     bool send, posted;
     int peer;     /* the rank of the other stage */
     uint32_t tag; /* of pass 0 of a step; passes take turns with LS_PASS_TAGS of them */
-    size_t bytes;
-    char *memory, *buffer; /* where the tensor lies, borrowed; owned */
+    size_t bytes; /* whole floats */
+    void *memory; /* where the tensor lies: the backend's memory; borrowed. Of a note, the host's */
+    void *copy;   /* of what is sent, where run only enqueues: later nodes may take its memory meanwhile; owned */
+    void *buffer; /* of the host; owned */
     struct ls_work work;
+    /* where run only enqueues */
+    struct ls_program *program; /* borrowed */
+    int mark;                   /* of its fetch */
+    int pass;                   /* that is sent next, or that the buffer is posted for next; LS_NONE: none */
+    uint64_t part, at;          /* of the pipeline, when it was enqueued */
+    struct ls_transfer *next;   /* sent after this one */
 };
 
 /* A stage, for people. */
@@ -52,13 +64,15 @@ struct ls_lane {
     struct ls_net *net; /* the engine's, or own */
     struct ls_net own;
     void *arena;                   /* owned where the net is */
-    float *early;                  /* owned: the gradients of the pass that were made forward */
+    float *early;                  /* owned, the backend's memory: the gradients of the pass that were made forward */
     struct ls_transfer *transfers; /* owned; in the order of nodes */
     int n_transfers, backward;     /* backward: the first node of the way back */
     struct ls_transfer note_in, note_out;
     struct ls_pass_note *note; /* owned: of the pass under way */
     int pass;                  /* under way, of those of a step */
     struct ls_run run;         /* of it */
+    bool asked;                /* for its results, which are not counted yet */
+    uint64_t asked_at;         /* ls_pipeline.at then */
 };
 
 struct ls_pipeline {
@@ -76,7 +90,13 @@ struct ls_pipeline {
     size_t buffer_bytes;
     struct ls_stage_about *about; /* owned; of every rank */
     char *choices[2];             /* owned: the kernels of the whole model, for training and evaluation */
+    char *joined;                 /* owned: layers that the backend computes together (parallel/stages.h) */
     int begun, done;              /* passes of the step under way: begun forward, done */
+    /* where run only enqueues */
+    struct ls_transfer *due, *last_due; /* fetched, with messages to be posted; in the order of the queue */
+    uint64_t part;                      /* parts of passes enqueued: forward or backward */
+    uint64_t at, reached;               /* copies and parts enqueued; how many of them are known to be over */
+    float probe;                        /* fetched to learn that */
 };
 
 /* --- for the engine ---------------------------------------------------------------------------------------------- */
@@ -118,12 +138,14 @@ enum { LS_PASS_TAGS = LS_MOST_STAGES };
 /* transfers.c: lists what a lane sends and receives, and takes buffers. base: the first of its tags. */
 enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t base);
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l);
-void ls_transfer_post(struct ls_pipeline *p, struct ls_transfer *m, int pass);
-enum ls_status ls_transfer_wait(struct ls_pipeline *p, struct ls_transfer *m);
+/* Waits for what has been fetched and posts its messages; of all parts of passes, or all but the last. */
+enum ls_status ls_pipeline_post_due(struct ls_engine *e, bool all);
+/* The queue is past the copy number `at`: posts the buffers that are free now. */
+void ls_pipeline_reach(struct ls_pipeline *p, uint64_t at);
 /* Runs the nodes, and moves what travels as it comes to them. again: receives are posted anew, for the lane's next pass. */
 enum ls_status ls_lane_run(struct ls_engine *e, struct ls_lane *l, int first, int end, bool again);
 /* Waits for the note of the lane's pass. */
-enum ls_status ls_lane_take_note(struct ls_pipeline *p, struct ls_lane *l, bool again);
+enum ls_status ls_lane_take_note(struct ls_engine *e, struct ls_lane *l, bool again);
 /* Sends the lane's note to the next stage, if there is one. */
 enum ls_status ls_lane_send_note(struct ls_pipeline *p, struct ls_lane *l);
 /* Waits for everything that the lane has sent. */

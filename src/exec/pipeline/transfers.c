@@ -1,13 +1,14 @@
 /* What travels between the stages of a pipeline. */
+#include "base/log.h"
 #include "base/memory.h"
 #include "exec/pipeline/pipeline.h"
 #include "graph/ops.h"
 
 #include <string.h>
 
-/* --- one transfer ------------------------------------------------------------------------------------------------- */
+/* --- messages ----------------------------------------------------------------------------------------------------- */
 
-void ls_transfer_post(struct ls_pipeline *p, struct ls_transfer *m, int pass)
+static void post(struct ls_pipeline *p, struct ls_transfer *m, int pass)
 {
     m->work = (struct ls_work){.kind = m->send ? LS_WORK_SEND : LS_WORK_RECEIVE,
                                .peer = m->peer,
@@ -15,10 +16,11 @@ void ls_transfer_post(struct ls_pipeline *p, struct ls_transfer *m, int pass)
                                .data = m->buffer,
                                .bytes = m->bytes};
     m->posted = true;
+    m->pass = LS_NONE;
     ls_comm_post(p->comm, &m->work);
 }
 
-enum ls_status ls_transfer_wait(struct ls_pipeline *p, struct ls_transfer *m)
+static enum ls_status wait(struct ls_pipeline *p, struct ls_transfer *m)
 {
     if (!m->posted)
         return LS_OK;
@@ -26,23 +28,101 @@ enum ls_status ls_transfer_wait(struct ls_pipeline *p, struct ls_transfer *m)
     return ls_comm_wait(p->comm, &m->work);
 }
 
-static enum ls_status send(struct ls_pipeline *p, struct ls_transfer *m, int pass, const void *data)
+/* --- the queue ---------------------------------------------------------------------------------------------------- */
+
+/* PIPE-5. */
+void ls_pipeline_reach(struct ls_pipeline *p, uint64_t at)
 {
-    LS_TRY(ls_transfer_wait(p, m)); /* the buffer may still be on its way */
-    memcpy(m->buffer, data, m->bytes);
-    ls_transfer_post(p, m, pass);
+    p->reached = at > p->reached ? at : p->reached;
+    for (int lane = 0; lane < p->n_lanes; lane++)
+        for (int i = 0; i < p->lanes[lane].n_transfers; i++) {
+            struct ls_transfer *m = &p->lanes[lane].transfers[i];
+            if (!m->send && m->pass != LS_NONE && m->at <= p->reached)
+                post(p, m, m->pass);
+        }
+}
+
+/* Waits until the oldest fetch has arrived, and posts its message. */
+static enum ls_status post_oldest(struct ls_engine *e)
+{
+    struct ls_pipeline *p = e->pipeline;
+    struct ls_transfer *m = p->due;
+    LS_TRY(e->backend->queue->arrived(m->program, m->mark));
+    p->due = m->next;
+    post(p, m, m->pass);
+    ls_pipeline_reach(p, m->at);
     return LS_OK;
 }
 
-/* again: the buffer is posted anew at once, for the next pass of this lane. */
-static enum ls_status receive(struct ls_pipeline *p, struct ls_transfer *m, int pass, bool again)
+enum ls_status ls_pipeline_post_due(struct ls_engine *e, bool all)
 {
+    struct ls_pipeline *p = e->pipeline;
+    while (p->due && (all || p->due->part < p->part))
+        LS_TRY(post_oldest(e));
+    return LS_OK;
+}
+
+/* Waits until all that is enqueued is over. */
+static enum ls_status drain(struct ls_engine *e, const struct ls_lane *l)
+{
+    struct ls_pipeline *p = e->pipeline;
+    const struct ls_transfer *any = &l->transfers[0];
+    LS_TRY(ls_pipeline_post_due(e, true));
+    if (p->reached == p->at || e->backend->queue->delay == 0)
+        return LS_OK;
+    LS_TRY(e->backend->queue->fetch(any->program, any->mark, &p->probe, any->memory, 1));
+    LS_TRY(e->backend->queue->arrived(any->program, any->mark));
+    ls_pipeline_reach(p, p->at);
+    return LS_OK;
+}
+
+/* PIPE-4. When the host comes to wait for the message alone, the queue is empty: so the time that a process waits for others
+ * is time that it is idle. */
+static enum ls_status await(struct ls_engine *e, const struct ls_lane *l, struct ls_transfer *m)
+{
+    struct ls_pipeline *p = e->pipeline;
+    while (p->due && !ls_comm_done(&m->work))
+        LS_TRY(post_oldest(e));
+    if (!ls_comm_done(&m->work))
+        LS_TRY(drain(e, l));
+    return wait(p, m);
+}
+
+static enum ls_status send(struct ls_engine *e, struct ls_transfer *m, int pass)
+{
+    struct ls_pipeline *p = e->pipeline;
+    const struct ls_backend_queue *queue = e->backend->queue;
+    size_t floats = m->bytes / sizeof(float);
+    while (m->pass != LS_NONE) /* the buffer has still to be sent, */
+        LS_TRY(post_oldest(e));
+    LS_TRY(wait(p, m)); /* or is on its way */
+    if (m->copy)
+        LS_TRY(queue->copy(m->program, m->copy, m->memory, floats));
+    LS_TRY(queue->fetch(m->program, m->mark, m->buffer, m->copy ? m->copy : m->memory, floats));
+    m->pass = pass;
+    m->part = p->part;
+    m->at = ++p->at;
+    m->next = NULL;
+    *(p->due ? &p->last_due->next : &p->due) = m;
+    p->last_due = m;
+    return queue->delay > 0 ? LS_OK : post_oldest(e);
+}
+
+/* again: the buffer is posted anew as soon as it is free, for the next pass of this lane. */
+static enum ls_status receive(struct ls_engine *e, const struct ls_lane *l, struct ls_transfer *m, bool again)
+{
+    struct ls_pipeline *p = e->pipeline;
+    const struct ls_backend_queue *queue = e->backend->queue;
+    if (!m->posted && m->at > p->reached)
+        LS_TRY(drain(e, l));
     if (!m->posted)
-        ls_transfer_post(p, m, pass);
-    LS_TRY(ls_transfer_wait(p, m));
-    memcpy(m->memory, m->buffer, m->bytes);
-    if (again)
-        ls_transfer_post(p, m, pass + p->n_lanes);
+        post(p, m, l->pass);
+    LS_TRY(await(e, l, m));
+    LS_TRY(queue->send(m->program, m->memory, m->buffer, m->bytes / sizeof(float)));
+    m->at = ++p->at;
+    m->pass = again ? l->pass + p->n_lanes : LS_NONE;
+    if (queue->delay == 0)
+        ls_pipeline_reach(p, p->at);
     return LS_OK;
 }
 
@@ -51,6 +131,7 @@ static enum ls_status receive(struct ls_pipeline *p, struct ls_transfer *m, int 
 enum ls_status ls_lane_run(struct ls_engine *e, struct ls_lane *l, int first, int end, bool again)
 {
     int at = first;
+    e->pipeline->part++;
     for (int i = 0; i < l->n_transfers; i++) {
         struct ls_transfer *m = &l->transfers[i];
         if (m->node < first || m->node >= end)
@@ -58,36 +139,62 @@ enum ls_status ls_lane_run(struct ls_engine *e, struct ls_lane *l, int first, in
         if (m->node > at)
             LS_TRY(e->backend->run(l->net->program, at, m->node, &l->run));
         at = m->node;
-        LS_TRY(m->send ? send(e->pipeline, m, l->pass, m->memory) : receive(e->pipeline, m, l->pass, again));
+        LS_TRY(m->send ? send(e, m, l->pass) : receive(e, l, m, again));
     }
-    return at < end ? e->backend->run(l->net->program, at, end, &l->run) : LS_OK;
+    if (at < end)
+        LS_TRY(e->backend->run(l->net->program, at, end, &l->run));
+    e->pipeline->at++;
+    return ls_pipeline_post_due(e, false);
 }
 
-enum ls_status ls_lane_take_note(struct ls_pipeline *p, struct ls_lane *l, bool again)
+enum ls_status ls_lane_take_note(struct ls_engine *e, struct ls_lane *l, bool again)
 {
-    return receive(p, &l->note_in, l->pass, again);
+    struct ls_pipeline *p = e->pipeline;
+    struct ls_transfer *m = &l->note_in;
+    if (!m->posted)
+        post(p, m, l->pass);
+    LS_TRY(await(e, l, m));
+    memcpy(m->memory, m->buffer, m->bytes);
+    if (again)
+        post(p, m, l->pass + p->n_lanes);
+    return LS_OK;
 }
 
 enum ls_status ls_lane_send_note(struct ls_pipeline *p, struct ls_lane *l)
 {
-    return l->note_out.buffer ? send(p, &l->note_out, l->pass, l->note) : LS_OK;
+    struct ls_transfer *m = &l->note_out;
+    if (!m->buffer)
+        return LS_OK;
+    LS_TRY(wait(p, m));
+    memcpy(m->buffer, l->note, m->bytes);
+    post(p, m, l->pass);
+    return LS_OK;
 }
 
 enum ls_status ls_lane_flush(struct ls_pipeline *p, struct ls_lane *l)
 {
     for (int i = 0; i < l->n_transfers; i++)
         if (l->transfers[i].send)
-            LS_TRY(ls_transfer_wait(p, &l->transfers[i]));
-    return ls_transfer_wait(p, &l->note_out);
+            LS_TRY(wait(p, &l->transfers[i]));
+    return wait(p, &l->note_out);
 }
 
 /* --- opened and closed -------------------------------------------------------------------------------------------- */
 
-static enum ls_status take_buffer(struct ls_pipeline *p, struct ls_transfer *m)
+/* Pages of their own, which can be pinned. */
+static enum ls_status take_buffer(struct ls_engine *e, struct ls_transfer *m)
 {
-    m->buffer = ls_alloc(m->bytes, 1);
-    p->buffer_bytes += m->bytes;
-    return m->buffer ? LS_OK : LS_FAILED;
+    LS_TRY(ls_region_map(m->bytes, &m->buffer));
+    e->pipeline->buffer_bytes += m->bytes;
+    e->backend->queue->pin(m->buffer, m->bytes);
+    return LS_OK;
+}
+
+/* The last marks but one; that is of values (host_copy.c). */
+static enum ls_status take_mark(const struct ls_lane *l, struct ls_transfer *m)
+{
+    m->mark = LS_QUEUE_MARKS - 1 - l->n_transfers;
+    return m->mark > 0 ? LS_OK : ls_fail(LS_FAILED, "more than %d tensors travel between stages", LS_QUEUE_MARKS);
 }
 
 static enum ls_status open_transfer(struct ls_engine *e, struct ls_lane *l, int node, uint32_t base)
@@ -95,11 +202,19 @@ static enum ls_status open_transfer(struct ls_engine *e, struct ls_lane *l, int 
     const struct ls_node *n = &l->net->graph.nodes[node];
     struct ls_transfer *m = &l->transfers[l->n_transfers++];
     bool sends = n->op == &ls_op_send;
-    *m = (struct ls_transfer){.node = node, .tensor = sends ? n->in[0] : n->out[0], .send = sends};
+    *m = (struct ls_transfer){.node = node,
+                              .tensor = sends ? n->in[0] : n->out[0],
+                              .send = sends,
+                              .pass = LS_NONE,
+                              .program = l->net->program};
     m->peer = ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, (int)n->attr.size);
     m->tag = base + n->attr.layer * LS_PASS_TAGS;
     m->memory = e->backend->memory(l->net->program, m->tensor, &m->bytes);
-    return take_buffer(e->pipeline, m);
+    m->bytes = (m->bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float); /* memory is aligned */
+    LS_TRY(take_mark(l, m));
+    if (sends && e->backend->queue->delay > 0)
+        LS_TRY(ls_backend_take(e->backend, m->bytes, &m->copy));
+    return take_buffer(e, m);
 }
 
 /* Notes go from each stage to the next. */
@@ -107,20 +222,20 @@ static enum ls_status open_notes(struct ls_engine *e, struct ls_lane *l, uint32_
 {
     struct ls_pipeline *p = e->pipeline;
     size_t bytes = sizeof *l->note + (size_t)e->size.batch * sizeof *l->note->labels;
-    struct ls_transfer note = {.tensor = LS_NONE, .tag = base, .bytes = bytes};
+    struct ls_transfer note = {.tensor = LS_NONE, .tag = base, .bytes = bytes, .pass = LS_NONE};
     l->note = ls_alloc(1, bytes);
     if (!l->note)
         return LS_FAILED;
     l->note_in = l->note_out = note;
-    l->note_in.memory = (char *)l->note;
+    l->note_in.memory = l->note;
     l->note_out.send = true;
     if (p->stage > 0) {
         l->note_in.peer = ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, p->stage - 1);
-        LS_TRY(take_buffer(p, &l->note_in));
+        LS_TRY(take_buffer(e, &l->note_in));
     }
     if (p->stage + 1 < p->stages) {
         l->note_out.peer = ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, p->stage + 1);
-        LS_TRY(take_buffer(p, &l->note_out));
+        LS_TRY(take_buffer(e, &l->note_out));
     }
     return LS_OK;
 }
@@ -142,26 +257,32 @@ enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t bas
     return open_notes(e, l, base);
 }
 
-static void close_transfer(struct ls_pipeline *p, struct ls_transfer *m)
+static void close_transfer(struct ls_engine *e, struct ls_transfer *m)
 {
     if (m->posted)
-        ls_comm_give_up(p->comm, &m->work, 1);
-    ls_free(m->buffer);
+        ls_comm_give_up(e->pipeline->comm, &m->work, 1);
+    if (!m->buffer)
+        return;
+    e->backend->queue->unpin(m->buffer);
+    ls_region_unmap(m->buffer, m->bytes);
 }
 
+/* The backend's memory is given back first, which waits for all that is enqueued: it may read and write buffers. */
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l)
 {
     for (int i = 0; i < l->n_transfers; i++)
-        close_transfer(e->pipeline, &l->transfers[i]);
-    close_transfer(e->pipeline, &l->note_in);
-    close_transfer(e->pipeline, &l->note_out);
-    ls_free(l->transfers);
-    ls_free(l->note);
-    ls_free(l->early);
+        ls_backend_give(e->backend, l->transfers[i].copy, l->transfers[i].bytes);
+    ls_backend_give(e->backend, l->early, e->pipeline->early * sizeof *l->early);
     if (l->net == &l->own) {
         if (l->own.program)
             e->backend->release(l->own.program);
         ls_graph_release(&l->own.graph);
         ls_backend_give(e->backend, l->arena, e->arena_bytes);
     }
+    for (int i = 0; i < l->n_transfers; i++)
+        close_transfer(e, &l->transfers[i]);
+    close_transfer(e, &l->note_in);
+    close_transfer(e, &l->note_out);
+    ls_free(l->transfers);
+    ls_free(l->note);
 }

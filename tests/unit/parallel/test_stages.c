@@ -91,7 +91,7 @@ static void stages_have_all_nodes_once(void **state)
         build(models[m].model, models[m].edge, &g);
         for (int n = 1; n <= 4; n++) {
             struct ls_stages s;
-            assert_int_equal(ls_stages_choose(&g, n, NULL, 0, &s), LS_OK);
+            assert_int_equal(ls_stages_choose(&g, n, NULL, 0, NULL, &s), LS_OK);
             check_parts(&g, &s);
             ls_stages_release(&s);
         }
@@ -106,7 +106,7 @@ static void stages_begin_where_they_are_told_to(void **state)
     struct ls_graph g;
     struct ls_stages s;
     build("resnet18", 64, &g);
-    assert_int_equal(ls_stages_choose(&g, 3, at, (int)strlen(at), &s), LS_OK);
+    assert_int_equal(ls_stages_choose(&g, 3, at, (int)strlen(at), NULL, &s), LS_OK);
     assert_non_null(strstr(s.first[1], "layer2.0."));
     assert_non_null(strstr(s.first[2], "layer4.0."));
     check_parts(&g, &s);
@@ -118,7 +118,7 @@ static void expect_refused(const struct ls_graph *g, int n, const char *at, cons
 {
     struct ls_stages s;
     bool muted = ls_log_mute(true);
-    assert_int_equal(ls_stages_choose(g, n, at, at ? (int)strlen(at) : 0, &s), LS_USAGE);
+    assert_int_equal(ls_stages_choose(g, n, at, at ? (int)strlen(at) : 0, NULL, &s), LS_USAGE);
     ls_log_mute(muted);
     if (!strstr(ls_log_last(), why))
         fail_msg("%s", ls_log_last());

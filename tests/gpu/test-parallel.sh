@@ -1,0 +1,99 @@
+#!/bin/sh
+# Layouts on the card: the processes of a pipeline, which share the one card here, compute what one process does.
+. tests/cli/harness.sh
+. "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/gpu/gpu.sh"
+
+# 70 samples an epoch: the last step of each has six, fewer than passes.
+run="--backend $backend --model $source_root/tests/cli/small-bn.yaml --threads 1 --data synthetic:1x28x28:10:160 --epoch-size 70
+    --batch 32 --epochs 3 --replicas 8 --quiet"
+# $run is a list of words.
+# shellcheck disable=SC2086
+train() {
+    lockstep train $run "$@"
+    expect_code 0
+}
+
+# as_one ONE RUN: the same weights, state, losses, confusion matrix and plan after nine steps.
+as_one() {
+    expect_bits "$1" "$2" 9
+    losses "$1" >losses-a
+    losses "$2" >losses-b
+    cmp -s losses-a losses-b || miss "the losses of $1 and $2 differ"
+    for file in confusion.json plan.txt; do
+        cmp -s "$1/$file" "$2/$file" || miss "$file of $1 and $2 differ"
+    done
+}
+
+for dtype in f32 bf16; do
+    train --dtype $dtype --run one-$dtype
+    for layout in 2:pipeline:2 3:pipeline:3 4:pipeline:4 2:pipeline:2@layer1.1.bn 4:data:2,pipeline:2 6:data:3,pipeline:2; do
+        it "gives the bits of one process in $dtype with --parallel ${layout#*:}"
+        train --dtype $dtype --workers "${layout%%:*}" --parallel "${layout#*:}" --run staged
+        as_one one-$dtype staged
+        rm -rf staged
+    done
+done
+
+it "goes on with any other layout, and alone"
+# shellcheck disable=SC2086
+lockstep train $run --workers 4 --parallel data:2,pipeline:2 --stop-after 1 --run moved
+expect_code 75
+lockstep train --resume --run moved --threads 1 --stop-after 2 --quiet
+expect_code 75
+lockstep train --resume --run moved --workers 3 --parallel pipeline:3 --quiet
+expect_code 0
+expect_bits one-f32 moved 9
+
+it "gives averages, LAMB, mixed samples and frozen layers the same bits"
+special="--ema 0.9 --optimizer lamb --lr 0.01 --mixup 0.2 --freeze ^conv1 --init one-f32 --accumulate 2 --replicas 3"
+# shellcheck disable=SC2086
+train $special --run plain
+# shellcheck disable=SC2086
+train $special --run special --workers 3 --parallel pipeline:3
+expect_bits plain special 9
+
+# Measured kernels: products that are computed with a normalisation, sparse gradients, weights' gradients aside.
+tuned="--backend $backend --data synthetic:3x64x64:10:64 --batch 32 --replicas 4 --steps 3 --classes 10 --tune --quiet"
+[ "$backend" = cuda ] || tuned="--backend $backend --data synthetic:3x64x64:10:64 --batch 8 --replicas 4 --steps 3 --threads 1 --quiet"
+for model in resnet18 resnet50 mobilenet_v2; do
+    it "gives the bits of one process with the measured kernels of $model"
+    # shellcheck disable=SC2086
+    lockstep train $tuned --model $model --dtype bf16 --run whole
+    if [ "$code" = 2 ]; then
+        skip "no bf16 here"
+    else
+        expect_code 0
+        for layout in 2:pipeline:2 3:pipeline:3 4:data:2,pipeline:2; do
+            # shellcheck disable=SC2086
+            lockstep train $tuned --model $model --dtype bf16 --workers "${layout%%:*}" --parallel "${layout#*:}" --run parts
+            expect_code 0
+            expect_bits whole parts 3
+            rm -rf parts
+        done
+    fi
+    rm -rf whole
+done
+
+it "records what the card does in every stage"
+train --workers 2 --parallel pipeline:2 --trace 2:3 --run traced
+expect_bits one-f32 traced 9
+expect_file traced/trace.json
+
+it "refuses what does not go with it, and says why"
+if [ "$backend" = cuda ]; then
+    # shellcheck disable=SC2086
+    lockstep train $run --workers 2 --parallel pipeline:2 --dtype fp16 --run never
+    expect_code 2
+    expect_error 'none can tell when one overflows'
+else
+    skip "fp16 is for cards"
+fi
+
+it "names a stage that was killed and ends the others"
+begin 3 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --replicas 4 --epochs 1000000 --deadline 5 \
+    --parallel pipeline:3 --run killed
+kill_one
+expect_err 'rank 1 .*, stage 1 of 3'
+
+finish

@@ -1,0 +1,228 @@
+/* A pipeline on a backend with a queue gives the bits, the reports and the files of one process without one: what travels waits
+ * for the queue, and the queue for what travels. In these tests "cuda" is the backend of queued.h. */
+#include "train_story.h"
+#include "comm_ranks.h"
+#include "exec/pipeline/pipeline.h"
+#include "queued.h"
+
+#include <unistd.h>
+
+static const char deep_model[] = "input: 1x8x8\n"
+                                 "classes: 4\n"
+                                 "layers:\n"
+                                 "  - {name: conv1, op: conv, out: 4, kernel: 3, pad: 1, bias: false}\n"
+                                 "  - {name: bn1, op: bn}\n"
+                                 "  - {name: relu1, op: relu}\n"
+                                 "  - {name: drop, op: dropout, p: 0.1}\n"
+                                 "  - {name: conv2, op: conv, out: 6, kernel: 3, pad: 1, bias: false}\n"
+                                 "  - {name: bn2, op: bn}\n"
+                                 "  - {name: relu2, op: relu}\n"
+                                 "  - {name: pool2, op: maxpool, kernel: 2, stride: 2}\n"
+                                 "  - {name: conv3, op: conv, out: 6, kernel: 3, pad: 1, bias: false}\n"
+                                 "  - {name: bn3, op: bn}\n"
+                                 "  - {name: relu3, op: relu}\n"
+                                 "  - {name: fc1, op: dense, out: 8}\n"
+                                 "  - {name: relu4, op: relu}\n"
+                                 "  - {name: fc2, op: dense, out: classes}\n";
+
+static int begin(void **state)
+{
+    return tiny_begin(state) || ls_file_write(tiny_path("deep.yaml"), deep_model, strlen(deep_model)) != LS_OK;
+}
+
+struct layout {
+    const char *parallel;
+    int ranks;
+    int64_t replicas, accumulate;
+};
+
+static struct ls_options run_options(const char *run, bool queue, const struct layout *l)
+{
+    struct ls_options o = tiny_options(run);
+    tiny_set(&o.backend, queue ? "cuda" : "ref");
+    tiny_set(&o.model, tiny_path("deep.yaml"));
+    tiny_set(&o.parallel, queue ? l->parallel : "data");
+    o.replicas = l->replicas;
+    o.accumulate = l->accumulate;
+    o.steps = 8;
+    o.check_every = 2;
+    return o;
+}
+
+static void train_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    NEED(t.engine.pipeline && t.stepper.report_delay == 0);
+    NEED(ls_trainer_run(&t) == LS_OK);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void train_layout(const struct ls_options *o, const struct layout *l)
+{
+    run_ranks((struct ranks){.size = l->ranks, .loud = true, .argument = o}, train_rank);
+}
+
+static void compare(const struct layout *l)
+{
+    struct ls_options plain = run_options("plain", false, l), o = run_options("queue", true, l);
+    assert_int_equal(tiny_train(&plain), LS_OK);
+    train_layout(&o, l);
+    expect_same_run("plain", "queue", 8);
+    ls_options_release(&plain);
+    ls_options_release(&o);
+    forget("plain");
+    forget("queue");
+}
+
+static void test_stages(void **state)
+{
+    (void)state;
+    compare(&(struct layout){"pipeline:2", 2, 4, 1});
+    compare(&(struct layout){"pipeline:3", 3, 4, 1});
+    compare(&(struct layout){"pipeline:4", 4, 8, 1});
+    compare(&(struct layout){"pipeline:4", 4, 2, 1});         /* fewer passes than stages */
+    compare(&(struct layout){"pipeline:2", 2, 1, 1});         /* one pass */
+    compare(&(struct layout){"pipeline:3", 3, 1, 3});         /* passes of one replica */
+    compare(&(struct layout){"pipeline:2", 2, 6, 4});         /* passes without a sample in the last step of an epoch */
+    compare(&(struct layout){"pipeline:3@bn2+fc1", 3, 4, 1}); /* a cut between a convolution and its normalisation */
+}
+
+static void test_groups(void **state)
+{
+    (void)state;
+    compare(&(struct layout){"data:2,pipeline:2", 4, 4, 1});
+    compare(&(struct layout){"data:3,pipeline:2", 6, 4, 1}); /* some have two parts of the sum */
+    compare(&(struct layout){"data:2,pipeline:3", 6, 2, 2});
+}
+
+static void test_images_as_bytes(void **state)
+{
+    (void)state;
+    static const struct layout l = {"pipeline:3", 3, 4, 1};
+    queued.room = 1 << 20; /* the whole data set */
+    compare(&l);
+    queued.room = 0;
+}
+
+/* Checkpoints are whole: a run goes on with any other layout, and with none. */
+static void test_goes_on_elsewhere(void **state)
+{
+    (void)state;
+    static const struct layout two = {"pipeline:2", 2, 4, 1}, four = {"data:2,pipeline:2", 4, 4, 1};
+    struct ls_options plain = run_options("plain", false, &two), o = run_options("queue", true, &two);
+    assert_int_equal(tiny_train(&plain), LS_OK);
+    o.steps = 3;
+    train_layout(&o, &two);
+    tiny_set(&o.resume, "auto");
+    tiny_set(&o.parallel, four.parallel);
+    o.steps = 6;
+    train_layout(&o, &four);
+    tiny_set(&o.parallel, "data");
+    o.steps = 8;
+    assert_int_equal(tiny_train(&o), LS_OK);
+    assert_true(tiny_same("plain/checkpoints/step-00000008/model.safetensors",
+                          "queue/checkpoints/step-00000008/model.safetensors"));
+    assert_true(tiny_same("plain/checkpoints/step-00000008/state.safetensors",
+                          "queue/checkpoints/step-00000008/state.safetensors"));
+    ls_options_release(&plain);
+    ls_options_release(&o);
+    forget("plain");
+    forget("queue");
+}
+
+/* --- layers that are computed together ------------------------------------------------------------------------------ */
+
+/* conv2 with the normalisation before it. */
+static bool joins_conv2(const struct ls_program *p, int node, int other)
+{
+    return strcmp(p->g->nodes[node].name, "conv2") == 0 && strcmp(p->g->nodes[other].name, "bn1") == 0;
+}
+
+static void expect_cut_elsewhere(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_engine e;
+    struct ls_model_size size = {.batch = 6, .channels = 1, .height = 8, .width = 8, .classes = 4};
+    queued_backend.joined = joins_conv2;
+    NEED(ls_engine_open(&e, &o, c, &size, NULL, LS_ENGINE_TRAIN) == LS_OK);
+    NEED(strcmp(e.pipeline->cut.first[1], "conv2") != 0 && strcmp(e.pipeline->cut.first[1], "drop") != 0);
+    ls_engine_close(&e);
+    tiny_set(&o.parallel, "pipeline:2@conv2");
+    NEED(ls_engine_open(&e, &o, c, &size, NULL, LS_ENGINE_TRAIN) == LS_USAGE);
+    NEED(strstr(ls_log_last(), "cannot be cut before 'conv2'"));
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_joined_layers_stay_together(void **state)
+{
+    (void)state;
+    static const struct layout l = {"pipeline:2", 2, 4, 1};
+    struct ls_options o = run_options("joined", true, &l);
+    run_ranks((struct ranks){.size = 2, .argument = &o}, expect_cut_elsewhere);
+    ls_options_release(&o);
+}
+
+/* --- going wrong ------------------------------------------------------------------------------------------------------ */
+
+static void fail_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    if (ls_comm_rank(c) == 1)
+        queued.transfers = 11;
+    NEED(ls_trainer_run(&t) != LS_OK);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_FAILED);
+}
+
+/* A card that fails in the middle of a step ends all stages, and leaves nothing behind. */
+static void test_card_fails(void **state)
+{
+    (void)state;
+    static const struct layout l = {"pipeline:3", 3, 4, 1};
+    struct ls_options o = run_options("failed", true, &l);
+    run_ranks((struct ranks){.size = 3, .argument = &o}, fail_rank);
+    ls_options_release(&o);
+    forget("failed");
+}
+
+static void expect_refusal(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_USAGE);
+    NEED(ls_comm_rank(c) > 0 || strstr(ls_log_last(), "does not go with it"));
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const struct layout l = {"pipeline:2", 2, 4, 1};
+    for (int i = 0; i < 2; i++) {
+        struct ls_options o = run_options("refused", true, &l);
+        tiny_set(i ? &o.collective : &o.dtype, i ? "nccl" : "fp16");
+        run_ranks((struct ranks){.size = 2, .argument = &o}, expect_refusal);
+        ls_options_release(&o);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_images_as_bytes),
+        cmocka_unit_test(test_goes_on_elsewhere),
+        cmocka_unit_test(test_joined_layers_stay_together),
+        cmocka_unit_test(test_card_fails),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, begin, tiny_end);
+}
