@@ -1,8 +1,9 @@
-/* Checks and times product.cu, products that make a batch normalisation's sums; needs a GPU. Build at the repository's
- * root:
+/* Checks and times product.cu and product_wgmma.cu, products that make a batch normalisation's sums; needs a GPU. Build at
+ * the repository's root:
  *
- *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -o kernels_product tests/gpu/kernels_product.cu
- *        src/backend/cuda/kernels/{bn/*,conv/product,run}.cu
+ *   nvcc -O2 -std=c++17 -gencode arch=compute_90a,code=sm_90a -DLS_CUDA_WGMMA --expt-relaxed-constexpr -I src
+ *        -o kernels_product tests/gpu/kernels_product.cu
+ *        src/backend/cuda/kernels/{bn/*,conv/product,conv/product_wgmma,run}.cu
  *
  *   kernels_product         as kernels_bn: ok|FAIL name error; exit 1 after a failure
  *   kernels_product bench   times at ResNet-50's shapes, bf16
@@ -19,14 +20,16 @@ struct product_case {
     bool dy2, kept;
     int sparse = 0;   /* of dy2 */
     int64_t high = 1; /* of the area */
+    enum ls_cuda_product_way way = LS_CUDA_PRODUCT_PLAIN;
 };
 
 static std::string name_of(const product_case &k)
 {
     char text[160];
-    snprintf(text, sizeof text, "%s %ldx%ldx%ld to %ld valid %ld%s act %d%s%s%s", type_name(k.t), (long)k.n,
-             (long)k.area, (long)k.k, (long)k.c, (long)k.valid, k.turned ? " turned" : "", (int)k.act,
-             k.dy2 ? " dy2" : "", k.kept ? " kept" : "", k.sparse ? " sparse" : "");
+    snprintf(text, sizeof text, "%s %s %ldx%ldx%ld to %ld valid %ld%s act %d%s%s%s",
+             k.way == LS_CUDA_PRODUCT_WGMMA ? "wgmma" : "plain", type_name(k.t), (long)k.n, (long)k.area, (long)k.k,
+             (long)k.c, (long)k.valid, k.turned ? " turned" : "", (int)k.act, k.dy2 ? " dy2" : "",
+             k.kept ? " kept" : "", k.sparse ? " sparse" : "");
     return text;
 }
 
@@ -42,7 +45,7 @@ struct operands {
         : rows((size_t)(k.n * k.area)), K((size_t)k.k), C((size_t)k.c), vx(random_values(t, rows * K, 0.2, 1)),
           vw(random_values(t, K * C, 0, 0.3)), x(t, rows * K), w(t, K * C), y(t, rows * C), mean(LS_F32, C),
           rstd(LS_F32, C), stat(LS_F32, 2 * C), scratch(LS_U8, 8 << 20),
-          run(LS_U8, sizeof(struct ls_cuda_run)), p{k.n * k.area, k.k, k.c, k.turned}
+          run(LS_U8, sizeof(struct ls_cuda_run)), p{k.n * k.area, k.k, k.c, k.turned, k.way}
     {
         struct ls_cuda_run host = {};
         host.valid = k.valid;
@@ -168,8 +171,34 @@ static void check_backward(const product_case &k)
     report("dbeta " + name, worst_of(dbeta.get(), apart_dbeta.get()), 2e-4);
 }
 
+/* Other multiples of 8 and of 64 than any network has; maps whose last tile is not full, or that have few tiles. */
+static void check_wgmma(enum ls_dtype t)
+{
+    const enum ls_cuda_product_way way = LS_CUDA_PRODUCT_WGMMA;
+    for (int64_t c : {8, 64, 72, 128, 200, 512, 2048})
+        for (int64_t k : {8, 64, 136, 256, 512}) {
+            const int64_t area = c * k > 100000 ? 17 : 149;
+            check_forward({t, 37, area, k, c, k % 64 ? 36 : 37, false, LS_ACT_RELU, false, false, 0, 1, way});
+            check_backward({t, 37, area, k, c, 36, true, LS_ACT_RELU, c % 64 == 0, k % 64 == 0, 0, 1, way});
+        }
+    for (int64_t c : {64, 120, 256}) {
+        check_backward({t, 37, 156, 64, c, 35, true, LS_ACT_RELU, true, true, 2, 12, way});
+        check_backward({t, 37, 143, 24, c, 37, true, LS_ACT_NONE, true, false, 2, 13, way});
+        check_backward({t, 600, 15, 512, c, 599, true, LS_ACT_RELU6, true, true, 4, 3, way});
+    }
+    check_forward({t, 2, 30, 192, 256, 1, false, LS_ACT_NONE, false, false, 0, 1, way});
+    check_forward({t, 300, 3, 64, 64, 0, false, LS_ACT_NONE, false, false, 0, 1, way});
+}
+
 static void check_all(void)
 {
+    const struct ls_cuda_product p = {1 << 20, 64, 64, false, LS_CUDA_PRODUCT_WGMMA};
+    struct ls_cuda_bn b = {};
+    b.t = LS_BF16;
+    b.x = b.y = {1024, 32, 32, 64};
+    for (enum ls_dtype t : {LS_BF16, LS_F16})
+        if (ls_cuda_product_can(&p, &b, false))
+            check_wgmma(t);
     for (enum ls_dtype t : {LS_BF16, LS_F16}) {
         for (int64_t c : {64, 120, 128, 256, 384})
             for (int64_t k : {8, 24, 32, 64, 104, 256})
@@ -193,7 +222,7 @@ static void check_all(void)
 
 /* --- times ------------------------------------------------------------------------------------------------------- */
 
-static void bench_shape(int64_t side, int64_t k, int64_t c)
+static void bench_shape(enum ls_cuda_product_way way, int64_t side, int64_t k, int64_t c)
 {
     const int64_t rows = 256 * side * side;
     struct ls_cuda_bn b = {};
@@ -228,8 +257,9 @@ static void bench_shape(int64_t side, int64_t k, int64_t c)
     g.dgamma = dgamma.f();
     g.dbeta = dbeta.f();
     const double in = 2.0 * (double)(rows * k), out = 2.0 * (double)count;
-    printf("%ldx%ld, %ld to %ld\n", (long)side, (long)side, (long)k, (long)c);
-    struct ls_cuda_product p = {rows, k, c, false};
+    printf("%s, %ldx%ld, %ld to %ld\n", way == LS_CUDA_PRODUCT_WGMMA ? "wgmma" : "plain", (long)side, (long)side,
+           (long)k, (long)c);
+    struct ls_cuda_product p = {rows, k, c, false, way};
     bench("statistics", in + out,
           [&](cudaStream_t s) { ls_cuda_product_stats(s, &p, &b, r, x.at, w.at, y.at, mean.f(), rstd.f(), stat.f()); });
     bench("statistics alone", out,
@@ -253,7 +283,12 @@ static void bench_all(void)
 {
     const int64_t shapes[][3] = {{56, 64, 256}, {56, 64, 64}, {56, 256, 64}, {56, 128, 256}, {28, 128, 512}};
     for (const int64_t *s : shapes)
-        bench_shape(s[0], s[1], s[2]);
+        bench_shape(LS_CUDA_PRODUCT_PLAIN, s[0], s[1], s[2]);
+    const int64_t more[][3] = {{28, 512, 128}, {14, 256, 1024}, {7, 512, 2048}};
+    for (const int64_t *s : shapes)
+        bench_shape(LS_CUDA_PRODUCT_WGMMA, s[0], s[1], s[2]);
+    for (const int64_t *s : more)
+        bench_shape(LS_CUDA_PRODUCT_WGMMA, s[0], s[1], s[2]);
 }
 
 int main(int argc, char **argv)

@@ -123,11 +123,15 @@ void ls_cuda_bn_twin_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const s
 void ls_cuda_bn_twin_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *first, const struct ls_cuda_bn_grad *second);
 
+/* Kernels for the products below: product_wgmma.cu, which needs Hopper, and product.cu. The faster one comes first. */
+enum ls_cuda_product_way { LS_CUDA_PRODUCT_WGMMA, LS_CUDA_PRODUCT_PLAIN, LS_CUDA_PRODUCT_WAYS };
+
 /* product.cu: a 1x1 convolution (or its gradient) together with the first pass of the bn that reads its result:
  * y (rows, n) = x (rows, k) * w. */
 struct ls_cuda_product {
     int64_t rows, k, n;
     bool turned; /* w is (k, n); else (n, k) */
+    enum ls_cuda_product_way way;
 };
 /* b: that bn, without a pooling backward. */
 bool ls_cuda_product_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual);

@@ -22,7 +22,7 @@ enum ls_status tune_open(struct ls_program *p)
     CUDA_TRY(cudaEventCreate(&t->start));
     CUDA_TRY(cudaEventCreate(&t->end));
     CUDA_TRY(cudaMalloc((void **)&t->sum, sizeof *t->sum));
-    snprintf(machine, sizeof machine, "%s, cuDNN %d, cuBLASLt %d and own 3%s", p->device->name, (int)cudnnGetVersion(),
+    snprintf(machine, sizeof machine, "%s, cuDNN %d, cuBLASLt %d and own 4%s", p->device->name, (int)cudnnGetVersion(),
              (int)cublasLtGetVersion(), p->core.options.fast ? ", fast" : "");
     return ls_tuning_open(p, machine);
 }
@@ -199,14 +199,21 @@ struct pair {
     struct ls_program *p;
     const struct tune_rivals *rivals;
     size_t bytes; /* of operands, before the workspace */
+    int rival;    /* that is being measured */
 };
+
+static enum ls_status run_rival(void *context, char *workspace)
+{
+    const struct pair *pair = context;
+    return pair->rivals->run(pair->rivals->context, pair->rival, workspace);
+}
 
 static enum ls_status time_rival(void *context, int candidate, double *ms)
 {
-    const struct pair *pair = context;
-    const struct tune_rivals *r = pair->rivals;
+    struct pair *pair = context;
+    pair->rival = candidate;
     return measure_work(
-        pair->p, &(struct work){r->run[candidate], r->context, pair->p->tuner->region + pair->bytes, r->workspace}, ms);
+        pair->p, &(struct work){run_rival, pair, pair->p->tuner->region + pair->bytes, pair->rivals->workspace}, ms);
 }
 
 static const char *rival_name(void *context, int candidate)
@@ -220,7 +227,7 @@ static enum ls_status choose_rival(void *context, struct ls_tuning_answer *answe
     struct pair *pair = context;
     const struct tune_rivals *r = pair->rivals;
     struct ls_kernel_selection selection = {
-        .n = 2, .margin = margin, .noise = noise, .time = time_rival, .context = pair};
+        .n = r->n, .margin = margin, .noise = noise, .time = time_rival, .context = pair};
     answer->best = 0;
     if (!pair->p->core.options.tune)
         return LS_OK;
@@ -236,7 +243,7 @@ static enum ls_status choose_rival(void *context, struct ls_tuning_answer *answe
 enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best)
 {
-    struct pair pair = {p, rivals, 0};
+    struct pair pair = {p, rivals, 0, 0};
     struct ls_tuning_answer answer;
     char question[320];
     question_text(l, question, sizeof question);
@@ -246,7 +253,7 @@ enum ls_status tune_between(struct ls_program *p, const char *layer, const struc
                          &(struct ls_tuning_question){.layer = layer,
                                                       .where = p->device->name,
                                                       .text = question,
-                                                      .n = 2,
+                                                      .n = rivals->n,
                                                       .measure = p->core.options.tune,
                                                       .context = &pair,
                                                       .name = rival_name,

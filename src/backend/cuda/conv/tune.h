@@ -8,14 +8,15 @@ enum ls_status tune_open(struct ls_program *p);
 /* *algorithm is ready to run; release it by conv_algorithm_release. */
 enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct linear *l,
                          struct conv_algorithm *algorithm);
-/* Two ways to compute the same: *best is 1 where the second is clearly faster, else 0. `with` extends the question. */
+/* Several ways to compute the same: *best is the first, or a later one that is clearly faster. `with` extends the question. */
 struct tune_rivals {
     void *context;
-    /* Lay out the operands of both in `memory` (NULL: only count); *bytes: their size. */
+    /* Lay out the operands of all in `memory` (NULL: only count); *bytes: their size. */
     enum ls_status (*place)(void *context, char *memory, size_t *bytes);
-    enum ls_status (*run[2])(void *context, char *workspace);
+    enum ls_status (*run)(void *context, int rival, char *workspace);
     size_t workspace; /* bytes */
-    const char *names[2];
+    int n;
+    const char *const *names;
 };
 enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best);

@@ -341,6 +341,18 @@ template <typename K> inline void want_shared(K *kernel, size_t bytes)
         }                            \
     } while (0)
 
+/* The same for the 16-bit types. */
+#define LS_CUDA_BY_HALF(t, ...)      \
+    do {                             \
+        if ((t) == LS_BF16) {        \
+            using T = __nv_bfloat16; \
+            __VA_ARGS__;             \
+        } else {                     \
+            using T = __half;        \
+            __VA_ARGS__;             \
+        }                            \
+    } while (0)
+
 } // namespace ls_device
 
 #endif

@@ -6,7 +6,9 @@
  *   CONVBN-2  Backward, before a bn_bwd that reads the gradient alone, or as the later of its two: the node of the product
  *             computes dz, dgamma and dbeta; the node of the bn_bwd computes dx from them. dz is dresidual where there is one,
  *             and then the gradient itself is never stored. Otherwise dz takes the place of the gradient.
- *   CONVBN-3  The tuner measures both ways and takes the faster. */
+ *   CONVBN-3  The tuner measures both ways and takes the faster. Of the kernels for the product (enum ls_cuda_product_way) the
+ *             first that can run takes part. The one for Hopper is the first candidate, ahead of the two kernels apart; the
+ *             other comes behind them. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/conv/tune.h"
@@ -15,11 +17,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct ls_cuda_product product_of(const struct linear *l)
+static struct ls_cuda_product product_of(const struct linear *l, enum ls_cuda_product_way way)
 {
     const struct ls_cuda_map *x = &l->conv.x, *y = &l->conv.y;
     bool back = l->pass == BWD_DATA;
-    return (struct ls_cuda_product){x->n * x->h * x->w, back ? y->c : x->c, back ? x->c : y->c, back};
+    return (struct ls_cuda_product){x->n * x->h * x->w, back ? y->c : x->c, back ? x->c : y->c, back, way};
 }
 
 /* --- which ------------------------------------------------------------------------------------------------------ */
@@ -71,10 +73,11 @@ struct rivals {
     struct ls_program *p;
     const struct linear *l;
     const struct conv_algorithm *algorithm;
-    struct ls_cuda_product product;
     struct ls_cuda_bn bn;
     bool dy2, kept, residual;
     int sparse;
+    bool first; /* together is the likely faster one */
+    enum ls_cuda_product_way way;
     /* while measuring */
     struct operands o;
     struct ls_cuda_run *run;
@@ -82,9 +85,8 @@ struct rivals {
     float *stat;
 };
 
-static enum ls_status run_apart(void *context, char *workspace)
+static enum ls_status run_apart(struct rivals *r, char *workspace)
 {
-    struct rivals *r = context;
     r->o.workspace = workspace;
     LS_TRY(r->algorithm->library->run(r->p->device, r->l, r->algorithm, &r->o));
     if (r->l->pass == FORWARD)
@@ -94,18 +96,20 @@ static enum ls_status run_apart(void *context, char *workspace)
     return LS_OK;
 }
 
-static enum ls_status run_together(void *context, char *workspace)
+static enum ls_status run_rival(void *context, int rival, char *workspace)
 {
     struct rivals *r = context;
-    (void)workspace;
+    if ((rival == 0) != r->first)
+        return run_apart(r, workspace);
+    const struct ls_cuda_product product = product_of(r->l, r->way);
     if (r->l->pass == FORWARD) {
-        ls_cuda_product_stats(stream_of(r->p), &r->product, &r->bn, r->run, r->o.x, r->o.w, r->o.y, r->g.dgamma,
+        ls_cuda_product_stats(stream_of(r->p), &product, &r->bn, r->run, r->o.x, r->o.w, r->o.y, r->g.dgamma,
                               r->g.dbeta, r->stat);
         return LS_OK;
     }
     struct ls_cuda_bn_grad g = r->g;
     g.dresidual = g.dresidual ? g.dresidual : r->o.x;
-    ls_cuda_product_sums(stream_of(r->p), &r->product, &r->bn, r->run, r->o.y, r->o.w, &g);
+    ls_cuda_product_sums(stream_of(r->p), &product, &r->bn, r->run, r->o.y, r->o.w, &g);
     return LS_OK;
 }
 
@@ -147,11 +151,12 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
     return LS_OK;
 }
 
-static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
+static enum ls_status compare(struct rivals *r, const char *layer, bool *together)
 {
+    const char *name = r->way == LS_CUDA_PRODUCT_WGMMA ? "together wgmma" : "together";
+    const char *const names[] = {r->first ? name : "apart", r->first ? "apart" : name};
+    const struct tune_rivals both = {r, place_rivals, run_rival, r->algorithm->workspace, 2, names};
     char with[80], dy2[32] = "";
-    const struct tune_rivals both = {
-        r, place_rivals, {run_apart, run_together}, r->algorithm->workspace, {"apart", "together"}};
     int best;
     if (r->sparse)
         snprintf(dy2, sizeof dy2, ", dy2 sparse %d", r->sparse);
@@ -163,37 +168,42 @@ static enum ls_status compare(struct rivals *r, const char *layer, bool *worth)
         snprintf(with, sizeof with, " with sums, act %s%s%s%s", ls_act_name(r->bn.act), dy2, r->kept ? ", kept" : "",
                  r->residual ? ", residual" : "");
     LS_TRY(tune_between(r->p, layer, r->l, with, &both, &best));
-    *worth = best == 1;
+    *together = (best == 0) == r->first;
     return LS_OK;
 }
 
 /* --- the node --------------------------------------------------------------------------------------------------- */
 
 enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct linear *l,
-                               const struct conv_algorithm *algorithm, int *bn)
+                               const struct conv_algorithm *algorithm, struct conv_bn *bn)
 {
     const struct ls_graph *g = p->core.g;
     int result = g->nodes[node].out[0];
-    bool forward = l->pass == FORWARD, worth;
-    *bn = LS_NONE;
+    bool forward = l->pass == FORWARD, can = false, together;
+    bn->node = LS_NONE;
     if (!linear_is_product(l) || l->bias || (forward && l->conv.act != LS_ACT_NONE) || result == g->logits)
         return LS_OK;
     int reader = forward ? reader_forward(p, node, result) : reader_backward(p, node, result);
     if (reader == LS_NONE)
         return LS_OK;
     const struct ls_node *n = &g->nodes[reader];
-    struct rivals r = {
-        .p = p, .l = l, .algorithm = algorithm, .product = product_of(l), .bn = bn_of(p, reader, result, result)};
+    struct rivals r = {.p = p, .l = l, .algorithm = algorithm, .bn = bn_of(p, reader, result, result)};
     r.residual = forward ? n->in[BN_RESIDUAL] != LS_NONE : n->out[DRESIDUAL] != LS_NONE;
     r.dy2 = !forward && n->in[DY2] != LS_NONE;
     r.sparse = forward ? 0 : p->execs[reader].sparse;
     r.kept = !forward && r.residual && n->attr.act != LS_ACT_NONE;
-    if (!ls_cuda_product_can(&r.product, &r.bn, r.residual))
+    for (int way = 0; way < LS_CUDA_PRODUCT_WAYS && !can; way++) {
+        const struct ls_cuda_product product = product_of(l, (enum ls_cuda_product_way)way);
+        can = ls_cuda_product_can(&product, &r.bn, r.residual);
+        r.way = product.way;
+    }
+    r.first = r.way == LS_CUDA_PRODUCT_WGMMA;
+    if (!can)
         return LS_OK;
-    LS_TRY(compare(&r, g->nodes[node].name, &worth));
-    if (!worth)
+    LS_TRY(compare(&r, g->nodes[node].name, &together));
+    if (!together)
         return LS_OK;
-    *bn = reader;
+    *bn = (struct conv_bn){reader, r.way};
     p->execs[reader].early = node;
     p->execs[reader].early_from = 1; /* all but y, or dx */
     p->core.places[result].unmade = !forward && r.residual;
@@ -201,17 +211,17 @@ enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct line
     return LS_OK;
 }
 
-void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, int bn)
+void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, const struct conv_bn *bn)
 {
-    const struct ls_node *n = &p->core.g->nodes[node], *of = &p->core.g->nodes[bn];
-    const struct ls_cuda_product product = product_of(l);
-    struct ls_cuda_bn b = bn_of(p, bn, n->out[0], n->out[0]);
+    const struct ls_node *n = &p->core.g->nodes[node], *of = &p->core.g->nodes[bn->node];
+    const struct ls_cuda_product product = product_of(l, bn->way);
+    struct ls_cuda_bn b = bn_of(p, bn->node, n->out[0], n->out[0]);
     if (l->pass == FORWARD) {
         ls_cuda_product_stats(stream_of(p), &product, &b, p->run, data_of(p, n->in[0]), weights_of(p, n->in[1]),
                               data_of(p, n->out[0]), floats(p, of->out[BN_MEAN]), floats(p, of->out[BN_RSTD]),
                               floats(p, of->out[BN_STAT]));
         return;
     }
-    struct ls_cuda_bn_grad g = grad_of(p, bn, n->out[0]);
+    struct ls_cuda_bn_grad g = grad_of(p, bn->node, n->out[0]);
     ls_cuda_product_sums(stream_of(p), &product, &b, p->run, data_of(p, n->in[0]), weights_of(p, n->in[1]), &g);
 }

@@ -19,7 +19,7 @@
 struct node_state {
     struct linear l;
     struct conv_algorithm algorithm;
-    int bn;            /* conv_bn.c: the bn that it computes part of; LS_NONE: none */
+    struct conv_bn bn; /* that it computes part of */
     struct layout own; /* forward: of the weights, where they are stored in another one */
     size_t copy;       /* where in the scratch they are copied to then */
     bool copies;
@@ -106,7 +106,7 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     LS_TRY(tune_pick(p, p->core.g->nodes[node].name, l, &s->algorithm));
     p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
     snprintf(exec->note, sizeof exec->note, "%s", s->algorithm.name);
-    s->bn = LS_NONE;
+    s->bn.node = LS_NONE;
     return l->pass == BWD_WEIGHTS ? LS_OK : conv_bn_prepare(p, node, l, &s->algorithm, &s->bn);
 }
 
@@ -130,7 +130,7 @@ static void want_copy(struct ls_program *p, int node, const struct linear *l)
     s->own = own;
     s->copy = (*scratch + 255) / 256 * 256;
     s->copies = true;
-    s->bn = LS_NONE;
+    s->bn.node = LS_NONE;
     *scratch = s->copy + (size_t)own.count * ls_dtype_size(type_of(p));
 }
 
@@ -171,8 +171,8 @@ static enum ls_status forward_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
-    if (s->bn != LS_NONE) {
-        conv_bn_run(p, node, &s->l, s->bn);
+    if (s->bn.node != LS_NONE) {
+        conv_bn_run(p, node, &s->l, &s->bn);
         return LS_OK;
     }
     struct operands o = {.x = data_of(p, n->in[0]),
@@ -238,8 +238,8 @@ static enum ls_status data_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
-    if (s->bn != LS_NONE) {
-        conv_bn_run(p, node, &s->l, s->bn);
+    if (s->bn.node != LS_NONE) {
+        conv_bn_run(p, node, &s->l, &s->bn);
         return LS_OK;
     }
     struct operands o = {.x = data_of(p, n->out[0]),

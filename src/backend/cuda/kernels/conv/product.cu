@@ -6,122 +6,13 @@
  * Slices of x, DEEP columns each, pass through a ring buffer in shared memory, continuously across tiles, and the
  * tensor cores multiply them. A finished tile is rounded and stored in shared memory, and the epilogue processes it
  * from there like any map. The sums stay in registers to the end. */
-#include "backend/cuda/kernels/bn/bn.cuh"
-#include "backend/cuda/kernels/conv/product.cuh"
+#include "backend/cuda/kernels/conv/product_ends.cuh"
+#include "backend/cuda/kernels/conv/product_wgmma.cuh"
 
-using namespace ls_bn;
 using namespace ls_product;
 
 namespace
 {
-
-/* --- epilogues ------------------------------------------------------------------------------------------------- */
-
-constexpr int BATCH = 4; /* rows per thread with reads in flight */
-
-/* Forward: stores the tile unchanged. Computes the sums of the unrounded values and of their squares from the
- * registers of a warp; a lane has 8 of the warp's 32 columns. The stored values have 16 bits, so where the mean is
- * far from 0, their rounding costs more accuracy than these sums do. */
-template <typename T> struct statistics {
-    static constexpr bool BY_COLUMN = true;
-    static constexpr int WIDEST = 128;
-    void *y;
-    float eps;
-    float *mean, *rstd, *stat;
-
-    struct row {
-    };
-    __device__ __forceinline__ void begin(parameters<P_FIRST> &, int, int) const
-    {
-    }
-    /* `left`: the number of valid rows, counted from the lane's first row. */
-    template <int ROWS>
-    __device__ __forceinline__ void add_columns(const float (&sum)[ROWS][4][4], int left, float (&first)[8],
-                                                float (&second)[8]) const
-    {
-#pragma unroll
-        for (int i = 0; i < ROWS * 2; i++)
-            if (i * 8 < left)
-#pragma unroll
-                for (int c = 0; c < 8; c++) {
-                    const float v = sum[i / 2][c / 2][i % 2 * 2 + c % 2];
-                    first[c] += v;
-                    second[c] = fmaf(v, v, second[c]);
-                }
-    }
-    __device__ __forceinline__ void read(row &, int64_t, int, int) const
-    {
-    }
-    __device__ __forceinline__ void add(row (&)[BATCH], octet<T> (&)[BATCH], const bool (&)[BATCH],
-                                        const parameters<P_FIRST> &, int, float (&)[8], float (&)[8]) const
-    {
-    }
-    __device__ __forceinline__ void *result(void) const
-    {
-        return y;
-    }
-    __device__ __forceinline__ void finish(int channel, int channels, double sum, double squares, int rows,
-                                           float weight) const
-    {
-        const double count = rows > 0 ? (double)rows : 1, centre = sum / count;
-        double variance = squares / count - centre * centre;
-        variance = variance > 0 || variance != variance ? variance : 0;
-        mean[channel] = (float)centre;
-        rstd[channel] = (float)(1 / sqrt(variance + (double)eps));
-        stat[channel] = (float)((double)weight * centre);
-        stat[channels + channel] = (float)((double)weight * variance * (rows > 1 ? count / (count - 1) : 1));
-    }
-};
-
-/* Backward: the tile is dy. Stores dz and sums it as bn_bwd.cu does. */
-template <typename T, mask MASK, extra DY2> struct gradient_sums {
-    static constexpr bool BY_COLUMN = false;
-    static constexpr int WIDEST = 64; /* wider tiles leave too few registers for the loads */
-    struct ls_cuda_bn_grad g;
-    float top;
-    picks sparse;
-
-    using row = terms<T, MASK, DY2>;
-    template <int ROWS>
-    __device__ __forceinline__ void add_columns(const float (&)[ROWS][4][4], int, float (&)[8], float (&)[8]) const
-    {
-    }
-    __device__ __forceinline__ void begin(parameters<P_FIRST> &params, int x, int octet) const
-    {
-        put_backward<false>(params, x, octet, g, 0);
-    }
-    /* Reads row `number` of the map, whose octet has index `at`. */
-    __device__ __forceinline__ void read(row &r, int64_t at, int number, int octets) const
-    {
-        r.template read_rest<true, false>(g, at);
-        if (DY2 == EXTRA_SPARSE)
-            r.read_sparse(g, sparse, number, at, octets);
-    }
-    __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
-                                        const parameters<P_FIRST> &params, int x, float (&first)[8],
-                                        float (&second)[8]) const
-    {
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            if (counts[u])
-                in[u].dy = value[u];
-            else
-                in[u].clear();
-        add_rows<T, MASK, DY2, true>(in, params, x, top, first, second);
-#pragma unroll
-        for (int u = 0; u < BATCH; u++)
-            value[u] = in[u].dy;
-    }
-    __device__ __forceinline__ void *result(void) const
-    {
-        return g.dresidual;
-    }
-    __device__ __forceinline__ void finish(int channel, int, double sum, double products, int, float) const
-    {
-        g.dbeta[channel] = (float)sum;
-        g.dgamma[channel] = (float)(products * (double)g.rstd[channel]);
-    }
-};
 
 /* --- kernel ---------------------------------------------------------------------------------------------------- */
 
@@ -204,31 +95,9 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (E::BY_COLUMN)
             end.add_columns(sum, valid - first - high - anew(t) % 32 / 4, sums[0], sums[1]);
         __syncthreads();
-        if (octet < octets) {
-            constexpr int ty = THREADS / size::OCTETS;
-#pragma unroll 1
-            for (int r = 0; r < HIGH / ty; r += BATCH) {
-                typename E::row in[BATCH];
-                ls_device::octet<T> value[BATCH];
-                bool counts[BATCH];
-                const int row = anew(threadIdx.y) + r * ty;
-                const int64_t at = (int64_t)(first + row) * octets + octet;
-#pragma unroll
-                for (int u = 0; u < BATCH; u++) {
-                    counts[u] = first + row + u * ty < valid;
-                    if (counts[u])
-                        end.read(in[u], at + (int64_t)(u * ty) * octets, first + row + u * ty, octets);
-                }
-#pragma unroll
-                for (int u = 0; u < BATCH; u++)
-                    value[u].word[0] = *(const uint4 *)(laid_out + place_of(row + u * ty, x, WIDE / 8));
-                end.add(in, value, counts, params, x, sums[0], sums[1]);
-#pragma unroll
-                for (int u = 0; u < BATCH; u++)
-                    if (first + row + u * ty < m.rows)
-                        store<T>(end.result(), at + (int64_t)(u * ty) * octets, value[u]);
-            }
-        }
+        if (octet < octets)
+            end_tile<T, WIDE, THREADS / size::OCTETS>(end, laid_out, {first, valid, m.rows, octet, octets}, x,
+                                                      (int)threadIdx.y, params, sums[0], sums[1]);
     }
     wait_slices<0>();
     __syncthreads();
@@ -268,27 +137,12 @@ void choose(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
         (p->n > 64 ? launch<T, E::WIDEST, false, E> : launch<T, 64, false, E>)(s, p, b, run, x, w, end);
 }
 
-template <typename T, mask MASK>
-void choose_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
-                 const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g)
-{
-    const float top = act_top(b->act);
-    if constexpr (MASK != MASK_X)
-        if (g->dy2 && g->sparse > 1) {
-            const picks sparse = picks_of(b->x, g->sparse);
-            choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_SPARSE>{*g, top, sparse});
-            return;
-        }
-    if (g->dy2)
-        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_DENSE>{*g, top, {}});
-    else
-        choose<T>(s, p, b, run, x, w, gradient_sums<T, MASK, EXTRA_NONE>{*g, top, {}});
-}
-
 } // namespace
 
 bool ls_cuda_product_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
 {
+    if (p->way != LS_CUDA_PRODUCT_PLAIN)
+        return wgmma_can(p, b, residual);
     /* w must fit into shared memory. The scratch is sized by the segments of bn.cuh, which may be narrower than
      * these. */
     layout l = {};
@@ -302,27 +156,17 @@ void ls_cuda_product_stats(ls_cuda_stream s, const struct ls_cuda_product *p, co
                            const struct ls_cuda_run *run, const void *x, const void *w, void *y, float *mean,
                            float *rstd, float *stat)
 {
-    if (b->t == LS_BF16)
-        choose<__nv_bfloat16>(s, p, b, run, x, w, statistics<__nv_bfloat16>{y, b->eps, mean, rstd, stat});
+    if (p->way != LS_CUDA_PRODUCT_PLAIN)
+        wgmma_stats(s, p, b, run, x, w, y, mean, rstd, stat);
     else
-        choose<__half>(s, p, b, run, x, w, statistics<__half>{y, b->eps, mean, rstd, stat});
+        LS_CUDA_BY_HALF(b->t, choose<T>(s, p, b, run, x, w, statistics<T, true>{y, b->eps, mean, rstd, stat}));
 }
 
 void ls_cuda_product_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
                           const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g)
 {
-#define SUMS(T)                                               \
-    do {                                                      \
-        if (b->act == LS_ACT_NONE)                            \
-            choose_sums<T, MASK_NONE>(s, p, b, run, x, w, g); \
-        else if (g->kept)                                     \
-            choose_sums<T, MASK_BITS>(s, p, b, run, x, w, g); \
-        else                                                  \
-            choose_sums<T, MASK_X>(s, p, b, run, x, w, g);    \
-    } while (0)
-    if (b->t == LS_BF16)
-        SUMS(__nv_bfloat16);
+    if (p->way != LS_CUDA_PRODUCT_PLAIN)
+        wgmma_sums(s, p, b, run, x, w, g);
     else
-        SUMS(__half);
-#undef SUMS
+        LS_CUDA_BY_HALF(b->t, with_sums<T>(b, g, [&](const auto &end) { choose<T>(s, p, b, run, x, w, end); }));
 }

@@ -1,0 +1,260 @@
+/* The products of product.cu for Hopper, for more channels and at the speed of its tensor cores.
+ *
+ * A block computes WIDE columns and keeps their weights in shared memory. Its warpgroups work on tiles of 64 rows, each on
+ * its own, so that one multiplies while another processes its finished tile. A warpgroup has a ring of boxes, 64 columns of
+ * x each; one of its threads has the copy engine refill a box as soon as it has been multiplied, continuously across tiles.
+ * The sums stay in registers to the end, as in product.cu. */
+#include "backend/cuda/kernels/conv/product_wgmma.cuh"
+#include "backend/cuda/kernels/conv/wgmma.cuh"
+
+using namespace ls_wgmma;
+using namespace ls_product;
+
+namespace
+{
+
+#ifdef LS_CUDA_WGMMA
+constexpr bool BUILT = true;
+#else
+constexpr bool BUILT = false; /* for no architecture that has the instructions */
+#endif
+constexpr int SLICE = HIGH * BOX_ROW, MOST_RING = 8;
+
+struct task {
+    int rows, n, slices, ring;
+    int64_t area;
+    const struct ls_cuda_run *run;
+    float *scratch;
+};
+
+/* Rounds the warpgroup's tile and stores it. */
+template <typename T, int WIDE>
+__device__ __forceinline__ void lay_out(const float (&sum)[WIDE / 2], uint32_t tile, int warp, int lane)
+{
+    const int row = warp * 16 + (lane & 15), unit = lane >> 4;
+#pragma unroll
+    for (int j = 0; j < WIDE / 8; j += 2)
+        asm volatile(
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(tile +
+                                                                                     place_of(row, j + unit, WIDE / 8)),
+            "r"(narrow_pair<T>(sum[j * 4], sum[j * 4 + 1])), "r"(narrow_pair<T>(sum[j * 4 + 2], sum[j * 4 + 3])),
+            "r"(narrow_pair<T>(sum[j * 4 + 4], sum[j * 4 + 5])), "r"(narrow_pair<T>(sum[j * 4 + 6], sum[j * 4 + 7]))
+            : "memory");
+}
+
+template <typename T, int WIDE, bool TURNED, int GROUPS, typename E>
+__global__ void __launch_bounds__(GROUPS *GROUP, 1)
+    product(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map, task m, E end)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    extern __shared__ char room[];
+    __shared__ parameters<P_FIRST> params;
+    __shared__ uint64_t barriers[1 + GROUPS * MOST_RING];
+    constexpr int OCTETS = WIDE / 8, TY = GROUP / OCTETS, BOXES = WIDE / 64;
+    const int x = threadIdx.x, t = threadIdx.y * OCTETS + x, group = t / GROUP;
+    const int octets = m.n / 8, octet = blockIdx.x * OCTETS + x, valid = (int)(m.run->valid * m.area);
+    const bool leads = t % GROUP == 0;
+
+    const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), w = (start + 1023) & ~1023u;
+    const uint32_t rings = w + (uint32_t)m.slices * WIDE * BOX_ROW, ring = rings + group * m.ring * SLICE;
+    const uint32_t tile = rings + GROUPS * m.ring * SLICE + group * HIGH * WIDE * 2;
+    const uint32_t w_there = (uint32_t)__cvta_generic_to_shared(barriers), there = w_there + 8 + group * MOST_RING * 8;
+    if (t == 0) {
+        for (int i = 0; i < 1 + GROUPS * MOST_RING; i++)
+            barrier_init(w_there + i * 8);
+        barriers_ready();
+    }
+    if (threadIdx.y == 0 && octet < octets)
+        end.begin(params, x, octet);
+    __syncthreads();
+
+    /* Tiles go from the last to the first. The leading thread fetches; `left` slices remain, and the next one starts at
+     * row `next`. */
+    const int tiles = (m.rows + HIGH - 1) / HIGH, workers = (int)gridDim.y * GROUPS;
+    const int worker = (int)blockIdx.y * GROUPS + group, back = workers * HIGH;
+    const int mine = worker < tiles ? (tiles - 1 - worker) / workers + 1 : 0;
+    int first = (tiles - 1 - worker) * HIGH, next = first, deep = 0, left = mine * m.slices;
+    auto fetch_next = [&](int at) {
+        if (!leads || left == 0)
+            return;
+        barrier_expect(there + at * 8, SLICE);
+        copy_box(ring + at * SLICE, x_map, deep * BOX_COLUMNS, next, there + at * 8);
+        left--;
+        if (++deep == m.slices) {
+            deep = 0;
+            next -= back;
+        }
+    };
+    if (t == 0) {
+        barrier_expect(w_there, m.slices * WIDE * BOX_ROW);
+        for (int s = 0; s < m.slices; s++)
+            for (int b = 0; b < (TURNED ? BOXES : 1); b++)
+                copy_box(w + s * WIDE * BOX_ROW + b * 64 * BOX_ROW, w_map,
+                         TURNED ? blockIdx.x * WIDE + b * 64 : s * BOX_COLUMNS,
+                         TURNED ? s * BOX_COLUMNS : blockIdx.x * WIDE, w_there);
+    }
+    for (int s = 0; s < m.ring; s++)
+        fetch_next(s);
+    barrier_wait(w_there, 0);
+
+    float sums[2][8] = {};
+    int at = 0;
+    uint32_t parity = 0;
+#pragma unroll 1
+    for (int done = 0; done < mine; done++, first -= back) {
+        float sum[WIDE / 2];
+        int before = 0;
+#pragma unroll 1
+        for (int s = 0; s < m.slices; s++) {
+            barrier_wait(there + at * 8, parity);
+            products_begin();
+#pragma unroll
+            for (int part = 0; part < BOX_COLUMNS / 16; part++)
+                multiply<T, WIDE, TURNED>(
+                    sum, matrix_at(ring + at * SLICE + part * 32, 16),
+                    matrix_at(w + s * WIDE * BOX_ROW + part * (TURNED ? 16 * BOX_ROW : 32), TURNED ? 64 * BOX_ROW : 16),
+                    s + part > 0);
+            products_commit();
+            if (s > 0) {
+                products_wait<1>();
+                group_sync(group);
+                fetch_next(before);
+            }
+            before = at;
+            if (++at == m.ring) {
+                at = 0;
+                parity ^= 1;
+            }
+        }
+        products_wait<0>();
+        group_sync(group); /* also: no thread reads the previous tile any more */
+        fetch_next(before);
+        lay_out<T, WIDE>(sum, tile, t / 32 % 4, t % 32);
+        group_sync(group);
+        if (octet < octets)
+            end_tile<T, WIDE, TY>(end, room + (tile - start), {first, valid, m.rows, octet, octets}, x,
+                                  (int)threadIdx.y % TY, params, sums[0], sums[1]);
+    }
+    __syncthreads();
+    sum_rows(sums[0], sums[1], octets, m.scratch, (float *)(room + (w - start)), [&](int channel, double a, double b) {
+        end.finish(channel, octets * 8, a, b, valid, m.run->stat_weight);
+    });
+#endif
+}
+
+/* --- launching --------------------------------------------------------------------------------------------------- */
+
+constexpr int64_t MOST_ROOM = 225 * 1024; /* shared memory of a block, without what the kernel declares */
+
+/* The number of slices that fit into each ring, up to MOST_RING. */
+int ring_of(int64_t k, int wide, int groups)
+{
+    const int64_t slices = ceil_div(k, BOX_COLUMNS), w = slices * wide * BOX_ROW,
+                  tiles = (int64_t)groups * HIGH * wide * 2;
+    const int64_t ring = (MOST_ROOM - 1024 - w - tiles) / (groups * SLICE);
+    return (int)(ring < MOST_RING ? ring : MOST_RING);
+}
+
+int wide_of(int64_t n)
+{
+    return n > 64 ? 128 : 64;
+}
+
+/* Three warpgroups, or two where three would have too short rings. */
+int groups_of(const struct ls_cuda_product *p)
+{
+    return p->n <= 64 || ring_of(p->k, 128, 3) >= 3 ? 3 : 2;
+}
+
+template <typename T, int WIDE, bool TURNED, int GROUPS, typename E>
+void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+            const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
+{
+    auto kernel = product<T, WIDE, TURNED, GROUPS, E>;
+    const int ring = ring_of(p->k, WIDE, GROUPS), slices = (int)ceil_div(p->k, BOX_COLUMNS);
+    const task m = {(int)p->rows, (int)p->n, slices, ring, b->x.h * b->x.w, run, b->scratch};
+    CUtensorMap x_map, w_map;
+    if (!box_map(&x_map, b->t, x, p->rows, p->k, HIGH) ||
+        !box_map(&w_map, b->t, w, TURNED ? p->k : p->n, TURNED ? p->n : p->k, TURNED ? BOX_COLUMNS : WIDE))
+        return;
+    size_t room = 1024 + (size_t)slices * WIDE * BOX_ROW + GROUPS * ((size_t)ring * SLICE + HIGH * WIDE * 2);
+    const size_t sums = 1024 + GROUPS * GROUP * SUMS_ROOM;
+    room = room > sums ? room : sums;
+    want_shared(kernel, room);
+    const int64_t across = ceil_div(p->n, WIDE), tiles = ceil_div(p->rows, HIGH * GROUPS);
+    const int64_t most = multiprocessors() / across;
+    const dim3 block(WIDE / 8, GROUPS * GROUP / (WIDE / 8));
+    const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
+    kernel<<<grid, block, room, s>>>(x_map, w_map, m, end);
+}
+
+template <typename T, bool TURNED, typename E>
+void choose(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+            const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
+{
+    if (p->n <= 64)
+        launch<T, 64, TURNED, 3, E>(s, p, b, run, x, w, end);
+    else if (groups_of(p) == 3)
+        launch<T, 128, TURNED, 3, E>(s, p, b, run, x, w, end);
+    else
+        launch<T, 128, TURNED, 2, E>(s, p, b, run, x, w, end);
+}
+
+using encode = CUresult(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
+                        const cuuint32_t *, const cuuint32_t *, CUtensorMapInterleave, CUtensorMapSwizzle,
+                        CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+
+/* The driver's function that describes matrices; NULL: it has none. */
+encode *encoder(void)
+{
+    void *found = NULL;
+    cudaDriverEntryPointQueryResult result;
+#if CUDART_VERSION >= 12050
+    cudaError_t e =
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+#else
+    cudaError_t e = cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result);
+#endif
+    return e == cudaSuccess && result == cudaDriverEntryPointSuccess ? (encode *)found : NULL;
+}
+
+} // namespace
+
+bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns,
+                       int box_rows)
+{
+    encode *const describe = encoder();
+    const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows}, stride[1] = {(cuuint64_t)columns * 2};
+    const cuuint32_t box[2] = {BOX_COLUMNS, (cuuint32_t)box_rows}, step[2] = {1, 1};
+    return describe &&
+           describe(map, t == LS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
+                    (void *)matrix, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                    CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+bool ls_product::wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
+{
+    int device = 0, major = 0, minor = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
+        return false;
+    return BUILT && major == 9 && minor == 0 && b->t != LS_F32 && p->rows < INT32_MAX && !small_enough(b, residual) &&
+           ring_of(p->k, wide_of(p->n), groups_of(p)) >= 3 && encoder();
+}
+
+void ls_product::wgmma_stats(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                             const struct ls_cuda_run *run, const void *x, const void *w, void *y, float *mean,
+                             float *rstd, float *stat)
+{
+    LS_CUDA_BY_HALF(b->t, const statistics<T, false> end = {y, b->eps, mean, rstd, stat};
+                    (p->turned ? choose<T, true, statistics<T, false>>
+                               : choose<T, false, statistics<T, false>>)(s, p, b, run, x, w, end));
+}
+
+void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                            const struct ls_cuda_run *run, const void *x, const void *w,
+                            const struct ls_cuda_bn_grad *g)
+{
+    LS_CUDA_BY_HALF(b->t, with_sums<T>(b, g, [&](const auto &end) { choose<T, true>(s, p, b, run, x, w, end); }));
+}

@@ -1,0 +1,19 @@
+/* product_wgmma.cu, as product.cu calls it: the functions of kernels.h for the ways of Hopper. */
+#ifndef LS_BACKEND_CUDA_KERNELS_CONV_PRODUCT_WGMMA_CUH
+#define LS_BACKEND_CUDA_KERNELS_CONV_PRODUCT_WGMMA_CUH
+
+#include "backend/cuda/kernels/conv/product_ends.cuh"
+
+namespace ls_product
+{
+
+bool wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual);
+void wgmma_stats(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                 const struct ls_cuda_run *run, const void *x, const void *w, void *y, float *mean, float *rstd,
+                 float *stat);
+void wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g);
+
+} // namespace ls_product
+
+#endif

@@ -1,0 +1,148 @@
+/* Instructions of Hopper for product_wgmma.cu: barriers in shared memory that count bytes, copies of boxes of a matrix by
+ * the copy engine (TMA), and products by a warpgroup, four warps that multiply matrices straight from shared memory.
+ *
+ * All boxes have rows of 128 bytes, 64 values. The copy engine swaps the 16-byte units of row r by XOR with r % 8, which
+ * the multiplication expects as "128-byte swizzle". Boxes begin at multiples of 1024 bytes. */
+#ifndef LS_BACKEND_CUDA_KERNELS_CONV_WGMMA_CUH
+#define LS_BACKEND_CUDA_KERNELS_CONV_WGMMA_CUH
+
+#include "backend/cuda/kernels/device.cuh"
+
+#include <cuda.h>
+
+namespace ls_wgmma
+{
+
+using namespace ls_device;
+
+constexpr int GROUP = 128;      /* threads of a warpgroup */
+constexpr int BOX_COLUMNS = 64; /* values in a row of a box */
+constexpr int BOX_ROW = 128;    /* bytes */
+
+/* --- barriers -------------------------------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+}
+
+/* Makes initialised barriers visible to the copy engine. */
+__device__ __forceinline__ void barriers_ready(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+/* Begins a phase, which ends when `bytes` bytes have arrived. */
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/* Waits for the end of a phase; `parity`: whether its number is odd. */
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
+{
+    asm volatile("{\n\t"
+                 ".reg .pred there;\n\t"
+                 "again:\n\t"
+                 "mbarrier.try_wait.parity.shared::cta.b64 there, [%0], %1;\n\t"
+                 "@there bra done;\n\t"
+                 "bra again;\n\t"
+                 "done:\n\t"
+                 "}" ::"r"(barrier),
+                 "r"(parity)
+                 : "memory");
+}
+
+/* A barrier of the threads of one warpgroup. */
+__device__ __forceinline__ void group_sync(int group)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP) : "memory");
+}
+
+/* --- copies ---------------------------------------------------------------------------------------------------- */
+
+/* Starts the copy of a box, whose first value is at (row, column). What lies outside of the matrix becomes 0. */
+__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &from, int column, int row, uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+            to),
+        "l"(&from), "r"(column), "r"(row), "r"(barrier)
+        : "memory");
+}
+
+/* --- products -------------------------------------------------------------------------------------------------- */
+
+/* Describes a matrix in shared memory. Its 8-row groups lie 1024 bytes apart. `next`: the distance, in bytes, of the boxes
+ * of a matrix that is wider than one, where rows run along the sum. */
+__device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t next)
+{
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+__device__ __forceinline__ void products_begin(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void products_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* Waits until at most LEFT committed groups of products are running. */
+template <int LEFT> __device__ __forceinline__ void products_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+/* clang-format off */
+#define LS_R8(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3]), "+f"(c[i + 4]), "+f"(c[i + 5]), "+f"(c[i + 6]), "+f"(c[i + 7])
+#define LS_R32(c, i) LS_R8(c, i), LS_R8(c, i + 8), LS_R8(c, i + 16), LS_R8(c, i + 24)
+#define LS_WGMMA_64(TYPE)                                                                                             \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %34, 0;\n\t"                                                   \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                      \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                            \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                  \
+                 "%32, %33, p, 1, 1, 0, %35;\n\t}"                                                                    \
+                 : LS_R32(c, 0) : "l"(a), "l"(b), "r"(add), "n"(TURNED ? 1 : 0))
+#define LS_WGMMA_128(TYPE)                                                                                            \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"                                                   \
+                 "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " "                                     \
+                 "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                            \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                   \
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                   \
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "                  \
+                 "%64, %65, p, 1, 1, 0, %67;\n\t}"                                                                    \
+                 : LS_R32(c, 0), LS_R32(c, 32) : "l"(a), "l"(b), "r"(add), "n"(TURNED ? 1 : 0))
+/* clang-format on */
+
+/* c (64 x WIDE) = a (64 x 16) * b (16 x WIDE), plus c if `add`. A lane has two rows of its warp's 16, lane / 4 and that
+ * plus 8, and in each the columns 2 * (lane % 4) and the next of every eight: c[column / 8 * 4 + row / 8 * 2 + ...]. */
+template <typename T, int WIDE, bool TURNED>
+__device__ __forceinline__ void multiply(float (&c)[WIDE / 2], uint64_t a, uint64_t b, int add)
+{
+    if constexpr (sizeof(T) == 2 && WIDE == 64) {
+        if constexpr (std::is_same<T, __half>::value)
+            LS_WGMMA_64("f16");
+        else
+            LS_WGMMA_64("bf16");
+    } else {
+        if constexpr (std::is_same<T, __half>::value)
+            LS_WGMMA_128("f16");
+        else
+            LS_WGMMA_128("bf16");
+    }
+}
+
+#undef LS_R8
+#undef LS_R32
+#undef LS_WGMMA_64
+#undef LS_WGMMA_128
+
+/* --- host ------------------------------------------------------------------------------------------------------ */
+
+/* Describes a matrix of 16-bit values to the copy engine, in boxes of `box_rows` rows. */
+bool box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns, int box_rows);
+
+} // namespace ls_wgmma
+
+#endif
