@@ -101,6 +101,11 @@ lockstep bench $model --batch 32 --workers 2 --parallel auto --steps 1 --repeat 
 expect_code 0
 expect_out '"parallel": ?"(data|pipeline:2@[^"]*)"'
 
+it "chooses no layout for a batch that is not known"
+lockstep bench $model --batch max --workers 2 --parallel auto
+expect_code 2
+expect_error 'a layout is chosen by the batch; name one'
+
 it "refuses names that are close to it"
 for bad in automatic auto:2 data,auto; do
     lockstep train $run --run never --workers 2 --parallel $bad

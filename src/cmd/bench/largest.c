@@ -221,6 +221,8 @@ static enum ls_status set_options(struct search *s, const struct ls_bench_larges
         if (!(option->word && strcmp(item, option->word) == 0))
             LS_TRY(ls_option_set(&s->o, option, option->name, item));
     }
+    if (ls_mesh_is_auto(s->o.parallel))
+        return ls_fail(LS_USAGE, "--batch max with --parallel auto: a layout is chosen by the batch; name one");
     s->o.threads = l->threads;
     s->workers = l->workers;
     if (!ls_options_given(&s->o, "replicas"))
