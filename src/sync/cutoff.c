@@ -163,12 +163,34 @@ static enum ls_status arrived(struct ls_sync *s, int worker)
     return LS_OK;
 }
 
-/* A step that has gradients enough closes at the time of its plan. A time beyond the deadline is none. */
+static int count_held(const struct ls_pushpull *p)
+{
+    int n = 0;
+    for (int w = 0; w < p->workers; w++)
+        n += p->pushers[w].held;
+    return n;
+}
+
+/* At the time of its plan a step that has gradients enough closes, and one that has too few takes in the workers that rest. A
+ * time beyond the deadline is none. */
 static double until(const struct ls_sync *s)
 {
     const struct ls_pushpull *p = s->state;
-    return is_auto(s) && p->plan.until < s->o->deadline && count_came(p) >= least(s) ? p->opened + p->plan.until
-                                                                                     : INFINITY;
+    bool can_go_on = count_came(p) >= least(s) || count_held(p) > 0;
+    return is_auto(s) && p->plan.until < s->o->deadline && can_go_on ? p->opened + p->plan.until : INFINITY;
+}
+
+/* A worker that the plan counts on is late, perhaps for ever: it must not keep those that rest from the step. */
+static enum ls_status expired(struct ls_sync *s)
+{
+    struct ls_pushpull *p = s->state;
+    if (count_came(p) >= least(s))
+        return close_step(s);
+    for (int w = 0; w < p->workers; w++)
+        if (p->pushers[w].held)
+            LS_TRY(ls_pushpull_answer(s, w, p->open, (struct ls_lag){0}, true));
+    plan_step(s);
+    return LS_OK;
 }
 
 static int late(const struct ls_sync *s)
@@ -185,7 +207,7 @@ static int late(const struct ls_sync *s)
 
 static enum ls_status serve(struct ls_sync *s, uint64_t *step)
 {
-    static const struct ls_serving serving = {arrived, late, until, close_step};
+    static const struct ls_serving serving = {arrived, late, until, expired};
     struct ls_pushpull *p = s->state;
     p->plan = (struct ls_arrivals_plan){p->workers, INFINITY, 0};
     return ls_pushpull_serve(s, &serving, step);
