@@ -138,13 +138,14 @@ void ls_peers_close(struct ls_engine *e, bool together);
 void ls_peers_library(const struct ls_engine *e, char *text, size_t room);
 
 /* host_copy.c: a strategy that works on values sees them in the host's memory. Where the backend has memory of its own, it
- * sees copies, in the backend's own layout. pull makes a bucket's copies what the updates left; when the strategy is done
- * with a step or a collection, push writes what it changed back. A push may be under way until the next pull, gradient or
- * wait: until then the copies may not change. Without copies these do nothing. */
+ * sees copies, in the backend's own layout. fetch begins to make a bucket's copies what the updates left, and arrived waits for
+ * all fetches. When the strategy is done with a step or a collection, push writes what it changed back. A push may be under way
+ * until the next arrived, gradient or wait: until then the copies may not change. Without copies these do nothing. */
 enum ls_status ls_host_copy_open(struct ls_engine *e);
 void ls_host_copy_free(struct ls_engine *e);
 enum ls_status ls_host_copy_wait(struct ls_engine *e);
-enum ls_status ls_host_copy_pull(struct ls_engine *e, int bucket, enum ls_sync_part part);
+enum ls_status ls_host_copy_fetch(struct ls_engine *e, int bucket, enum ls_sync_part part);
+enum ls_status ls_host_copy_arrived(struct ls_engine *e);
 enum ls_status ls_host_copy_pull_all(struct ls_engine *e);
 enum ls_status ls_host_copy_push(struct ls_engine *e, enum ls_sync_part part);
 

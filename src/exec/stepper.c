@@ -76,10 +76,16 @@ static enum ls_status take_piece(void *context, int piece)
     return LS_OK;
 }
 
-static enum ls_status pull_values(void *context, int bucket, enum ls_sync_part part)
+static enum ls_status fetch_values(void *context, int bucket, enum ls_sync_part part)
 {
     const struct ls_stepper *s = context;
-    return ls_host_copy_pull(s->engine, bucket, part);
+    return ls_host_copy_fetch(s->engine, bucket, part);
+}
+
+static enum ls_status values_arrived(void *context)
+{
+    const struct ls_stepper *s = context;
+    return ls_host_copy_arrived(s->engine);
 }
 
 /* In fp16 a step is left out where a gradient overflows: all must see the same ones, as they are. */
@@ -138,7 +144,8 @@ static enum ls_status open_sync(struct ls_stepper *s, const struct ls_options *o
                                .buckets = e->buckets,
                                .n_buckets = e->n_buckets,
                                .update = update,
-                               .pull_values = pull_values,
+                               .fetch_values = fetch_values,
+                               .values_arrived = values_arrived,
                                .update_piece = update_piece,
                                .take_piece = take_piece,
                                .context = s,

@@ -46,7 +46,8 @@ static enum ls_status begin(struct ls_sync *s)
     float *to = l->common;
     l->begun = true;
     for (int b = 0; to && b < s->n_buckets; b++) {
-        LS_TRY(s->pull_values(s->context, b, LS_PART_MODEL));
+        LS_TRY(s->fetch_values(s->context, b, LS_PART_MODEL));
+        LS_TRY(s->values_arrived(s->context));
         for (int v = 0; v < s->buckets[b].n_values; v++) {
             const struct ls_sync_values *values = &s->buckets[b].values[v];
             if (!has_momentum(values))
@@ -87,7 +88,8 @@ static enum ls_status take_means(struct ls_sync *s)
 {
     float share = 1.0f / (float)ls_comm_size(s->comm);
     for (int b = 0; b < s->n_buckets; b++) {
-        LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
+        LS_TRY(s->fetch_values(s->context, b, LS_PART_ALL));
+        LS_TRY(s->values_arrived(s->context));
         for (int v = 0; v < s->buckets[b].n_values; v++)
             scale(&s->buckets[b].values[v], share);
         ls_sync_post_values(s, b, LS_PART_ALL, (struct ls_work){.kind = LS_WORK_ALLREDUCE, .step = s->step});

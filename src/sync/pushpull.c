@@ -176,8 +176,6 @@ static enum ls_status gather_tallies(struct ls_sync *s)
 static enum ls_status share(struct ls_sync *s, int bucket)
 {
     const struct ls_pushpull *p = s->state;
-    if (server_of(p, bucket) == p->me)
-        LS_TRY(s->pull_values(s->context, bucket, LS_PART_ALL));
     ls_sync_post_values(
         s, bucket, LS_PART_ALL,
         (struct ls_work){.kind = LS_WORK_BROADCAST, .peer = rank_of(p, server_of(p, bucket)), .step = p->next_step});
@@ -192,6 +190,10 @@ enum ls_status ls_pushpull_collect(struct ls_sync *s)
     if (p->me < 0)
         LS_TRY(leave(s));
     LS_TRY(gather_tallies(s));
+    for (int b = 0; b < s->n_buckets; b++)
+        if (server_of(p, b) == p->me)
+            LS_TRY(s->fetch_values(s->context, b, LS_PART_ALL));
+    LS_TRY(s->values_arrived(s->context));
     for (int b = 0; b < s->n_buckets; b++)
         LS_TRY(share(s, b));
     p->met = true;

@@ -85,7 +85,7 @@ enum ls_status ls_pushpull_update(struct ls_sync *s, const float *grads, uint64_
         grads += s->buckets[b].count;
         LS_TRY(ls_sync_update(s, b));
     }
-    return LS_OK;
+    return s->values_arrived(s->context);
 }
 
 /* SYNC-7: no worker is beyond the step that it pushes next. */

@@ -32,6 +32,7 @@ static enum ls_status finish(struct ls_sync *s)
         if (owner_of(s, b) == rank)
             LS_TRY(ls_sync_update(s, b));
     }
+    LS_TRY(s->values_arrived(s->context));
     return share(s, LS_PART_MODEL);
 }
 
@@ -39,7 +40,8 @@ static enum ls_status collect(struct ls_sync *s)
 {
     for (int b = 0; b < s->n_buckets; b++)
         if (owner_of(s, b) == ls_comm_rank(s->comm))
-            LS_TRY(s->pull_values(s->context, b, LS_PART_ALL));
+            LS_TRY(s->fetch_values(s->context, b, LS_PART_ALL));
+    LS_TRY(s->values_arrived(s->context));
     return share(s, LS_PART_OPTIMIZER);
 }
 

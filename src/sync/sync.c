@@ -292,7 +292,7 @@ enum ls_status ls_sync_update(struct ls_sync *s, int bucket)
     for (int i = 0; i < b->n_gaps; i++)
         memset(s->grads + b->gaps[i].first, 0, b->gaps[i].count * sizeof *s->grads);
     LS_TRY(s->update(s->context, bucket));
-    return s->ops->no_reduce ? LS_OK : s->pull_values(s->context, bucket, LS_PART_MODEL);
+    return s->ops->no_reduce ? LS_OK : s->fetch_values(s->context, bucket, LS_PART_MODEL);
 }
 
 static bool is_summed(const struct ls_sync *s, int bucket)

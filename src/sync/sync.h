@@ -115,8 +115,10 @@ struct ls_sync {
     struct ls_bucket *buckets; /* borrowed */
     int n_buckets;
     enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
-    /* Where a bucket's values are copies: make that part of them what the updates left. */
-    enum ls_status (*pull_values)(void *context, int bucket, enum ls_sync_part part);
+    /* Where a bucket's values are copies: begins to make that part of them what the updates left. values_arrived waits for
+     * all that have begun. */
+    enum ls_status (*fetch_values)(void *context, int bucket, enum ls_sync_part part);
+    enum ls_status (*values_arrived)(void *context);
     /* With state in shards: the pieces; run this rank's updates of a piece, whose parameters then take the place of their
      * gradients; take the parameters of all other ranks from there. */
     const struct ls_sync_piece *pieces; /* borrowed */
@@ -188,7 +190,7 @@ const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size);
 /* How many of them only serve: the last ones. */
 int ls_sync_servers(const struct ls_options *o, int size);
 
-/* The caller fills ops, o, comm, grads, parts, n_parts, buckets, n_buckets, update, pull_values, context and signal. A
+/* The caller fills ops, o, comm, grads, parts, n_parts, buckets, n_buckets, update, fetch_values, values_arrived, context and signal. A
  * group that forms again closes and opens: nothing but buckets and comm is shared with the engine. close takes one that is
  * not open. */
 enum ls_status ls_sync_open(struct ls_sync *s);
@@ -222,7 +224,8 @@ enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
 /* Post this collective for a part of a bucket's values. Values that lie side by side go together. wait_values waits for all that was posted since the last wait. */
 void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_part part, struct ls_work like);
 enum ls_status ls_sync_wait_values(struct ls_sync *s);
-/* Run the updates of a bucket whose sum is there. The model's values can be seen then, unless the strategy is no_reduce. */
+/* Runs the updates of a bucket whose sum is there. The model's values can be read after values_arrived, unless the strategy is
+ * no_reduce. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
 /* Update the buckets whose sums are there, in order, as far as SYNC-2 allows; all: wait for every one. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);

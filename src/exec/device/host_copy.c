@@ -108,25 +108,25 @@ static enum ls_status fetch(const struct ls_engine *e, const struct twin *t, siz
     return e->backend->queue->fetch(e->train.program, PULLED, t->host, t->device, count);
 }
 
-/* The twins first .. end-1, all under way at once. */
-static enum ls_status pull(struct ls_engine *e, int first, int end, enum ls_sync_part part)
+enum ls_status ls_host_copy_fetch(struct ls_engine *e, int bucket, enum ls_sync_part part)
 {
     const struct ls_host_copy *m = e->host_copy;
-    for (int i = first; i < end; i++)
+    for (int i = m ? m->first[bucket] : 0; m && i < m->first[bucket + 1]; i++)
         if (ls_sync_in_part(m->twins[i].optimizer, part))
             LS_TRY(fetch(e, &m->twins[i], m->twins[i].count));
-    return e->backend->queue->arrived(e->train.program, PULLED);
+    return LS_OK;
 }
 
-enum ls_status ls_host_copy_pull(struct ls_engine *e, int bucket, enum ls_sync_part part)
+enum ls_status ls_host_copy_arrived(struct ls_engine *e)
 {
-    const struct ls_host_copy *m = e->host_copy;
-    return m ? pull(e, m->first[bucket], m->first[bucket + 1], part) : LS_OK;
+    return e->host_copy ? e->backend->queue->arrived(e->train.program, PULLED) : LS_OK;
 }
 
 enum ls_status ls_host_copy_pull_all(struct ls_engine *e)
 {
-    return e->host_copy ? pull(e, 0, e->host_copy->first[e->n_buckets], LS_PART_ALL) : LS_OK;
+    for (int b = 0; e->host_copy && b < e->n_buckets; b++)
+        LS_TRY(ls_host_copy_fetch(e, b, LS_PART_ALL));
+    return ls_host_copy_arrived(e);
 }
 
 enum ls_status ls_host_copy_push(struct ls_engine *e, enum ls_sync_part part)
