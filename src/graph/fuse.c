@@ -1,15 +1,16 @@
 /* Rewrites of the forward nodes before autodiff, so that each fused form has a single gradient rule. Every rule
- * keeps the values: sums and products stay in the same order, and max commutes with relu.
+ * keeps the values: sums and products stay in the same order, and max commutes with relu. With 16-bit activations, what a
+ * joined node does not store is not rounded.
  *
  *   conv 1x1 with a stride        ->  avgpool 1x1 with it, conv 1x1  where asked for (dense_1x1)
  *   flatten, dropout|act          ->  dropout|act, flatten           so that the next rule applies
  *   flatten, dense                ->  dense over (N,C,H,W)           no copy into rows
- *   conv|dense|bn|add, act        ->  the op with .act               relu and relu6 only
+ *   conv|dense|bn|add, act        ->  the op with .act               relu and relu6; bn: also silu, hardswish and gelu
  *   bn, add                       ->  bn with a residual input
  *   conv(act), maxpool            ->  conv, maxpool(act)             the mask is computed on the smaller tensor
  *   bn(act), maxpool              ->  bn(act, pool)                  the large tensor between them is never stored
  *
- * A rule applies only when the tensor between the two nodes has no other reader and is not the model's output.
+ * Poolings and residuals are joined with relu and relu6 alone. A rule applies only when the tensor between the two nodes has no other reader and is not the model's output.
  * Invariant F1: after a rewrite the nodes are again in execution order (G1), because the joined node takes the
  * position of the later one. */
 #include "base/log.h"
@@ -93,18 +94,19 @@ static bool dense_over_map(struct ls_graph *g, int n)
     return true;
 }
 
-static bool takes_act(const struct ls_node *n)
+static bool takes_act(const struct ls_node *n, enum ls_act act)
 {
-    return (n->op == &ls_op_conv || n->op == &ls_op_dense || n->op == &ls_op_bn || n->op == &ls_op_add) &&
-           n->attr.act == LS_ACT_NONE && !n->attr.pool;
+    bool other = n->op == &ls_op_conv || n->op == &ls_op_dense || n->op == &ls_op_add;
+    return (n->op == &ls_op_bn ? ls_act_keeps_zero(act) : other && ls_act_clips(act)) && n->attr.act == LS_ACT_NONE &&
+           !n->attr.pool;
 }
 
 static bool join_act(struct ls_graph *g, int n)
 {
-    if (g->nodes[n].op != &ls_op_act || !ls_act_clips(g->nodes[n].attr.act))
+    if (g->nodes[n].op != &ls_op_act)
         return false;
     int s = sole_source(g, n, 0);
-    if (s == LS_NONE || !takes_act(&g->nodes[s]) || g->nodes[s].out[0] != g->nodes[n].in[0])
+    if (s == LS_NONE || !takes_act(&g->nodes[s], g->nodes[n].attr.act) || g->nodes[s].out[0] != g->nodes[n].in[0])
         return false;
     struct ls_node joined = g->nodes[s];
     joined.attr.act = g->nodes[n].attr.act;
@@ -152,7 +154,8 @@ static bool join_pool(struct ls_graph *g, int n)
         source->attr.act = LS_ACT_NONE;
         return true;
     }
-    if (source->op != &ls_op_bn || source->attr.pool || source->in[BN_RESIDUAL] != LS_NONE)
+    if (source->op != &ls_op_bn || source->attr.pool || source->in[BN_RESIDUAL] != LS_NONE ||
+        !ls_act_clips(source->attr.act))
         return false;
     struct ls_node joined = *source;
     joined.attr.pool = true;

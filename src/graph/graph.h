@@ -54,7 +54,8 @@ static inline bool ls_role_kept(enum ls_role role)
     return role == LS_ROLE_PARAM || role == LS_ROLE_STATE || role == LS_ROLE_OPTIMIZER;
 }
 
-/* Activation functions. Those that clip (ls_act_clips) are fused into conv, dense, bn, add and maxpool as attr.act. */
+/* Activation functions. Those that clip (ls_act_clips) are fused into conv, dense, bn, add and maxpool as attr.act; those
+ * that keep 0 (ls_act_keeps_zero) into a bn with neither residual nor pooling. */
 enum ls_act {
     LS_ACT_NONE,
     LS_ACT_RELU,
@@ -70,6 +71,11 @@ enum ls_act {
 static inline bool ls_act_clips(enum ls_act act)
 {
     return act <= LS_ACT_RELU6;
+}
+/* Whether the function maps 0 to 0. Then channels that are padding stay 0. */
+static inline bool ls_act_keeps_zero(enum ls_act act)
+{
+    return act != LS_ACT_SIGMOID && act != LS_ACT_HARDSIGMOID;
 }
 
 enum ls_init_kind {

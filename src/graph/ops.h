@@ -57,8 +57,9 @@
  *  - bn, training: statistics over the first `valid` samples of the batch (struct ls_run) only; biased variance
  *    normalises; stat = run.stat_weight * (mean, unbiased variance). y = act(scale*(x-mean)*rstd + shift + residual),
  *    then, when attr.pool, max-pooled with index. bn_bwd: dz = (dy + dy2) passed back through pool and act (act's
- *    mask from y when given: needed with a residual; else recomputed from x); dresidual = dz; samples at or
- *    beyond `valid` get dx = 0, dresidual = 0 and enter no sum.
+ *    mask from y when given: needed with a residual; else recomputed from x; functions that do not clip multiply by their
+ *    slope at the value recomputed from x, and come with neither residual nor pool); dresidual = dz; samples at or beyond
+ *    `valid` get dx = 0, dresidual = 0 and enter no sum.
  *  - maxpool index: position inside the window, ky * kernel_w + kx, of the first maximum (u8; windows <= 255);
  *    padding never wins. attr.act applies to the pooled value; maxpool_bwd then masks dy by y.
  *  - act_bwd: relu passes where y > 0; relu6 where 0 < y < 6. hardswish and hardsigmoid have their middle slope where

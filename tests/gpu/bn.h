@@ -162,9 +162,31 @@ static inline const char *type_name(enum ls_dtype t)
     return t == LS_F32 ? "f32" : t == LS_BF16 ? "bf16" : "f16";
 }
 
+static inline bool clips(enum ls_act a)
+{
+    return a <= LS_ACT_RELU6;
+}
+
 static inline double act_of(enum ls_act a, double z)
 {
+    if (a == LS_ACT_GELU)
+        return z * std::erfc(-z / std::sqrt(2)) / 2;
+    if (a == LS_ACT_SILU)
+        return z / (1 + std::exp(-z));
+    if (a == LS_ACT_HARDSWISH)
+        return z * std::min(std::max(z / 6 + 0.5, 0.0), 1.0);
     return a == LS_ACT_NONE ? z : a == LS_ACT_RELU6 ? std::min(std::max(z, 0.0), 6.0) : std::max(z, 0.0);
+}
+
+/* Of the activations that do not clip. */
+static inline double slope_of(enum ls_act a, double z)
+{
+    const double s = 1 / (1 + std::exp(-z));
+    if (a == LS_ACT_GELU)
+        return std::erfc(-z / std::sqrt(2)) / 2 + z * std::exp(-z * z / 2) / std::sqrt(2 * M_PI);
+    if (a == LS_ACT_SILU)
+        return s * (1 + z * (1 - s));
+    return z <= -3 ? 0 : z >= 3 ? 1 : z / 3 + 0.5;
 }
 
 static inline bool passes(enum ls_act a, double z)

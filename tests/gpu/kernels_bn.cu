@@ -133,7 +133,7 @@ static bool in_one(const bn_case &k)
     return k.n * k.h * k.w <= (k.c < 512       ? 1024
                                : k.t == LS_F32 ? 2048
                                                : 4096) &&
-           (!k.pool.size || (whole && !k.residual && k.act != LS_ACT_RELU6));
+           clips(k.act) && (!k.pool.size || (whole && !k.residual && k.act != LS_ACT_RELU6));
 }
 
 static void check_bn(const bn_case &k)
@@ -281,8 +281,10 @@ static void check_bn(const bn_case &k)
         }
         values dz = pool ? unpool(b.x, b.y, k.pool, d, vindex) : d;
         for (size_t i = 0; i < count; i++) {
-            if (i / C >= live || (!mask_y && !passes(k.act, z[i])))
+            if (i / C >= live || (!mask_y && clips(k.act) && !passes(k.act, z[i])))
                 dz[i] = 0;
+            if (!clips(k.act))
+                dz[i] *= slope_of(k.act, z[i]);
             if (k.residual && !pool)
                 dz[i] = rounded(k.t, dz[i]);
         }
@@ -398,6 +400,11 @@ static void check_all_bn(void)
                 for (int bits = 0; bits < 16; bits++)
                     check_bn({t, n, 7, 9, 24, n - 1, (enum ls_act)act, (bits & 1) != 0, (bits & 2) != 0,
                               (bits & 4) != 0, (bits & 8) != 0, none, 0.5});
+        for (enum ls_act act : {LS_ACT_SILU, LS_ACT_HARDSWISH, LS_ACT_GELU})
+            for (int bits = 0; bits < 4; bits++) {
+                check_bn({t, 5, 7, 9, 24, 4, act, false, (bits & 1) != 0, (bits & 2) != 0, false, none, 0.5});
+                check_bn({t, 67, 7, 9, 264, 65, act, false, (bits & 1) != 0, (bits & 2) != 0, false, none, 0.5});
+            }
         const int64_t channels[] = {8, 16, 40, 64, 136, 144, 256, 320, 960, 2048};
         for (int64_t c : channels) {
             check_bn({t, 6, 11, 13, c, 6, LS_ACT_RELU, c % 16 == 0, false, false, false, none, 1});
@@ -642,6 +649,11 @@ static void bench_shape(int64_t n, int64_t h, int64_t w, int64_t c, kernel pool)
     g.dgamma = dgamma.f();
     g.dbeta = dbeta.f();
     bench("bwd, mask from x", 5 * bytes, [&](cudaStream_t s) { ls_cuda_bn_bwd(s, &b, r, &g); });
+    b.act = LS_ACT_GELU;
+    bench("apply, gelu", 2 * bytes, [&](cudaStream_t s) {
+        ls_cuda_bn_apply(s, &b, x.at, NULL, gamma.f(), beta.f(), mean.f(), rstd.f(), y.at, NULL, NULL);
+    });
+    bench("bwd, gelu", 5 * bytes, [&](cudaStream_t s) { ls_cuda_bn_bwd(s, &b, r, &g); });
     b.act = LS_ACT_NONE;
     bench("bwd, no activation", 5 * bytes, [&](cudaStream_t s) { ls_cuda_bn_bwd(s, &b, r, &g); });
     b.act = LS_ACT_RELU;
@@ -702,6 +714,8 @@ static void bench_all(void)
 {
     const int64_t resnet[][2] = {{56, 64},  {56, 128}, {56, 256},  {28, 128}, {28, 256}, {28, 512},
                                  {14, 256}, {14, 512}, {14, 1024}, {7, 512},  {7, 2048}};
+    bench_shape(2000, 15, 15, 64, {0, 0, 0}); /* recipes/cifar10-fast */
+    bench_shape(2000, 7, 7, 256, {0, 0, 0});
     bench_shape(256, 112, 112, 64, {3, 2, 1});
     for (const int64_t *s : resnet)
         bench_shape(256, s[0], s[0], s[1], {0, 0, 0});

@@ -44,9 +44,10 @@ static inline int64_t ls_ref_count(const struct ls_ref_view *t)
     return t->n * t->c * t->h * t->w;
 }
 
-/* An activation function that clips, and whether it lets the gradient through where it gave y. */
+/* An activation function; whether one that clips lets the gradient through where it gave y; the slope of another at z. */
 float ls_ref_act_of(enum ls_act act, double z);
 bool ls_ref_act_passes(enum ls_act act, float y);
+double ls_ref_act_slope(enum ls_act act, double z);
 
 /* Max pooling by attr's window, then act. index may be NULL. */
 void ls_ref_pool_max(const struct ls_attr *attr, enum ls_act act, const struct ls_ref_view *x,

@@ -31,7 +31,7 @@ static enum ls_status bn_infer(struct ls_graph *g, struct ls_node *n)
 }
 
 /* bn_bwd reads y only when the activation's mask cannot be recomputed from x alone, which is the case with a
- * residual. */
+ * residual. Activations that do not clip come without one. */
 static enum ls_status bn_backward(struct ls_graph *g, int node, const int *dout, const bool *want, int *din)
 {
     const struct ls_node n = g->nodes[node];

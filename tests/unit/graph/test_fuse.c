@@ -66,6 +66,20 @@ static int shared(struct ls_build *b, int x)
     return ls_dense(b, "fc", ls_flatten(b, "flatten", y), 5);
 }
 
+/* Activations that do not clip: a bn takes them; poolings and residuals behind them stay apart, and so does what maps 0 to
+ * another value. */
+static int smooth(struct ls_build *b, int x)
+{
+    x = ls_act(b, "act1", ls_bn(b, "bn1", ls_conv(b, "conv1", x, 6, 3, 1, 1, 1, false)), LS_ACT_GELU);
+    x = ls_maxpool(b, "pool1", x, 2, 2, 0);
+    int y = ls_act(b, "act2", ls_bn(b, "bn2", ls_conv(b, "conv2", x, 6, 3, 1, 1, 1, false)), LS_ACT_SILU);
+    x = ls_add(b, "add", x, y);
+    y = ls_act(b, "act3", ls_bn(b, "bn3", ls_conv(b, "conv3", x, 5, 1, 1, 0, 1, false)), LS_ACT_HARDSWISH);
+    y = ls_act(b, "act4", ls_bn(b, "bn4", ls_conv(b, "conv4", y, 5, 1, 1, 0, 1, false)), LS_ACT_SIGMOID);
+    y = ls_act(b, "act5", ls_conv(b, "conv5", y, 5, 1, 1, 0, 1, true), LS_ACT_GELU);
+    return ls_dense(b, "fc", ls_flatten(b, "flatten", y), 5);
+}
+
 struct fuse_case {
     const char *name;
     int (*model)(struct ls_build *, int x);
@@ -87,6 +101,8 @@ static const struct fuse_case fuse_cases[] = {
     {"conv relu maxpool, dropout", plain, "conv maxpool+relu conv+relu dropout dense+relu dropout dense softmax_xent",
      9},
     {"inverted residual", inverted, "conv bn conv bn+relu6 conv bn+relu6 conv bn+residual dense softmax_xent", 9},
+    {"smooth activations", smooth,
+     "conv bn+gelu maxpool conv bn+silu add conv bn+hardswish conv bn act+sigmoid conv act+gelu dense softmax_xent", 9},
     {"shared tensors", shared, "conv act+relu add+relu maxpool add dense softmax_xent", 9},
 };
 

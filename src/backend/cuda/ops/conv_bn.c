@@ -45,7 +45,8 @@ static int reader_backward(const struct ls_program *p, int node, int tensor)
         return LS_NONE;
     for (int i = node + 1; i < p->core.g->n_nodes; i++) {
         const struct ls_node *n = &p->core.g->nodes[i];
-        if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || (n->in[DY] != tensor && n->in[DY2] != tensor))
+        if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || !ls_act_clips(n->attr.act) ||
+            (n->in[DY] != tensor && n->in[DY2] != tensor))
             continue;
         int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
         bool sparse = p->execs[i].sparse && n->in[DY2] == tensor,

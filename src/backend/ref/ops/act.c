@@ -3,15 +3,6 @@
 
 #include <math.h>
 
-float ls_ref_act_of(enum ls_act act, double z)
-{
-    if (act == LS_ACT_NONE)
-        return (float)z;
-    if (act == LS_ACT_RELU6 && z > 6)
-        return 6;
-    return z < 0 ? 0 : (float)z;
-}
-
 bool ls_ref_act_passes(enum ls_act act, float y)
 {
     if (act == LS_ACT_NONE)
@@ -41,7 +32,18 @@ static double smooth(enum ls_act act, double x)
     }
 }
 
-static double slope(enum ls_act act, double x)
+float ls_ref_act_of(enum ls_act act, double z)
+{
+    if (act == LS_ACT_NONE)
+        return (float)z;
+    if (!ls_act_clips(act))
+        return (float)smooth(act, z);
+    if (act == LS_ACT_RELU6 && z > 6)
+        return 6;
+    return z < 0 ? 0 : (float)z;
+}
+
+double ls_ref_act_slope(enum ls_act act, double x)
 {
     bool inside = !(x <= -3 || x >= 3);
     double s = sigmoid(x);
@@ -64,7 +66,7 @@ static void act(const struct ls_ref_call *call)
     struct ls_ref_view x = ls_ref_in(call, 0), y = ls_ref_out(call, 0);
     enum ls_act kind = call->n->attr.act;
     for (int64_t i = 0; i < ls_ref_count(&y); i++)
-        y.v[i] = ls_act_clips(kind) ? ls_ref_act_of(kind, (double)x.v[i]) : (float)smooth(kind, (double)x.v[i]);
+        y.v[i] = ls_ref_act_of(kind, (double)x.v[i]);
 }
 
 static void act_bwd(const struct ls_ref_call *call)
@@ -75,7 +77,7 @@ static void act_bwd(const struct ls_ref_call *call)
         if (ls_act_clips(kind))
             dx.v[i] = ls_ref_act_passes(kind, at.v[i]) ? dy.v[i] : 0;
         else
-            dx.v[i] = (float)((double)dy.v[i] * slope(kind, (double)at.v[i]));
+            dx.v[i] = (float)((double)dy.v[i] * ls_ref_act_slope(kind, (double)at.v[i]));
 }
 
 const struct ls_ref_op ls_ref_ops_act[] = {

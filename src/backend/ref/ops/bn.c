@@ -95,7 +95,10 @@ static struct ls_ref_view gradient_before_act(const struct ls_ref_call *call)
     const float *mean = ls_ref_in(call, B_MEAN).v, *rstd = ls_ref_in(call, B_RSTD).v;
     for (int64_t i = 0; i < ls_ref_count(&dz); i++) {
         int64_t c = i / (x.h * x.w) % x.c;
-        if (!ls_ref_act_passes(a->act, ls_ref_act_of(a->act, normalised(x.v[i], mean[c], rstd[c], gamma[c], beta[c]))))
+        double z = normalised(x.v[i], mean[c], rstd[c], gamma[c], beta[c]);
+        if (!ls_act_clips(a->act))
+            dz.v[i] = (float)((double)dz.v[i] * ls_ref_act_slope(a->act, z));
+        else if (!ls_ref_act_passes(a->act, ls_ref_act_of(a->act, z)))
             dz.v[i] = 0;
     }
     return dz;

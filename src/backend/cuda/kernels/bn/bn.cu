@@ -105,7 +105,17 @@ __device__ __forceinline__ uint32_t passing(const float (&v)[8], float top)
     return bits;
 }
 
-template <typename T, bool CLIPS, bool RESIDUAL, bool KEEPS>
+/* The activation: one that clips, one of those that do not, or none. */
+template <enum ls_act ACT> __device__ __forceinline__ float activated(float z, float top)
+{
+    if constexpr (ACT <= LS_ACT_RELU6) /* ls_act_clips */
+        return act_of<ACT != LS_ACT_NONE>(z, top);
+    else
+        return smooth_of<ACT>(z);
+}
+
+/* ACT is LS_ACT_RELU for both activations that clip. */
+template <typename T, enum ls_act ACT, bool RESIDUAL, bool KEEPS>
 __global__ void __launch_bounds__(MAP_THREADS, 3)
     apply(const void *x, const void *residual, const float *__restrict__ gamma, const float *__restrict__ beta,
           const float *__restrict__ mean, const float *__restrict__ spread, bool inference, float eps, float top,
@@ -144,7 +154,7 @@ __global__ void __launch_bounds__(MAP_THREADS, 3)
 #pragma unroll
             for (int i = 0; i < 8; i++) {
                 float z = normalised(v[i], a.mean[i], a.scale[i], a.beta[i]);
-                v[i] = act_of<CLIPS>(RESIDUAL ? z + w[i] : z, top);
+                v[i] = activated<ACT>(RESIDUAL ? z + w[i] : z, top);
             }
             store<T>(y, (r + u * ty) * octets, narrow<T>(v));
             if (KEEPS)
@@ -153,26 +163,29 @@ __global__ void __launch_bounds__(MAP_THREADS, 3)
     }
 }
 
-template <typename T, bool CLIPS, bool RESIDUAL, bool KEEPS>
+template <typename T, enum ls_act ACT, bool RESIDUAL, bool KEEPS>
 void launch_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual, const float *gamma,
                   const float *beta, const float *mean, const float *spread, bool inference, void *y, void *kept)
 {
     const int64_t rows = b->x.n * b->x.h * b->x.w;
     layout l = lay_mapping(b->x.c, rows, MAP_THREADS, apply_batch<T, RESIDUAL>);
-    apply<T, CLIPS, RESIDUAL, KEEPS><<<l.grid, l.block, 0, s>>>(x, residual, gamma, beta, mean, spread, inference,
-                                                                b->eps, act_top(b->act), rows, l.octets, l.repeat, y,
-                                                                (uint8_t *)kept);
+    apply<T, ACT, RESIDUAL, KEEPS><<<l.grid, l.block, 0, s>>>(x, residual, gamma, beta, mean, spread, inference, b->eps,
+                                                              act_top(b->act), rows, l.octets, l.repeat, y,
+                                                              (uint8_t *)kept);
 }
 
 void choose_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual, const float *gamma,
                   const float *beta, const float *mean, const float *spread, bool inference, void *y, void *kept)
 {
-    const bool clips = b->act != LS_ACT_NONE;
-    LS_CUDA_BY_TYPE(b->t, auto launch = residual && clips && kept ? launch_apply<T, true, true, true>
-                                        : residual && clips       ? launch_apply<T, true, true, false>
-                                        : residual                ? launch_apply<T, false, true, false>
-                                        : clips                   ? launch_apply<T, true, false, false>
-                                                                  : launch_apply<T, false, false, false>;
+    const bool acts = b->act != LS_ACT_NONE;
+    LS_CUDA_BY_TYPE(b->t, auto launch = residual && acts && kept     ? launch_apply<T, LS_ACT_RELU, true, true>
+                                        : residual && acts           ? launch_apply<T, LS_ACT_RELU, true, false>
+                                        : residual                   ? launch_apply<T, LS_ACT_NONE, true, false>
+                                        : b->act == LS_ACT_SILU      ? launch_apply<T, LS_ACT_SILU, false, false>
+                                        : b->act == LS_ACT_HARDSWISH ? launch_apply<T, LS_ACT_HARDSWISH, false, false>
+                                        : b->act == LS_ACT_GELU      ? launch_apply<T, LS_ACT_GELU, false, false>
+                                        : acts                       ? launch_apply<T, LS_ACT_RELU, false, false>
+                                                                     : launch_apply<T, LS_ACT_NONE, false, false>;
                     launch(s, b, x, residual, gamma, beta, mean, spread, inference, y, kept));
 }
 

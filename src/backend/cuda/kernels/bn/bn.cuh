@@ -15,7 +15,7 @@
 #ifndef LS_BACKEND_CUDA_KERNELS_BN_BN_CUH
 #define LS_BACKEND_CUDA_KERNELS_BN_BN_CUH
 
-#include "backend/cuda/kernels/device.cuh"
+#include "backend/cuda/kernels/smooth.cuh"
 
 namespace ls_bn
 {
@@ -160,7 +160,23 @@ __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, i
     params.put(P_OFFSET, x, offset);
 }
 
-enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS }; /* source of the activation's mask */
+/* Source of the activation's mask. Activations that do not clip have a slope instead, which is computed from x. */
+enum mask { MASK_NONE, MASK_Y, MASK_X, MASK_BITS, SLOPE_SILU, SLOPE_HARDSWISH, SLOPE_GELU };
+
+/* The activation of a slope; LS_ACT_NONE for masks. */
+constexpr enum ls_act slope_act(mask m)
+{
+    return m == SLOPE_SILU        ? LS_ACT_SILU
+           : m == SLOPE_HARDSWISH ? LS_ACT_HARDSWISH
+           : m == SLOPE_GELU      ? LS_ACT_GELU
+                                  : LS_ACT_NONE;
+}
+
+/* Whether the input of the activation is computed from x. */
+constexpr bool reads_z(mask m)
+{
+    return m == MASK_X || slope_act(m) != LS_ACT_NONE;
+}
 
 /* How dy2 is stored. */
 enum extra { EXTRA_NONE, EXTRA_DENSE, EXTRA_SPARSE };
@@ -220,7 +236,7 @@ template <typename T, mask MASK, extra DY2> struct terms {
         dy = dy2 = x = y = zero_octet<T>();
         bits = 0;
     }
-    /* dz of channels 2p and 2p + 1. z is the input of the activation, for MASK_X. */
+    /* dz of channels 2p and 2p + 1. z is the input of the activation, where it reads_z. */
     __device__ __forceinline__ float2 dz(int p, float2 z, float top) const
     {
         float2 d = pair_of<T>(dy, p);
@@ -231,7 +247,10 @@ template <typename T, mask MASK, extra DY2> struct terms {
         }
         if (MASK == MASK_Y)
             z = pair_of<T>(y, p);
-        if (MASK == MASK_BITS) {
+        if constexpr (slope_act(MASK) != LS_ACT_NONE) {
+            d.x *= slope_of<slope_act(MASK)>(z.x);
+            d.y *= slope_of<slope_act(MASK)>(z.y);
+        } else if (MASK == MASK_BITS) {
             d.x = bits & 1u << 2 * p ? d.x : 0;
             d.y = bits & 2u << 2 * p ? d.y : 0;
         } else if (MASK != MASK_NONE) {
@@ -242,7 +261,7 @@ template <typename T, mask MASK, extra DY2> struct terms {
     }
 };
 
-/* Adds channels 2p and 2p + 1 of a row to the sums of dz and of dz * (x - mean). MASK_X uses scale and beta. With
+/* Adds channels 2p and 2p + 1 of a row to the sums of dz and of dz * (x - mean). What reads_z uses scale and beta. With
  * WRITES, dz replaces dy, and the sums use the rounded dz because the second pass reads the rounded value. */
 template <typename T, mask MASK, extra DY2, bool WRITES>
 __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 mean, float2 scale, float2 beta,
@@ -250,7 +269,7 @@ __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 me
 {
     const float2 v = pair_of<T>(in.x, p);
     float2 z;
-    if (MASK == MASK_X)
+    if (reads_z(MASK))
         z = make_float2(normalised(v.x, mean.x, scale.x, beta.x), normalised(v.y, mean.y, scale.y, beta.y));
     float2 d = in.dz(p, z, top);
     if (WRITES) {
@@ -272,7 +291,7 @@ __device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const 
     for (int p = 0; p < 4; p++) {
         const float2 mean = params.get(P_MEAN, x, p);
         float2 scale, beta;
-        if (MASK == MASK_X) {
+        if (reads_z(MASK)) {
             scale = params.get(P_SCALE, x, p);
             beta = params.get(P_BETA, x, p);
         }

@@ -1,6 +1,6 @@
 /* Batch normalisation, backward, without a pooling:
  *
- *   sums      dz = (dy + dy2) where the activation passed; dbeta = sum of dz, dgamma = sum of dz * xhat; dresidual = dz
+ *   sums      dz = (dy + dy2) where the activation passed, or times its slope; dbeta = sum of dz, dgamma = sum of dz * xhat; dresidual = dz
  *   gradient  dx = gamma * rstd * (dz - (dbeta + xhat * dgamma) / count)
  *
  * Where there is a dresidual, the second pass reads it instead of the inputs of dz. The first pass then keeps only
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_gra
             const float2 scale = params.get(P_SCALE, x, p), slope = params.get(P_SLOPE, x, p),
                          offset = params.get(P_OFFSET, x, p);
             float2 mean, beta;
-            if (MASK == MASK_X) {
+            if (reads_z(MASK)) {
                 mean = params.get(P_MEAN, x, p);
                 beta = params.get(P_BETA, x, p);
             }
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_gra
             for (int u = 0; u < batch; u++) {
                 const float2 v = pair_of<T>(in[u].x, p);
                 float2 z;
-                if (MASK == MASK_X)
+                if (reads_z(MASK))
                     z = make_float2(normalised(v.x, mean.x, scale.x, beta.x), normalised(v.y, mean.y, scale.y, beta.y));
                 float2 d = in[u].dz(p, z, top);
                 d.x = fmaf(scale.x, d.x, fmaf(slope.x, v.x, offset.x));
@@ -205,9 +205,24 @@ call call_of(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_
     return {s, b, run, area, b->x.n * area, act_top(b->act)};
 }
 
+/* Activations that do not clip come without a residual. */
+template <typename T, mask SLOPE> void launch_smooth(const call &c, const ls_cuda_bn_grad &g)
+{
+    if (g.dy2) {
+        launch_sums<T, SLOPE, EXTRA_DENSE, false>(c, g);
+        launch_gradient<T, SLOPE, EXTRA_DENSE>(c, g);
+    } else {
+        launch_sums<T, SLOPE, EXTRA_NONE, false>(c, g);
+        launch_gradient<T, SLOPE, EXTRA_NONE>(c, g);
+    }
+}
+
 void choose(const call &c, const struct ls_cuda_bn_grad *g, bool both)
 {
     LS_CUDA_BY_TYPE(c.b->t, if (g->dy2 && g->sparse > 1) launch_sparse<T>(c, *g, both);
+                    else if (c.b->act == LS_ACT_SILU) launch_smooth<T, SLOPE_SILU>(c, *g);
+                    else if (c.b->act == LS_ACT_HARDSWISH) launch_smooth<T, SLOPE_HARDSWISH>(c, *g);
+                    else if (c.b->act == LS_ACT_GELU) launch_smooth<T, SLOPE_GELU>(c, *g);
                     else if (c.b->act == LS_ACT_NONE) launch_masked<T, MASK_NONE>(c, *g, both);
                     else if (g->kept) launch_masked<T, MASK_BITS>(c, *g, both);
                     else if (g->y) launch_masked<T, MASK_Y>(c, *g, both); else launch_masked<T, MASK_X>(c, *g, both));

@@ -329,6 +329,8 @@ small_map map_of(const struct ls_cuda_bn *b)
 bool ls_bn::small_enough(const struct ls_cuda_bn *b, bool residual)
 {
     const int64_t rows = b->x.n * b->x.h * b->x.w;
+    if (!ls_act_clips(b->act))
+        return false;
     if (rows > SMALL_THREADS * (b->t == LS_F32 ? HELD<float> : HELD<__half>))
         return false;
     if (rows > FEW_ROWS && b->x.c < MANY_CHANNELS)
