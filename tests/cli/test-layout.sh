@@ -45,7 +45,7 @@ lockstep train $run --replicas 2 --run few --quiet
 lockstep train $run --replicas 2 --run few-auto --workers 4 --parallel auto
 expect_code 0
 expect_out 'layout +auto: .*pipeline'
-expect_out 'there are only 2 replicas'
+expect_out 'it needs 4 replicas, and there are 2'
 expect_bits few few-auto 6
 
 it "divides large dense layers where that is fastest, and takes what options leave"
@@ -73,6 +73,11 @@ expect_code 0
 expect_out 'auto: data, the only layout that is possible here'
 expect_out 'dense:2 .*compress'
 expect_out 'pipeline:2 .*compress'
+
+it "leaves strategies of their own to data parallel workers"
+lockstep train $model --data synthetic:1x28x28:10:160 --batch 32 --steps 2 --workers 3 --parallel auto --sync async
+expect_code 0
+expect_out 'auto: data, the only layout that is possible here'
 
 it "cuts a pipeline by measured times, and says so"
 lockstep train $run --run stages --workers 2 --parallel pipeline:2

@@ -37,7 +37,8 @@ struct ls_measured {
     char why[256]; /* layers are estimated, because; "": they are measured */
 };
 
-/* Measures the model in so many parts, at most as many as it can be cut into. alone: in this process, which stands for all. */
+/* Measures the model in so many parts, at most as many as it can be cut into. comm NULL:
+ * this process measures all of them. */
 enum ls_status ls_layout_measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
                                  const char *plan, int parts, struct ls_measured *m);
 void ls_measured_release(struct ls_measured *m);

@@ -145,6 +145,8 @@ static double time_additions(const struct ls_backend *b)
 {
     float *to = ls_alloc(ADDED, sizeof *to), *from = ls_alloc(ADDED, sizeof *from);
     double took = 0;
+    if (from)
+        memset(from, 0, ADDED * sizeof *from); /* as in touch */
     for (int i = 0; i < 3 && to && from; i++) {
         double start = thread_seconds();
         if (b->queue->add(NULL, to, from, ADDED) != LS_OK)
@@ -163,7 +165,7 @@ struct timing {
     double seconds, work;
 };
 
-static enum ls_status time_sum(struct ls_comm *comm, float *memory, size_t bytes, struct timing *t)
+static enum ls_status time_sum(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
 {
     float *parts[MOST_PARTS];
     for (int i = 0; i < MOST_PARTS; i++)
@@ -177,13 +179,13 @@ static enum ls_status time_sum(struct ls_comm *comm, float *memory, size_t bytes
 }
 
 /* Every process sends to the next one. */
-static enum ls_status time_messages(struct ls_comm *comm, char *memory, size_t bytes, struct timing *t)
+static enum ls_status time_messages(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
 {
     int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
     struct ls_work in = {.kind = LS_WORK_RECEIVE, .peer = (rank + size - 1) % size, .tag = TAG_PRICE, .bytes = bytes};
     struct ls_work out = {.kind = LS_WORK_SEND, .peer = (rank + 1) % size, .tag = TAG_PRICE, .bytes = bytes};
     in.data = memory;
-    out.data = memory + bytes;
+    out.data = (char *)memory + bytes;
     LS_TRY(ls_comm_barrier(comm));
     double start = ls_now(), work = process_seconds();
     ls_comm_post(comm, &in);
@@ -208,21 +210,10 @@ static enum ls_status gather_timing(struct ls_comm *comm, struct timing *t)
     return st;
 }
 
-typedef enum ls_status (*timed)(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t);
-
-static enum ls_status a_sum(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
-{
-    return time_sum(comm, memory, bytes, t);
-}
-
-static enum ls_status a_message(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
-{
-    return time_messages(comm, memory, bytes, t);
-}
-
 /* alpha from few bytes, beta and the work from many: more than a switch lets through at once. */
-static enum ls_status price(struct ls_comm *comm, timed run, void *memory, size_t many, struct ls_cost *cost,
-                            double *work)
+static enum ls_status price(struct ls_comm *comm,
+                            enum ls_status (*run)(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t),
+                            void *memory, size_t many, struct ls_cost *cost, double *work)
 {
     struct timing best[2] = {{1e9, 0}, {1e9, 0}};
     for (int i = 0; i < 6; i++) {
@@ -244,12 +235,12 @@ static enum ls_status price_comm(struct ls_comm *comm, struct ls_prices *p)
     void *memory;
     LS_TRY(ls_comm_region(comm, MOST_SUMMED, &memory));
     if (ls_tree_most_parts(ls_comm_tree(comm)) <= MOST_PARTS) {
-        LS_TRY(price(comm, a_sum, memory, SUMMED, &p->sum, &p->sum_work));
+        LS_TRY(price(comm, time_sum, memory, SUMMED, &p->sum, &p->sum_work));
         if (p->sum.alpha + p->sum.beta * SUMMED < QUICK)
-            LS_TRY(price(comm, a_sum, memory, MOST_SUMMED, &p->sum, &p->sum_work));
+            LS_TRY(price(comm, time_sum, memory, MOST_SUMMED, &p->sum, &p->sum_work));
     } else
         p->sum = ls_comm_cost(comm, LS_COLLECTIVE_AUTO);
-    return price(comm, a_message, memory, SENT, &p->message, &p->message_work);
+    return price(comm, time_messages, memory, SENT, &p->message, &p->message_work);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------------------------ */

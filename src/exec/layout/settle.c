@@ -41,14 +41,15 @@ static void try_layout(const struct ls_options *o, struct ls_comm *comm, const s
              after ? after + strlen(c->text) + strspn(after + strlen(c->text), ": ") : said);
 }
 
-/* Returns how many are possible. */
+/* Returns how many are possible. Where every process has the whole model, each that trains needs a replica. */
 static int find_possible(const struct ls_options *o, struct ls_comm *comm, const struct ls_backend *b,
                          struct ls_candidate *list, int n)
 {
-    int possible = 0;
+    int possible = 0, size = ls_comm_size(comm), trainers = size - ls_sync_servers(o, size);
     for (int i = 0; i < n; i++) {
-        if (list[i].stages == 0 && o->replicas < ls_comm_size(comm))
-            snprintf(list[i].why, sizeof list[i].why, "there are only %lld replicas", (long long)o->replicas);
+        if (list[i].stages == 0 && o->replicas < trainers)
+            snprintf(list[i].why, sizeof list[i].why, "it needs %d replicas, and there %s %lld", trainers,
+                     o->replicas == 1 ? "is" : "are", (long long)o->replicas);
         else if (i > 0 && b->queue->own_memory)
             snprintf(list[i].why, sizeof list[i].why, "costs are measured on CPUs only");
         else if (i > 0)
@@ -98,7 +99,9 @@ static void print_reason(const struct ls_candidate *list, int n, int chosen, FIL
         if (i != chosen && !*list[i].why && (next < 0 || list[i].p.seconds < list[next].p.seconds))
             next = i;
     fprintf(out, "auto: %s", c->text);
-    if (*c->why)
+    if (*c->why && c->p.bytes == 0)
+        fprintf(out, ", but no layout is possible here");
+    else if (*c->why)
         fprintf(out, ", though %s: all others need more memory", c->why);
     else if (c->p.seconds == 0)
         fprintf(out, ", the only layout that is possible here");
@@ -192,10 +195,8 @@ static enum ls_status choose(const struct ls_options *o, struct ls_comm *comm, c
         return LS_FAILED;
     int n = layout->n = ls_candidates_list(ls_comm_size(comm), list), chosen = 0;
     LS_TRY(ls_backend_open(o->backend, &b));
-    if (find_possible(o, comm, b, list, n) < 2) {
-        while (chosen + 1 < n && *list[chosen].why)
-            chosen++;
-        layout->chosen = chosen;
+    int possible = find_possible(o, comm, b, list, n);
+    if (possible == 0 || (possible == 1 && !*list[0].why)) {
         layout->parallel = ls_strdup(list[chosen].text);
         layout->report = describe(list, n, chosen, NULL);
         return layout->parallel && layout->report ? LS_OK : LS_FAILED;
