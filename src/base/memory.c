@@ -98,6 +98,19 @@ void ls_region_unmap(void *region, size_t bytes)
         munmap(region, bytes ? bytes : 1);
 }
 
+void ls_region_drop(void *memory, size_t bytes)
+{
+    const uintptr_t page = 4096;
+    uintptr_t first = (uintptr_t)memory, end = first + bytes;
+    uintptr_t from = (first + page - 1) / page * page, to = end / page * page;
+    if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED) != 0) {
+        memset(memory, 0, bytes);
+        return;
+    }
+    memset(memory, 0, from - first);
+    memset((void *)to, 0, end - to);
+}
+
 struct ls_arena_block {
     struct ls_arena_block *next;
     size_t used, size;

@@ -27,6 +27,8 @@ uint64_t ls_memory_peak(void);
 /* Maps a large zeroed region (parameters, activations), on huge pages if the system has them. */
 enum ls_status ls_region_map(size_t bytes, void **region);
 void ls_region_unmap(void *region, size_t bytes);
+/* Makes bytes of a region zero, and gives whole pages of them back to the system until they are written again. */
+void ls_region_drop(void *memory, size_t bytes);
 
 /* An arena holds strings and small records that are freed together. Starts as {0}. */
 struct ls_arena {

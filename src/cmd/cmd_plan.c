@@ -55,11 +55,14 @@ static const struct ls_tensor *result_of(const struct ls_graph *g, const struct 
 static enum ls_status print_workers(const struct ls_options *o, const struct ls_engine *e)
 {
     struct ls_worker_memory m;
+    char gathered[64] = "";
     LS_TRY(ls_worker_memory(e, o, (int)o->workers, &m));
+    if (m.gathered > 0)
+        snprintf(gathered, sizeof gathered, " (sharded) + %.1f MiB gathered", (double)m.gathered / 1048576);
     printf("Each of %" PRId64
-           " workers: %.1f MiB = %.1f MiB parameters + %.1f MiB optimizer state%s + %.1f MiB gradients "
+           " workers: %.1f MiB = %.1f MiB parameters%s + %.1f MiB optimizer state%s + %.1f MiB gradients "
            "+ %.1f MiB activations, beside the program and its input\n",
-           o->workers, (double)ls_worker_memory_sum(&m) / 1048576, (double)m.parameters / 1048576,
+           o->workers, (double)ls_worker_memory_sum(&m) / 1048576, (double)m.parameters / 1048576, gathered,
            (double)m.state / 1048576, m.state < m.all_state ? " (sharded)" : "", (double)m.gradients / 1048576,
            (double)m.activations / 1048576);
     return LS_OK;
@@ -101,10 +104,10 @@ static enum ls_status print_table(const struct ls_options *o, const struct ls_en
 
 static json_t *workers_json(const struct ls_options *o, const struct ls_worker_memory *m)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "workers", (json_int_t)o->workers, "parameter_bytes",
-                     (json_int_t)m->parameters, "state_bytes", (json_int_t)m->state, "gradient_bytes",
-                     (json_int_t)m->gradients, "activation_bytes", (json_int_t)m->activations, "bytes",
-                     (json_int_t)ls_worker_memory_sum(m));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "workers", (json_int_t)o->workers, "parameter_bytes",
+                     (json_int_t)m->parameters, "gathered_bytes", (json_int_t)m->gathered, "state_bytes",
+                     (json_int_t)m->state, "gradient_bytes", (json_int_t)m->gradients, "activation_bytes",
+                     (json_int_t)m->activations, "bytes", (json_int_t)ls_worker_memory_sum(m));
 }
 
 static json_t *node_json(const struct ls_engine *e, int i)

@@ -1,5 +1,6 @@
 #include "exec/averages.h"
 #include "exec/rank_reduce.h"
+#include "exec/shards/shards.h"
 #include "graph/ops.h"
 
 #include <math.h>
@@ -28,6 +29,11 @@ static enum ls_status change_one(struct ls_engine *e, const struct ls_node *n, c
     struct ls_program *p = e->train.program;
     enum ls_status st = LS_FAILED;
     size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[n->in[0]].shape);
+    if (e->train.graph.tensors[n->in[0]].apart) { /* each process has those of its part */
+        float *own = ls_shards_values(e, n->in[0], &count);
+        how(own, ls_shards_values(e, n->in[2], &count), count);
+        return LS_OK;
+    }
     float *value = ls_alloc(2 * count, sizeof *value), *average = value ? value + count : NULL;
     if (!value)
         return LS_FAILED;
@@ -60,16 +66,27 @@ enum ls_status ls_averages_swap(struct ls_engine *e)
     return change_all(e, swap);
 }
 
+static bool are_finite(const float *values, size_t count)
+{
+    bool finite = true;
+    for (size_t i = 0; i < count; i++)
+        finite = finite && isfinite(values[i]);
+    return finite;
+}
+
 static enum ls_status is_finite(struct ls_engine *e, int tensor, bool *finite)
 {
     size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[tensor].shape);
+    if (e->train.graph.tensors[tensor].apart) {
+        const float *own = ls_shards_values(e, tensor, &count);
+        *finite = are_finite(own, count);
+        return LS_OK;
+    }
     float *values = ls_alloc(count, sizeof *values);
     if (!values)
         return LS_FAILED;
     enum ls_status st = e->backend->read(e->train.program, tensor, values);
-    *finite = true;
-    for (size_t i = 0; i < count && st == LS_OK; i++)
-        *finite = *finite && isfinite(values[i]);
+    *finite = st != LS_OK || are_finite(values, count);
     ls_free(values);
     return st;
 }

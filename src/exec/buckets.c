@@ -4,6 +4,7 @@
 #include "graph/ops.h"
 #include "sync/compress.h"
 #include "exec/engine.h"
+#include "exec/shards/params.h"
 #include "exec/shards/shards.h"
 #include "exec/split/split.h"
 
@@ -147,6 +148,8 @@ static enum ls_status cut(struct ls_engine *e, const struct ls_options *o, const
         how = LS_CUT_BY_TENSOR;
     for (int i = 0; i < n; i++)
         last[i] = i == n - 1 || how == LS_CUT_BY_TENSOR;
+    if (how == LS_CUT_BY_TIME && e->params) /* which cannot be timed: no parameters are there yet */
+        how = LS_CUT_NONE;
     if (how == LS_CUT_BY_TIME && o->bucket_mb <= 0)
         return cut_by_time(e, grads, n, last);
     if (how == LS_CUT_BY_TIME || how == LS_CUT_BY_SIZE)
@@ -292,7 +295,7 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
     const struct ls_sync_ops *ops = e->strategy;
     struct grad *grads = NULL;
     int n = 0;
-    if (e->n_grads == 0)
+    if (e->n_grads == 0 || e->buckets)
         return LS_OK;
     LS_TRY(list_grads(e, &grads, &n));
     enum ls_status st = LS_FAILED;
@@ -303,7 +306,8 @@ enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_optio
     LS_TRY_GOTO(free_lists, cut(e, o, grads, n, last));
     for (int i = 0; i + 1 < n; i++)
         last[i] |= (grads[i].plain && !grads[i + 1].plain && (strcmp(o->compress, "none") != 0 || ops->shards_state)) ||
-                   grads[i].local != grads[i + 1].local;
+                   grads[i].local != grads[i + 1].local ||
+                   (e->params && ls_params_group_ends(e, grads[i].first + grads[i].count));
     for (int i = 0, first = 0; i < n; i++) {
         if (!last[i])
             continue;

@@ -11,6 +11,7 @@
 #include "optim/optim.h"
 #include "exec/clip.h"
 #include "exec/identity.h"
+#include "exec/shards/params.h"
 #include "exec/shards/shards.h"
 #include "exec/split/split.h"
 #include "exec/tta.h"
@@ -167,6 +168,11 @@ enum ls_status ls_engine_graph(const struct ls_options *o, const struct ls_backe
     return ls_optim_update(g, o, false);
 }
 
+static bool shards_parameters(const struct ls_engine *e, const struct ls_options *o)
+{
+    return e->strategy->shards_state && strcmp(o->shard, "parameters") == 0;
+}
+
 static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o, const struct given_plan *plan)
 {
     struct ls_net *net = &e->train;
@@ -179,7 +185,7 @@ static enum ls_status make_train(struct ls_engine *e, const struct ls_options *o
     if (e->pipeline)
         LS_TRY(ls_pipeline_take_stage(e, net));
     if (e->strategy->shards_state)
-        ls_shards_mark(&net->graph);
+        ls_shards_mark(&net->graph, shards_parameters(e, o));
     LS_TRY(prepare(e, o, plan, net, !one_pass(e)));
     while (!one_pass(e) && net->end > 0 && net->graph.nodes[net->end - 1].phase == LS_UPDATE)
         net->end--;
@@ -199,6 +205,8 @@ static enum ls_status make_eval(struct ls_engine *e, const struct ls_options *o,
         st = ls_pipeline_take_stage(e, net);
     if (st == LS_OK)
         st = ls_split_graph(e, &net->graph);
+    if (st == LS_OK && e->train.program && shards_parameters(e, o))
+        ls_shards_mark_like(&net->graph, &e->train.graph);
     if (st == LS_OK)
         st = prepare(e, o, &known, net, false);
     ls_free(lines);
@@ -227,7 +235,10 @@ static enum ls_status take_kept(struct ls_engine *e)
         LS_TRY(ls_backend_take(e->backend, e->n_grads * sizeof(float), &memory));
     e->kept = memory;
     LS_TRY(ls_peers_open(e));
-    if (own_memory && e->strategy->no_reduce)
+    if (e->drops_grads) {
+        LS_TRY(ls_region_map(e->n_grads * sizeof(float), &memory));
+        e->grads = memory;
+    } else if (own_memory && e->strategy->no_reduce)
         e->grads = e->kept;
     else
         LS_TRY(take_grads(e, e->n_grads, &e->grads));
@@ -242,7 +253,7 @@ static void give_grads(struct ls_engine *e, float *memory, size_t floats)
     if (!memory)
         return;
     e->backend->queue->unpin(memory);
-    if (!e->comm)
+    if (!e->comm || e->drops_grads)
         ls_region_unmap(memory, floats * sizeof *memory);
 }
 
@@ -255,10 +266,13 @@ static void give_kept(struct ls_engine *e)
     give_grads(e, e->side, (size_t)(e->side ? ls_tree_most_parts(e->tree) - 1 : 0) * e->n_grads);
 }
 
-static enum ls_status bind_memory(struct ls_engine *e)
+static enum ls_status bind_memory(struct ls_engine *e, const struct ls_options *o)
 {
     LS_TRY(ls_backend_take(e->backend, e->arena_bytes, &e->arena));
+    e->drops_grads = e->comm && e->strategy->shards_state && e->tree->replicas == e->tree->size &&
+                     ls_params_drop_gradients(o, e->passes);
     LS_TRY(take_kept(e));
+    LS_TRY(ls_params_open(e, o));
     if (e->train.program)
         LS_TRY(e->backend->bind(e->train.program, e->arena, e->kept));
     if (e->eval.program)
@@ -512,7 +526,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         ls_free(lines);
         return LS_OK;
     }
-    LS_TRY_GOTO(failed, bind_memory(e));
+    LS_TRY_GOTO(failed, bind_memory(e, o));
     if (uses & LS_ENGINE_MEASURE) {
         ls_free(lines);
         return LS_OK;
@@ -521,6 +535,7 @@ enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, s
         LS_TRY_GOTO(failed, ls_pipeline_open(e, o, prepare_lane));
     LS_TRY_GOTO(failed, train ? ls_split_open(e, o) : LS_OK);
     LS_TRY_GOTO(failed, ls_clip_open(e));
+    LS_TRY_GOTO(failed, e->params ? ls_engine_make_buckets(e, o) : LS_OK); /* which say where start values go */
     e->store_bytes = ls_store_bytes(e->store);
     LS_TRY_GOTO(failed, ls_engine_start_values(e, o->seed));
     ls_free(lines);
@@ -539,6 +554,7 @@ void ls_engine_close(struct ls_engine *e)
     ls_clip_close(e);
     ls_engine_close_parts(e);
     ls_graph_release(&e->whole);
+    ls_params_close(e);
     ls_shards_close(e);
     ls_engine_free_buckets(e);
     close_net(e, &e->glance);

@@ -34,9 +34,11 @@ struct ls_engine {
     /* Where one pass is not a whole step, gradients are kept, and updated bucket by bucket. */
     float *kept; /* where passes leave gradients: the backend's memory; owned */
     float *grads,
-        *side;      /* as strategies see them: kept, or a copy in the host's memory where the host combines them and
+        *side; /* as strategies see them: kept, or a copy in the host's memory where the host combines them and
                           * cannot read kept; side: a process's parts of the sum but the last. Owned unless comm's */
-    size_t n_grads; /* floats; 0: updates follow the gradients within the pass */
+    bool
+        drops_grads; /* grads are given back to the system bucket by bucket (shards/params.h), and are zero again then */
+    size_t n_grads;  /* floats; 0: updates follow the gradients within the pass */
     struct ls_bucket *buckets; /* owned */
     int n_buckets;
     int *update_nodes, *update_first; /* owned; bucket b: update_nodes[update_first[b]] .. [update_first[b + 1] - 1] */
@@ -51,6 +53,7 @@ struct ls_engine {
     struct ls_graph whole;          /* then: the training graph of the whole model, which never runs */
     struct ls_clip *clip;     /* owned; --clip-norm over parts of the model (clip.h); NULL: all gradients are here */
     struct ls_shards *shards; /* owned; optimizer state in shards (shards.h); NULL: it is whole here */
+    struct ls_params *params; /* owned; parameters in shards, too (shards/params.h); NULL: they are whole here */
 };
 
 /* LS_ENGINE_RANK times a number, with LS_ENGINE_PREDICT or LS_ENGINE_MEASURE: of that rank of the layout --parallel. */
@@ -121,7 +124,7 @@ enum ls_status ls_engine_open_parts(struct ls_engine *e, const struct ls_rows *r
 void ls_engine_close_parts(struct ls_engine *e);
 enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed);
 
-/* buckets.c: cut the kept gradients into buckets as the strategy wants them, and find their updates. */
+/* buckets.c: cut the kept gradients into buckets as the strategy wants them, and find their updates, unless that is done. */
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o);
 void ls_engine_free_buckets(struct ls_engine *e);
 

@@ -19,7 +19,7 @@ const struct ls_graph *ls_engine_whole(const struct ls_engine *e)
 
 bool ls_engine_in_parts(const struct ls_engine *e)
 {
-    return e->parts != NULL;
+    return e->parts != NULL || e->params != NULL;
 }
 
 /* --- this process's rows ---------------------------------------------------------------------------------------- */
@@ -104,6 +104,8 @@ enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed)
 {
     const struct ls_net *net = ls_engine_net(e);
     uint64_t number = 0;
+    if (e->params)
+        return ls_shards_start_values(e, seed);
     if (!e->parts)
         return ls_program_init_params(e->backend, net->program, &net->graph, seed);
     for (int t = 0; t < e->whole.n_tensors; t++)
@@ -114,7 +116,7 @@ enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed)
 
 /* --- whole tensors ---------------------------------------------------------------------------------------------- */
 
-/* Optimizer state in shards; without a part of the model, tensors of the whole graph are this process's. */
+/* Optimizer state or parameters in shards; without a part of the model, tensors of the whole graph are this process's. */
 static bool is_sharded(const struct ls_engine *e, int tensor)
 {
     return e->shards && e->train.graph.tensors[tensor].apart;

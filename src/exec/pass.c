@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/system/clock.h"
 #include "exec/pipeline/pipeline.h"
+#include "exec/shards/params.h"
 #include "exec/split/split.h"
 #include "exec/step.h"
 
@@ -63,11 +64,19 @@ static enum ls_status load_batch(struct ls_stepper *s, int replica, int pass)
     s->run.valid = slot ? slot->valid : 0;
     s->run.replica = (uint32_t)(replica * s->replicas.passes + pass);
     s->run.stat_weight = (float)s->run.valid * s->run.grad_scale;
-    s->at = s->run.valid > 0 ? 0 : s->engine->train.end;
-    if (s->run.valid > 0)
+    s->idle = s->run.valid == 0;
+    s->at = s->idle && !s->engine->params ? s->engine->train.end : 0; /* PARAM-1 */
+    if (!s->idle)
         return set_input(s, &s->engine->train, slot);
-    LS_TRY(ls_replicas_clear(&s->replicas));
+    if (s->engine->drops_grads)
+        ls_region_drop(s->engine->grads, s->engine->n_grads * sizeof(float));
+    LS_TRY(s->engine->drops_grads ? LS_OK : ls_replicas_clear(&s->replicas));
     return s->engine->split ? ls_split_serve(s->engine->split, &s->run) : LS_OK;
+}
+
+static enum ls_status run_stretch(void *stepper, int first, int end)
+{
+    return ls_step_run_nodes(stepper, first, end);
 }
 
 /* Runs the nodes of the pass before `end` that have not run. */
@@ -79,6 +88,8 @@ static enum ls_status run_to(struct ls_stepper *s, int end)
     s->at = end;
     if (s->engine->split)
         return ls_split_run(s->engine->split, first, end, &s->run);
+    if (s->engine->params)
+        return ls_params_run(s->engine, &s->engine->train, first, end, s->idle ? NULL : run_stretch, s);
     return ls_step_run_nodes(s, first, end);
 }
 
@@ -215,14 +226,31 @@ enum ls_status ls_step_run_pass(void *stepper, int replica, int pass, bool last)
 
 /* --- evaluation ----------------------------------------------------------------------------------------------- */
 
+static enum ls_status run_evaluation(void *stepper, int first, int end)
+{
+    struct ls_stepper *s = stepper;
+    return s->engine->backend->run(s->engine->eval.program, first, end, &s->run);
+}
+
+/* A pass with samples, or one in which this process only gives others its part of the model. */
+static enum ls_status run_evaluation_pass(struct ls_stepper *s, bool some)
+{
+    struct ls_engine *e = s->engine;
+    if (e->split)
+        return ls_split_evaluate(e->split, some, &s->run);
+    if (!e->params)
+        return some ? run_evaluation(s, 0, e->eval.end) : LS_OK;
+    ls_params_forget(e);
+    return ls_params_run(e, &e->eval, 0, e->eval.end, some ? run_evaluation : NULL, s);
+}
+
 static enum ls_status enqueue_evaluation(struct ls_stepper *s, const struct ls_slot *slot)
 {
     struct ls_net *net = &s->engine->eval;
     double begin = ls_trace_begin(s->track);
     s->run.replica = 0;
     LS_TRY(set_input(s, net, slot));
-    LS_TRY(s->engine->split ? ls_split_evaluate(s->engine->split, true, &s->run)
-                            : s->engine->backend->run(net->program, 0, net->end, &s->run));
+    LS_TRY(run_evaluation_pass(s, true));
     LS_TRY(queue_of(s)->ask(net->program, s->eval_turn));
     ls_step_record(s, begin, LS_SLICE_PASS, "pass", 0);
     s->eval_valid[s->eval_turn] = slot->valid;
@@ -260,8 +288,8 @@ enum ls_status ls_step_evaluate_whole(struct ls_stepper *s, const struct ls_slot
     bool some = slot && slot->valid > 0;
     if (some)
         LS_TRY(enqueue_evaluation(s, slot));
-    else if (slot && s->engine->split)
-        LS_TRY(ls_split_evaluate(s->engine->split, false, &s->run));
+    else if (slot)
+        LS_TRY(run_evaluation_pass(s, false));
     while (s->eval_pending > (some ? queue_of(s)->delay : 0)) {
         int oldest = s->eval_pending == 2 ? s->eval_turn : 1 - s->eval_turn;
         s->eval_pending--;

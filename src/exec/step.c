@@ -1,4 +1,5 @@
 /* A training step: begin, run every pass, finish, report. */
+#include "exec/shards/params.h"
 #include "exec/split/split.h"
 #include "exec/step.h"
 #include "base/system/clock.h"
@@ -167,6 +168,8 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
     begin(s, step, samples, lr, r);
     if (s->engine->split)
         LS_TRY(ls_split_begin(s->engine->split, samples, &s->run));
+    if (s->engine->params)
+        LS_TRY(ls_params_begin(s->engine, s->replicas.n_slices));
     LS_TRY(ls_replicas_run(&s->replicas, s->run_pass, s));
     LS_TRY(finish(s));
     *r = (struct ls_report){0};

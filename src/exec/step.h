@@ -59,6 +59,7 @@ struct ls_stepper {
     /* the step under way */
     struct ls_run run;                     /* of the pass under way */
     int at;                                /* nodes of that pass that have run */
+    bool idle;                             /* that pass has no samples: its nodes do not run */
     int handed;                            /* buckets handed over to the strategy */
     int turn;                              /* the slot of the queue for its results */
     double input_seconds, compute_seconds; /* since it began, or since the last report */

@@ -113,7 +113,8 @@ struct ls_tensor {
     double decay_factor; /* PARAM: its weight decay is that of the run times this, where has_decay_factor */
     double momentum;     /* PARAM: in place of the run's, where has_momentum */
     bool has_decay_factor, has_momentum;
-    bool apart; /* OPTIMIZER: the caller gives it memory (ls_backend.point), for the windows of its update alone */
+    bool
+        apart; /* PARAM, OPTIMIZER: the caller gives it memory (ls_backend.point), which may hold the windows of its update alone */
 };
 
 /* The part of its tensors that an update changes. Floats are counted as a backend stores them. */
@@ -121,6 +122,7 @@ struct ls_window {
     bool on;             /* false: all of them */
     size_t first, count; /* of the parameter and its gradient; count 0: it only clips (backend/core/clip.h) */
     size_t at;           /* of each state tensor: the values of this window begin here */
+    bool apart;          /* those of the parameter, too */
 };
 static inline bool ls_window_is_empty(const struct ls_window *w)
 {

@@ -1,9 +1,12 @@
-/* Optimizer state in shards (exec/shards/shards.h): the sum of a piece goes to the ranks that update it, and its parameters come back.
+/* Optimizer state in shards (exec/shards/shards.h): the sum of a piece goes to the ranks that update it, and its parameters come
+ * back, unless they are in shards as well.
  *
  * All ranks post collectives in the same order, so nothing here depends on how far the sums are: when a bucket is complete,
  * the parameters of the bucket before it are due. Their sum has had the time of a bucket to arrive. */
 #include "base/memory.h"
 #include "sync/sync.h"
+
+#include <string.h>
 
 extern const struct ls_sync_ops ls_sync_sharded_overlap, ls_sync_sharded_allreduce;
 
@@ -55,6 +58,12 @@ static void post(struct ls_sync *s, int piece, enum ls_work_kind kind, int peer)
     ls_comm_post(s->comm, &h->works[piece]);
 }
 
+/* Parameters stay with the ranks that update them. */
+static bool parameters_stay(const struct ls_sync *s)
+{
+    return strcmp(s->o->shard, "parameters") == 0;
+}
+
 /* Clipping needs the norm of all gradients, so every rank gets all of them. */
 static bool whole_sums(const struct ls_sync *s)
 {
@@ -88,7 +97,7 @@ static enum ls_status update_next(struct ls_sync *s)
     s->next = s->pieces[piece].bucket;
     LS_TRY(ls_sync_wait(s, &h->works[piece]));
     LS_TRY(s->update_piece(s->context, piece));
-    if (owner != LS_OWNER_ALL)
+    if (owner != LS_OWNER_ALL && !parameters_stay(s))
         post(s, piece, owner == LS_OWNER_EACH ? LS_WORK_COLLECT : LS_WORK_BROADCAST, owner < 0 ? 0 : owner);
     return LS_OK;
 }

@@ -199,10 +199,15 @@ static void say_shards(const struct ls_trainer *t)
 {
     const struct ls_engine *e = &t->engine;
     struct ls_shards_bytes bytes;
-    if (!e->shards || ls_shards_predict(e, ls_comm_size(e->comm), &bytes) != LS_OK)
+    if (!e->shards || ls_shards_predict(e, t->o, ls_comm_size(e->comm), &bytes) != LS_OK)
         return;
     ls_trainer_say(t, "  shards     %.1f MiB of optimizer state, of which a worker holds at most %.1f MiB",
                    (double)bytes.all / 1048576, (double)bytes.most / 1048576);
+    if (e->params)
+        ls_trainer_say(
+            t, "             %.1f MiB of parameters, of which a worker holds at most %.1f MiB, and %.1f MiB gathered",
+            (double)bytes.all_parameters / 1048576, (double)bytes.most_parameters / 1048576,
+            (double)bytes.ring / 1048576);
 }
 
 static void say_machine(const struct ls_trainer *t)

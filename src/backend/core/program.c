@@ -99,11 +99,11 @@ enum ls_status ls_program_place(struct ls_program *p, int tensor, size_t bytes, 
     *fresh = false;
     place->bytes = bytes;
     place->placed = true;
-    if (!ls_role_kept(t->role) || t->apart)
+    if (!ls_role_kept(t->role) || (t->apart && t->role == LS_ROLE_OPTIMIZER)) /* one program has such state */
         return LS_OK;
     *entry = ls_store_find(c->store, t->name);
     if (!*entry) {
-        LS_TRY(ls_store_add(c->store, t->name, bytes + extra, entry));
+        LS_TRY((t->apart ? ls_store_note : ls_store_add)(c->store, t->name, bytes + extra, entry));
         *fresh = true;
     }
     place->data = (*entry)->memory;

@@ -5,7 +5,7 @@
  *
  *   CORE-1  PARAM, STATE and OPTIMIZER tensors lie in the store. The first program that places a tensor decides its bytes and its
  *           layout; later programs take both from the store.
- *           A tensor that is apart has bytes and a layout here, and its memory from ls_program_point.
+ *           A tensor that is apart has bytes and a layout, and its memory from ls_program_point.
  *   CORE-2  Kept gradients have memory of their own, one after the other in the order in which a pass completes them.
  *   CORE-3  INPUT tensors have no memory here: they point at what the caller hands over.
  *   CORE-4  All other tensors, and scratch, share the arena by lifetime (graph/plan.h). The scratch of updates of kept gradients

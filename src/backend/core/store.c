@@ -90,24 +90,32 @@ static enum ls_status take(struct ls_store *s, size_t bytes, void **memory)
     return LS_OK;
 }
 
-enum ls_status ls_store_add(struct ls_store *s, const char *name, size_t bytes, struct ls_store_entry **entry)
+enum ls_status ls_store_note(struct ls_store *s, const char *name, size_t bytes, struct ls_store_entry **entry)
 {
     assert(!ls_store_find(s, name));
-    if (bytes > SIZE_MAX - LS_ALIGN)
-        return ls_fail(LS_FAILED, "%s: %zu bytes cannot be addressed", name, bytes);
     struct ls_store_entry *e = ls_arena_take(&s->records, sizeof *e);
     if (!e)
         return LS_FAILED;
-    size_t rounded = (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
     *e = (struct ls_store_entry){.name = ls_arena_strdup(&s->records, name), .bytes = bytes};
     if (!e->name)
         return LS_FAILED;
-    LS_TRY(take(s, rounded, &e->memory));
     size_t bucket = bucket_of(name);
     e->next = s->buckets[bucket];
     s->buckets[bucket] = e;
-    s->bytes += rounded;
     *entry = e;
+    return LS_OK;
+}
+
+enum ls_status ls_store_add(struct ls_store *s, const char *name, size_t bytes, struct ls_store_entry **entry)
+{
+    void *memory;
+    if (bytes > SIZE_MAX - LS_ALIGN)
+        return ls_fail(LS_FAILED, "%s: %zu bytes cannot be addressed", name, bytes);
+    size_t rounded = (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
+    LS_TRY(take(s, rounded, &memory));
+    LS_TRY(ls_store_note(s, name, bytes, entry));
+    (*entry)->memory = memory;
+    s->bytes += rounded;
     return LS_OK;
 }
 

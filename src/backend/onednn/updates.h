@@ -20,7 +20,8 @@ static inline float *update_slot(const struct ls_program *p, int node, int i)
 {
     const struct ls_window *w = &p->core.g->nodes[node].window;
     float *all = whole_slot(p, node, i);
-    return all && w->on ? all + (i < 2 ? w->first : w->at) : all;
+    bool at = i >= 2 || (i == 0 && w->apart);
+    return all && w->on ? all + (at ? w->at : w->first) : all;
 }
 static inline int64_t update_count(const struct ls_program *p, int node)
 {

@@ -102,8 +102,9 @@ static enum ls_status parameters_of(const struct search *s, const struct ls_engi
 {
     struct ls_shards_bytes shards = {0};
     if (s->workers > 1 && strcmp(s->o.shard, "none") != 0)
-        LS_TRY(ls_shards_predict(e, (int)s->workers, &shards));
-    *bytes = (double)(e->store_bytes - shards.all + shards.most);
+        LS_TRY(ls_shards_predict(e, &s->o, (int)s->workers, &shards));
+    *bytes = (double)(e->store_bytes - shards.all + shards.most - shards.all_parameters + shards.most_parameters +
+                      shards.ring);
     return LS_OK;
 }
 

@@ -1,4 +1,4 @@
-/* State in shards, read and written as whole tensors. Rank 0 names a tensor to all others, and each of them sends or receives
+/* State and parameters in shards, read and written as whole tensors. Rank 0 names a tensor to all others, and each of them sends or receives
  * its windows. One tensor at a time is whole, on rank 0 alone. */
 #include "base/log.h"
 #include "base/memory.h"
@@ -31,33 +31,46 @@ static enum ls_status ask_all(const struct ls_engine *e, enum request_kind kind,
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
-/* The update whose state the tensor is. */
+/* The update in whose windows the tensor is held. */
 static int update_of(const struct ls_engine *e, int tensor)
 {
     const struct ls_graph *g = &e->train.graph;
+    int tensors[LS_SHARDED];
     for (int n = e->train.end; n < g->n_nodes; n++)
-        for (int i = 0; ls_shards_updates(g, n) && i < LS_MAX_STATES; i++)
-            if (g->nodes[n].in[2 + i] == tensor)
+        for (int i = ls_shards_updates(g, n) ? ls_shards_tensors(g, n, tensors) - 1 : -1; i >= 0; i--)
+            if (tensors[i] == tensor)
                 return n;
     return LS_NONE;
 }
 
-static float *own_state(const struct ls_engine *e, int tensor)
+static float *own_values(const struct ls_engine *e, int tensor)
 {
     size_t bytes;
+    if (e->train.graph.tensors[tensor].role == LS_ROLE_PARAM)
+        return e->shards->params[update_of(e, tensor)];
     return e->backend->memory(e->train.program, tensor, &bytes);
+}
+
+float *ls_shards_values(const struct ls_engine *e, int tensor, size_t *count)
+{
+    const struct ls_shards *h = e->shards;
+    int node = update_of(e, tensor);
+    *count = 0;
+    for (int i = 0; i < h->n_segments; i++)
+        *count += h->segments[i].node == node ? h->segments[i].own.count : 0;
+    return *count > 0 ? own_values(e, tensor) : NULL;
 }
 
 /* Copies this process's windows into the whole tensor, or out of it. */
 static void copy_own(const struct ls_engine *e, int tensor, float *whole, bool out)
 {
     const struct ls_shards *h = e->shards;
-    float *state = own_state(e, tensor);
+    float *own = own_values(e, tensor);
     int node = update_of(e, tensor);
     for (int i = 0; i < h->n_segments; i++) {
         const struct ls_window *w = &h->segments[i].own;
         if (h->segments[i].node == node && w->count > 0)
-            memcpy(out ? state + w->at : whole + w->first, out ? whole + w->first : state + w->at,
+            memcpy(out ? own + w->at : whole + w->first, out ? whole + w->first : own + w->at,
                    w->count * sizeof *whole);
     }
 }
@@ -88,11 +101,12 @@ static float *whole_memory(const struct ls_engine *e, int tensor)
 /* Reads or writes the values of a tensor whose memory is `whole`. */
 static enum ls_status convert(const struct ls_engine *e, int tensor, float *whole, float *values, bool write)
 {
-    float *own = own_state(e, tensor);
+    size_t bytes;
+    void *before = e->backend->memory(e->train.program, tensor, &bytes);
     e->backend->point(e->train.program, tensor, whole);
     enum ls_status st = write ? e->backend->write(e->train.program, tensor, values)
                               : e->backend->read(e->train.program, tensor, values);
-    e->backend->point(e->train.program, tensor, own);
+    e->backend->point(e->train.program, tensor, before);
     return st;
 }
 
@@ -128,6 +142,37 @@ free_whole:
     return st;
 }
 
+/* One tensor at a time is whole. */
+static enum ls_status start_tensor(struct ls_engine *e, int tensor, uint64_t number, uint64_t seed)
+{
+    const struct ls_tensor *t = &e->train.graph.tensors[tensor];
+    float *values = ls_alloc((size_t)ls_shape_count(&t->shape), sizeof *values);
+    float *whole = values && t->apart ? whole_memory(e, tensor) : NULL;
+    enum ls_status st = values && (whole || !t->apart) ? LS_OK : LS_FAILED;
+    if (st == LS_OK) {
+        ls_start_values(t, number, seed, values);
+        st = t->apart ? convert(e, tensor, whole, values, true) : e->backend->write(e->train.program, tensor, values);
+    }
+    if (st == LS_OK && t->apart)
+        copy_own(e, tensor, whole, true);
+    ls_free(values);
+    ls_free(whole);
+    return st;
+}
+
+enum ls_status ls_shards_start_values(struct ls_engine *e, uint64_t seed)
+{
+    const struct ls_graph *g = &e->train.graph;
+    uint64_t number = 0;
+    for (int t = 0; t < g->n_tensors; t++) {
+        uint64_t own = number;
+        number += ls_role_kept(g->tensors[t].role);
+        if (ls_role_kept(g->tensors[t].role) && ls_start_needed(&g->tensors[t]))
+            LS_TRY(start_tensor(e, t, own, seed));
+    }
+    return LS_OK;
+}
+
 enum ls_status ls_shards_end(const struct ls_engine *e)
 {
     return ask_all(e, REQUEST_END, 0);
@@ -135,17 +180,17 @@ enum ls_status ls_shards_end(const struct ls_engine *e)
 
 /* --- the other ranks ---------------------------------------------------------------------------------------------- */
 
-/* Windows travel straight from the state and into it. */
+/* Windows travel straight from where they are held, and there. */
 static enum ls_status answer(const struct ls_engine *e, const struct request *r)
 {
     const struct ls_shards *h = e->shards;
-    float *state = own_state(e, r->tensor);
+    float *own = own_values(e, r->tensor);
     int node = update_of(e, r->tensor);
     for (int i = 0; i < h->n_segments; i++) {
         const struct ls_window *w = &h->segments[i].own;
         if (h->segments[i].node == node && w->count > 0)
-            LS_TRY(message(e, r->kind == REQUEST_READ ? LS_WORK_SEND : LS_WORK_RECEIVE, 0, TAG_VALUES, state + w->at,
-                           w->count * sizeof *state));
+            LS_TRY(message(e, r->kind == REQUEST_READ ? LS_WORK_SEND : LS_WORK_RECEIVE, 0, TAG_VALUES, own + w->at,
+                           w->count * sizeof *own));
     }
     return LS_OK;
 }

@@ -19,10 +19,19 @@ struct ls_shards {
     struct ls_segment *segments; /* owned; in the order of pieces */
     int n_segments;
     int *first;   /* owned; piece p: segments[first[p]] .. [first[p + 1] - 1] */
-    void *memory; /* owned; the state of this process */
+    void *memory; /* owned; the state of this process, and its parameters where these are sharded */
     size_t bytes;
+    float **params; /* owned list; of the update of each parameter that is sharded: this process's windows of it */
     bool clips;
 };
+
+/* The tensors of an update's parameter that are held in its windows. */
+enum { LS_SHARDED = LS_MAX_STATES + 2 };
+int ls_shards_tensors(const struct ls_graph *g, int update, int tensors[LS_SHARDED]);
+/* The node that averages the parameter of an update (--ema); LS_NONE: none. */
+int ls_shards_average(const struct ls_graph *g, int update);
+/* Copies floats, with all threads where they are many. */
+void ls_shards_copy(float *to, const float *from, size_t count);
 
 /* Whether the node is an update whose state is sharded. */
 bool ls_shards_updates(const struct ls_graph *g, int node);

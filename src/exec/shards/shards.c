@@ -2,6 +2,7 @@
 #include "exec/shards/shards.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exec/shards/params.h"
 #include "exec/shards/plan.h"
 #include "graph/ops.h"
 
@@ -18,12 +19,46 @@ bool ls_shards_updates(const struct ls_graph *g, int node)
     return n->phase == LS_UPDATE && n->op->update && n->op != &ls_op_ema && g->tensors[n->in[0]].role == LS_ROLE_PARAM;
 }
 
-void ls_shards_mark(struct ls_graph *g)
+int ls_shards_average(const struct ls_graph *g, int update)
 {
-    for (int node = 0; node < g->n_nodes; node++)
-        for (int i = 0; ls_shards_updates(g, node) && i < LS_MAX_STATES; i++)
-            if (g->nodes[node].in[2 + i] != LS_NONE)
-                g->tensors[g->nodes[node].in[2 + i]].apart = true;
+    for (int n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].op == &ls_op_ema && g->nodes[n].in[0] == g->nodes[update].in[0])
+            return n;
+    return LS_NONE;
+}
+
+int ls_shards_tensors(const struct ls_graph *g, int update, int tensors[LS_SHARDED])
+{
+    int n = 0, average = ls_shards_average(g, update);
+    for (int i = 0; i < LS_MAX_STATES; i++)
+        if (g->nodes[update].in[2 + i] != LS_NONE)
+            tensors[n++] = g->nodes[update].in[2 + i];
+    if (!g->tensors[g->nodes[update].in[0]].apart)
+        return n;
+    tensors[n++] = g->nodes[update].in[0];
+    if (average != LS_NONE)
+        tensors[n++] = g->nodes[average].in[2];
+    return n;
+}
+
+void ls_shards_mark(struct ls_graph *g, bool parameters)
+{
+    for (int node = 0; node < g->n_nodes; node++) {
+        int tensors[LS_SHARDED];
+        if (!ls_shards_updates(g, node))
+            continue;
+        g->tensors[g->nodes[node].in[0]].apart = parameters;
+        for (int i = ls_shards_tensors(g, node, tensors) - 1; i >= 0; i--)
+            g->tensors[tensors[i]].apart = true;
+    }
+}
+
+void ls_shards_mark_like(struct ls_graph *other, const struct ls_graph *g)
+{
+    for (int t = 0; t < other->n_tensors; t++) {
+        int number = other->tensors[t].role == LS_ROLE_PARAM ? ls_graph_find(g, other->tensors[t].name) : LS_NONE;
+        other->tensors[t].apart = number != LS_NONE && g->tensors[number].apart;
+    }
 }
 
 bool ls_shards_by_norm(const struct ls_engine *e)
@@ -163,6 +198,7 @@ static size_t place_windows(struct ls_engine *e, int node)
             continue;
         s->own = ls_shards_window(e, s, ls_comm_rank(e->comm));
         s->own.at = at;
+        s->own.apart = e->params != NULL;
         at += s->own.count;
     }
     return at;
@@ -175,12 +211,12 @@ static size_t place_state(struct ls_engine *e, char *memory)
     size_t bytes = 0;
     for (int node = e->train.end; node < g->n_nodes; node++) {
         size_t each = ls_shards_updates(g, node) ? place_windows(e, node) * sizeof(float) : 0;
-        for (int i = 0; each > 0 && i < LS_MAX_STATES; i++) {
-            int tensor = g->nodes[node].in[2 + i];
-            if (tensor == LS_NONE)
-                continue;
-            if (memory)
-                e->backend->point(e->train.program, tensor, memory + bytes);
+        int tensors[LS_SHARDED], n = each > 0 ? ls_shards_tensors(g, node, tensors) : 0;
+        for (int i = 0; i < n; i++) {
+            if (memory && g->tensors[tensors[i]].role == LS_ROLE_PARAM)
+                e->shards->params[node] = (float *)(void *)(memory + bytes);
+            else if (memory)
+                e->backend->point(e->train.program, tensors[i], memory + bytes);
             bytes += (each + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
         }
     }
@@ -195,13 +231,14 @@ enum ls_status ls_shards_open(struct ls_engine *e, const struct ls_options *o)
     h->clips = o->clip_norm > 0;
     LS_TRY(cut_pieces(h, e));
     h->first = ls_alloc((size_t)h->n_pieces + 1, sizeof *h->first);
-    if (!h->first)
+    h->params = ls_alloc((size_t)e->train.graph.n_nodes, sizeof *h->params);
+    if (!h->first || !h->params)
         return LS_FAILED;
     LS_TRY(list_segments(e));
     h->bytes = place_state(e, NULL);
     LS_TRY(ls_backend_take(e->backend, h->bytes, &h->memory));
     place_state(e, h->memory);
-    return LS_OK;
+    return ls_params_take_pieces(e);
 }
 
 void ls_shards_close(struct ls_engine *e)
@@ -213,6 +250,7 @@ void ls_shards_close(struct ls_engine *e)
     ls_free(h->pieces);
     ls_free(h->segments);
     ls_free(h->first);
+    ls_free(h->params);
     ls_free(h);
     e->shards = NULL;
 }
@@ -230,7 +268,7 @@ const struct ls_sync_piece *ls_shards_pieces(const struct ls_engine *e, int *n)
 
 /* --- a step ----------------------------------------------------------------------------------------------------- */
 
-static void copy(float *to, const float *from, size_t count)
+void ls_shards_copy(float *to, const float *from, size_t count)
 {
 #pragma omp parallel for schedule(static) if (count > COPY)
     for (size_t i = 0; i < count; i += COPY)
@@ -253,7 +291,7 @@ static void move_values(const struct ls_engine *e, const struct ls_segment *s, s
     float *param = param_of(e, s, &floats), *grads = e->grads + s->grad - s->offset;
     last = last < floats ? last : floats;
     if (last > first)
-        copy(back ? param + first : grads + first, back ? grads + first : param + first, last - first);
+        ls_shards_copy(back ? param + first : grads + first, back ? grads + first : param + first, last - first);
 }
 
 /* Clips all gradients: the first update does so in a window without values. */
@@ -269,6 +307,27 @@ static enum ls_status clip(struct ls_engine *e, const struct ls_run *run)
     return e->backend->run(e->train.program, node, node + 1, run);
 }
 
+static enum ls_status run_window(struct ls_engine *e, int node, const struct ls_window *window,
+                                 const struct ls_run *run)
+{
+    e->train.graph.nodes[node].window = *window;
+    return e->backend->run(e->train.program, node, node + 1, run);
+}
+
+/* The parameter's windows are updated, and averaged. Passes read it in the ring (params.h). */
+static enum ls_status update_apart(struct ls_engine *e, const struct ls_segment *s, const struct ls_run *run)
+{
+    size_t bytes;
+    int param = e->train.graph.nodes[s->node].in[0], average = ls_shards_average(&e->train.graph, s->node);
+    float *ring = e->backend->memory(e->train.program, param, &bytes);
+    e->backend->point(e->train.program, param, e->shards->params[s->node]);
+    enum ls_status st = run_window(e, s->node, &s->own, run);
+    if (st == LS_OK && average != LS_NONE)
+        st = run_window(e, average, &s->own, run);
+    e->backend->point(e->train.program, param, ring);
+    return st;
+}
+
 enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_run *run)
 {
     struct ls_shards *h = e->shards;
@@ -278,8 +337,11 @@ enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_
         const struct ls_segment *s = &h->segments[i];
         if (s->own.count == 0)
             continue;
-        e->train.graph.nodes[s->node].window = s->own;
-        LS_TRY(e->backend->run(e->train.program, s->node, s->node + 1, run));
+        if (e->params) {
+            LS_TRY(update_apart(e, s, run));
+            continue;
+        }
+        LS_TRY(run_window(e, s->node, &s->own, run));
         move_values(e, s, s->own.first, s->own.first + s->own.count, false);
     }
     return LS_OK;
@@ -288,9 +350,10 @@ enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_
 /* Running statistics and averages, which every process has. */
 static enum ls_status follow(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
+    const struct ls_graph *g = &e->train.graph;
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1]; i++) {
         int node = e->update_nodes[i];
-        if (!ls_shards_updates(&e->train.graph, node))
+        if (!ls_shards_updates(g, node) && !g->tensors[g->nodes[node].in[0]].apart)
             LS_TRY(e->backend->run(e->train.program, node, node + 1, run));
     }
     return LS_OK;
@@ -299,12 +362,17 @@ static enum ls_status follow(struct ls_engine *e, int bucket, const struct ls_ru
 enum ls_status ls_shards_take(struct ls_engine *e, int piece, const struct ls_run *run)
 {
     const struct ls_shards *h = e->shards;
-    for (int i = h->first[piece]; i < h->first[piece + 1]; i++) {
+    for (int i = h->first[piece]; !e->params && i < h->first[piece + 1]; i++) {
         const struct ls_segment *s = &h->segments[i];
         size_t end = s->offset + s->count, own = s->own.count > 0 ? s->own.first : end;
         move_values(e, s, s->offset, own, true);
         move_values(e, s, own + s->own.count, end, true);
     }
-    bool last = piece + 1 == h->n_pieces || h->pieces[piece + 1].bucket != h->pieces[piece].bucket;
-    return last ? follow(e, h->pieces[piece].bucket, run) : LS_OK;
+    if (piece + 1 < h->n_pieces && h->pieces[piece + 1].bucket == h->pieces[piece].bucket)
+        return LS_OK;
+    const struct ls_bucket *b = &e->buckets[h->pieces[piece].bucket];
+    LS_TRY(follow(e, h->pieces[piece].bucket, run));
+    if (e->drops_grads)
+        ls_region_drop(e->grads + b->first, b->count * sizeof *e->grads);
+    return LS_OK;
 }

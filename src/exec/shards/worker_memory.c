@@ -1,4 +1,5 @@
 #include "exec/shards/worker_memory.h"
+#include "exec/shards/params.h"
 #include "exec/shards/shards.h"
 
 #include <string.h>
@@ -43,12 +44,16 @@ enum ls_status ls_worker_memory(const struct ls_engine *e, const struct ls_optio
     memory->state = memory->all_state;
     if (workers == 1 || strcmp(o->shard, "none") == 0)
         return LS_OK;
-    LS_TRY(ls_shards_predict(e, workers, &shards));
+    LS_TRY(ls_shards_predict(e, o, workers, &shards));
     memory->state = memory->all_state - shards.all + shards.most;
+    memory->parameters = memory->parameters - shards.all_parameters + shards.most_parameters;
+    memory->gathered = shards.ring;
+    if (ls_params_drop_gradients(o, (int)((o->replicas * e->passes + workers - 1) / workers)))
+        memory->gradients = shards.gradients;
     return LS_OK;
 }
 
 size_t ls_worker_memory_sum(const struct ls_worker_memory *m)
 {
-    return m->parameters + m->state + m->gradients + m->activations;
+    return m->parameters + m->gathered + m->state + m->gradients + m->activations;
 }

@@ -7,6 +7,7 @@
 /* Bytes of the worker that needs most. The program, its libraries and batches of input come on top. */
 struct ls_worker_memory {
     size_t parameters; /* and running statistics */
+    size_t gathered;   /* room for the parameters that a pass reads, where they are sharded */
     size_t state;      /* of the optimizer, averages of --ema included */
     size_t gradients;  /* and sums of several replicas or passes */
     size_t activations;

@@ -87,8 +87,8 @@ static enum ls_status evaluate_own(struct evaluation *e, const struct ls_samples
     ls_feed_pin(s->engine, loader);
     enum ls_status st = run(e, loader);
     if (st != LS_OK)
-        ls_step_evaluate(s, NULL, &e->totals); /* the last pass may still read its input */
-    if (st != LS_OK && s->engine->split)       /* the others would wait for our rows */
+        ls_step_evaluate(s, NULL, &e->totals);        /* the last pass may still read its input */
+    if (st != LS_OK && ls_engine_in_parts(s->engine)) /* the others would wait for our part of the model */
         ls_comm_abort(s->engine->comm, st, NULL);
     e->waited += ls_loader_waited(loader);
     ls_feed_unpin(s->engine, loader);
