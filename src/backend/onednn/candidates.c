@@ -21,7 +21,7 @@ static int weights_arg(const struct dnn_spec *s)
 static bool may_winograd(const struct dnn_spec *s)
 {
     return s->kind == DNN_CONV && s->w_rank == 4 && s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1 &&
-           s->stride[1] == 1 && s->dilation[0] == 0 && s->dilation[1] == 0 && s->dtype == LS_F32;
+           s->stride[1] == 1 && s->dilation[0] == 0 && s->dilation[1] == 0;
 }
 
 /* Can oneDNN reorder the weights from the stored layout to that of the candidate (for a gradient: back)? */
@@ -136,10 +136,12 @@ static enum method likely_method(const struct ls_program *p, const struct dnn_sp
     bool weights = s->pass == DNN_BWD_WEIGHTS;
     if (s->w_rank == 5)
         return OWN_GROUPS; /* likewise */
-    if (s->dtype == LS_BF16)
-        return OWN_AMX; /* where it is among the candidates */
+    if (s->dtype == LS_BF16 && p->k.conv[LS_CONV_AMX].run)
+        return OWN_AMX;
     if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
         return DIRECT;
+    if (s->dtype == LS_BF16)
+        return OWN_WINOGRAD; /* the library has none */
     bool library = weights ? tiles * p->core.options.threads >= 4096 : channels >= 128 && tiles >= 128;
     return library ? LIBRARY_WINOGRAD : OWN_WINOGRAD;
 }
@@ -179,7 +181,7 @@ int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct d
     count = add_own(p, spec, fixed, LS_CONV_GROUPS, list, count);
     if (may_winograd(spec)) {
         count = add_own(p, spec, fixed, LS_CONV_WINOGRAD, list, count);
-        for (int free_layout = fixed == NULL; free_layout < 2; free_layout++) {
+        for (int free_layout = fixed == NULL; free_layout < 2 && s.dtype == LS_F32; free_layout++) {
             s.wei_md = free_layout ? NULL : fixed;
             s.winograd = true;
             count = add_candidates(p, &s, fixed, list, count);

@@ -1,4 +1,4 @@
-/* Our own convolutions (kernels/winograd.c, kernels/amx_*.c) as further implementations for tune.c. */
+/* Our own convolutions (kernels/winograd*.c, kernels/amx_*.c) as further implementations for tune.c. */
 #include "backend/onednn/program.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static const int64_t *kernel_of(const struct dnn_spec *s)
 static bool winograd_fits(const struct ls_program *p, const struct dnn_spec *s)
 {
     (void)p;
-    return s->w_rank == 4 && s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1 && s->dtype == LS_F32;
+    return s->w_rank == 4 && s->wei[2] == 3 && s->wei[3] == 3 && s->stride[0] == 1;
 }
 
 static bool amx_fits(const struct ls_program *p, const struct dnn_spec *s)

@@ -3,7 +3,6 @@
  * one starts, so that the second pass finds the block in cache. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
-#include "backend/onednn/kernels/smooth.h"
 #include "backend/onednn/kernels/table.h"
 
 #include <omp.h>
@@ -122,27 +121,6 @@ static void forward_statistics(const struct ls_bn *a, int64_t block)
     }
 }
 
-/* The activation of z, and the gradient dy passed back through it. */
-INLINE vf act_of(enum ls_act act, vf z)
-{
-    return ls_act_clips(act) ? activate(act, z) : smooth_of(act, z);
-}
-INLINE vf act_back(enum ls_act act, vf z, vf dy)
-{
-    return ls_act_clips(act) ? pass_back(act, z, dy) : dy * smooth_slope(act, z);
-}
-
-/* Calls body(ACT) with the activation as a constant: those that do not clip, then FOR_EACH_ACT. */
-#define FOR_EVERY_ACT(act, body)        \
-    if ((act) == LS_ACT_SILU)           \
-        body(LS_ACT_SILU);              \
-    else if ((act) == LS_ACT_HARDSWISH) \
-        body(LS_ACT_HARDSWISH);         \
-    else if ((act) == LS_ACT_GELU)      \
-        body(LS_ACT_GELU);              \
-    else                                \
-        FOR_EACH_ACT(act, body)
-
 struct affine {
     vf scale, shift;
 };
@@ -158,7 +136,7 @@ INLINE void apply_plane(enum ls_act act, bool residual, int64_t area, struct aff
         vf z = load(x + i * B) * f.scale + f.shift;
         if (residual)
             z += load(r + i * B);
-        store(y + i * B, act_of(act, z));
+        store(y + i * B, activate(act, z));
     }
 }
 
@@ -200,7 +178,7 @@ static void apply_sample(const struct ls_bn *a, int64_t n, int64_t block, struct
     if (r) {
         FOR_EACH_ACT(a->act, WITH_RESIDUAL)
     } else {
-        FOR_EVERY_ACT(a->act, WITHOUT_RESIDUAL)
+        FOR_EACH_ACT(a->act, WITHOUT_RESIDUAL)
     }
 }
 
@@ -257,20 +235,31 @@ INLINE struct source source_of(const struct ls_bn_bwd *a, int64_t plane, int64_t
     };
 }
 
-/* The gradient that max pooling returns to pixel (iy, ix): the sum over the windows in which it was the maximum. */
-INLINE vf unpool(const struct ls_map *m, const struct source *s, int64_t iy, int64_t ix)
+enum { STRETCH = 64 }; /* columns of a row at a time */
+
+/* The gradients that max pooling returns to columns [x0, x1) of row iy: for each pixel the sum over the windows in which it
+ * was the maximum. A window is read once for its columns of the row. */
+INLINE void unpool(const struct ls_map *m, const struct source *s, int64_t iy, int64_t x0, int64_t x1, vf dz[STRETCH])
 {
-    vf dz = {0};
+    for (int64_t i = 0; i < x1 - x0; i++)
+        dz[i] = vset(0.0f);
+    int64_t first = x0, last = x1 - 1; /* of the columns that belong to a window */
+    while (first < last && m->x->last[first] < 0)
+        first++;
+    while (first < last && m->x->last[last] < 0)
+        last--;
     for (int32_t oy = m->y->first[iy]; oy <= m->y->last[iy]; oy++)
-        for (int32_t ox = m->x->first[ix]; ox <= m->x->last[ix]; ox++) {
-            int64_t o = (oy * m->x->out + ox) * B;
+        for (int32_t ox = m->x->first[first]; ox <= m->x->last[last]; ox++) {
+            int64_t o = (oy * m->x->out + ox) * B, left = m->x->origin[ox];
+            int64_t from = left > x0 ? left : x0, to = left + m->x->kernel < x1 ? left + m->x->kernel : x1;
             vf dy = load(s->dy + o);
             if (s->dy2)
                 dy += load(s->dy2 + o);
-            int k = (int)((iy - m->y->origin[oy]) * m->x->kernel + ix - m->x->origin[ox]);
-            dz += vkeep_index(vload_index(s->index + o), k, dy);
+            vi index = vload_index(s->index + o);
+            int row = (int)((iy - m->y->origin[oy]) * m->x->kernel - left);
+            for (int64_t ix = from; ix < to; ix++)
+                dz[ix - x0] += vkeep_index(index, row + (int)ix, dy);
         }
-    return dz;
 }
 
 enum form { PLAIN, TWO, MASKED_BY_Y, TWO_MASKED_BY_Y };
@@ -281,7 +270,7 @@ INLINE vf gradient(enum ls_act act, enum form form, const struct source *s, stru
     if (form == TWO || form == TWO_MASKED_BY_Y)
         dz += load(s->dy2 + i * B);
     vf test = form >= MASKED_BY_Y ? load(s->y + i * B) : x * f.scale + f.shift;
-    return act_back(act, test, dz);
+    return pass_back(act, test, dz);
 }
 
 /* Adds one pixel to the sums of dz and of dz * (x - mean). */
@@ -310,12 +299,17 @@ INLINE void plane_sums(enum ls_act act, enum form form, const struct source *s, 
 INLINE void pooled_sums(enum ls_act act, const struct ls_map *m, const struct source *s, struct affine f, vf mean,
                         struct sums *t)
 {
+    vf back[STRETCH];
     for (int64_t iy = 0; iy < m->h; iy++)
-        for (int64_t ix = 0; ix < m->w; ix++) {
-            vf x = load(s->x + (iy * m->w + ix) * B);
-            vf dz = pass_back(act, x * f.scale + f.shift, unpool(m, s, iy, ix));
-            t->a0 += dz;
-            t->b0 += dz * (x - mean);
+        for (int64_t x0 = 0; x0 < m->w; x0 += STRETCH) {
+            int64_t x1 = x0 + STRETCH < m->w ? x0 + STRETCH : m->w;
+            unpool(m, s, iy, x0, x1, back);
+            for (int64_t ix = x0; ix < x1; ix++) {
+                vf x = load(s->x + (iy * m->w + ix) * B);
+                vf dz = pass_back(act, x * f.scale + f.shift, back[ix - x0]);
+                t->a0 += dz;
+                t->b0 += dz * (x - mean);
+            }
         }
 }
 
@@ -337,12 +331,17 @@ INLINE void plane_dx(enum ls_act act, enum form form, const struct source *s, st
 INLINE void pooled_dx(enum ls_act act, const struct ls_map *m, const struct source *s, struct affine f, struct slope k,
                       E *dx)
 {
+    vf back[STRETCH];
     for (int64_t iy = 0; iy < m->h; iy++)
-        for (int64_t ix = 0; ix < m->w; ix++) {
-            int64_t i = (iy * m->w + ix) * B;
-            vf x = load(s->x + i);
-            vf dz = pass_back(act, x * f.scale + f.shift, unpool(m, s, iy, ix));
-            store(dx + i, dz * k.dz + (x * k.x + k.one));
+        for (int64_t x0 = 0; x0 < m->w; x0 += STRETCH) {
+            int64_t x1 = x0 + STRETCH < m->w ? x0 + STRETCH : m->w;
+            unpool(m, s, iy, x0, x1, back);
+            for (int64_t ix = x0; ix < x1; ix++) {
+                int64_t i = (iy * m->w + ix) * B;
+                vf x = load(s->x + i);
+                vf dz = pass_back(act, x * f.scale + f.shift, back[ix - x0]);
+                store(dx + i, dz * k.dz + (x * k.x + k.one));
+            }
         }
 }
 
@@ -351,41 +350,20 @@ static enum form form_of(const struct ls_bn_bwd *a)
     return (a->dy2 ? TWO : PLAIN) + (a->y ? MASKED_BY_Y : PLAIN);
 }
 
-/* Calls body(act, form) with both arguments as constants. Activations that do not clip come without a y. */
-#define FOR_EACH_FORM(a, act, body) \
-    switch (form_of(a)) {           \
-    case PLAIN:                     \
-        body(act, PLAIN);           \
-        break;                      \
-    case TWO:                       \
-        body(act, TWO);             \
-        break;                      \
-    case MASKED_BY_Y:               \
-        body(act, MASKED_BY_Y);     \
-        break;                      \
-    default:                        \
-        body(act, TWO_MASKED_BY_Y); \
-    }
-#define FOR_PLAIN_FORMS(a, act, body) \
-    if (form_of(a) == PLAIN)          \
-        body(act, PLAIN);             \
-    else                              \
-        body(act, TWO);               \
-    break
-#define FOR_EVERY_FORM(a, body)                     \
-    switch ((a)->act) {                             \
-    case LS_ACT_SILU:                               \
-        FOR_PLAIN_FORMS(a, LS_ACT_SILU, body);      \
-    case LS_ACT_HARDSWISH:                          \
-        FOR_PLAIN_FORMS(a, LS_ACT_HARDSWISH, body); \
-    case LS_ACT_GELU:                               \
-        FOR_PLAIN_FORMS(a, LS_ACT_GELU, body);      \
-    case LS_ACT_RELU:                               \
-        FOR_EACH_FORM(a, LS_ACT_RELU, body) break;  \
-    case LS_ACT_RELU6:                              \
-        FOR_EACH_FORM(a, LS_ACT_RELU6, body) break; \
-    default:                                        \
-        FOR_EACH_FORM(a, LS_ACT_NONE, body)         \
+/* Calls body(act, form) with both arguments as constants. */
+#define FOR_EACH_FORM(a, body) \
+    switch (form_of(a)) {      \
+    case PLAIN:                \
+        body(PLAIN);           \
+        break;                 \
+    case TWO:                  \
+        body(TWO);             \
+        break;                 \
+    case MASKED_BY_Y:          \
+        body(MASKED_BY_Y);     \
+        break;                 \
+    default:                   \
+        body(TWO_MASKED_BY_Y); \
     }
 
 static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
@@ -405,8 +383,16 @@ static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
 #define POOLED_SUMS(act) pooled_sums(act, &a->map, &s, f, mean, &t)
             FOR_EACH_ACT(a->act, POOLED_SUMS)
         } else {
-#define PLANE_SUMS(act, form) plane_sums(act, form, &s, f, mean, area, dres, &t)
-            FOR_EVERY_FORM(a, PLANE_SUMS)
+#define SUMS_RELU(form) plane_sums(LS_ACT_RELU, form, &s, f, mean, area, dres, &t)
+#define SUMS_RELU6(form) plane_sums(LS_ACT_RELU6, form, &s, f, mean, area, dres, &t)
+#define SUMS_NONE(form) plane_sums(LS_ACT_NONE, form, &s, f, mean, area, dres, &t)
+            if (a->act == LS_ACT_RELU) {
+                FOR_EACH_FORM(a, SUMS_RELU)
+            } else if (a->act == LS_ACT_RELU6) {
+                FOR_EACH_FORM(a, SUMS_RELU6)
+            } else {
+                FOR_EACH_FORM(a, SUMS_NONE)
+            }
         }
         sums_into(partial, &t);
     }
@@ -463,8 +449,16 @@ static void backward_dx(const struct ls_bn_bwd *a, int64_t block, int part)
         } else if (dres) {
             plane_dx(LS_ACT_NONE, PLAIN, &s, f, k, area, dres, dx);
         } else {
-#define PLANE_DX(act, form) plane_dx(act, form, &s, f, k, area, NULL, dx)
-            FOR_EVERY_FORM(a, PLANE_DX)
+#define DX_RELU(form) plane_dx(LS_ACT_RELU, form, &s, f, k, area, NULL, dx)
+#define DX_RELU6(form) plane_dx(LS_ACT_RELU6, form, &s, f, k, area, NULL, dx)
+#define DX_NONE(form) plane_dx(LS_ACT_NONE, form, &s, f, k, area, NULL, dx)
+            if (a->act == LS_ACT_RELU) {
+                FOR_EACH_FORM(a, DX_RELU)
+            } else if (a->act == LS_ACT_RELU6) {
+                FOR_EACH_FORM(a, DX_RELU6)
+            } else {
+                FOR_EACH_FORM(a, DX_NONE)
+            }
         }
     }
 }

@@ -83,7 +83,7 @@ struct ls_depthwise {
 enum ls_conv_pass { LS_CONV_FORWARD, LS_CONV_DATA, LS_CONV_WEIGHTS };
 enum ls_conv_method {
     LS_CONV_LIBRARY,  /* oneDNN's, none of ours */
-    LS_CONV_WINOGRAD, /* f32: 3x3, stride 1 */
+    LS_CONV_WINOGRAD, /* 3x3, stride 1; in bf16 with AVX512-BF16 alone */
     LS_CONV_AMX,      /* bf16, with the matrix unit of recent Xeons: any kernel, equal strides */
     LS_CONV_GROUPS,   /* groups of 2, 4 or 8 channels, less than a block; weights are [out][in of a group][tap] */
     LS_CONV_METHODS

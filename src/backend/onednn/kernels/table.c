@@ -17,6 +17,7 @@ void LS_KERNEL_NAME(fill)(struct ls_kernels *k)
     LS_KERNEL_NAME(fill_channels)(k);
     LS_KERNEL_NAME(fill_depthwise)(k);
     LS_KERNEL_NAME(fill_winograd)(k);
+    LS_KERNEL_NAME(fill_winograd_bf16)(k);
     LS_KERNEL_NAME(fill_amx)(k);
     LS_KERNEL_NAME(fill_groups)(k);
     LS_KERNEL_NAME(fill_dense)(k);
