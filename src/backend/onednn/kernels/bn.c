@@ -3,6 +3,7 @@
  * one starts, so that the second pass finds the block in cache. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
+#include "backend/onednn/kernels/smooth.h"
 #include "backend/onednn/kernels/table.h"
 
 #include <omp.h>
@@ -121,6 +122,27 @@ static void forward_statistics(const struct ls_bn *a, int64_t block)
     }
 }
 
+/* The activation of z, and the gradient dy passed back through it. */
+INLINE vf act_of(enum ls_act act, vf z)
+{
+    return ls_act_clips(act) ? activate(act, z) : smooth_of(act, z);
+}
+INLINE vf act_back(enum ls_act act, vf z, vf dy)
+{
+    return ls_act_clips(act) ? pass_back(act, z, dy) : dy * smooth_slope(act, z);
+}
+
+/* Calls body(ACT) with the activation as a constant: those that do not clip, then FOR_EACH_ACT. */
+#define FOR_EVERY_ACT(act, body)        \
+    if ((act) == LS_ACT_SILU)           \
+        body(LS_ACT_SILU);              \
+    else if ((act) == LS_ACT_HARDSWISH) \
+        body(LS_ACT_HARDSWISH);         \
+    else if ((act) == LS_ACT_GELU)      \
+        body(LS_ACT_GELU);              \
+    else                                \
+        FOR_EACH_ACT(act, body)
+
 struct affine {
     vf scale, shift;
 };
@@ -136,7 +158,7 @@ INLINE void apply_plane(enum ls_act act, bool residual, int64_t area, struct aff
         vf z = load(x + i * B) * f.scale + f.shift;
         if (residual)
             z += load(r + i * B);
-        store(y + i * B, activate(act, z));
+        store(y + i * B, act_of(act, z));
     }
 }
 
@@ -178,7 +200,7 @@ static void apply_sample(const struct ls_bn *a, int64_t n, int64_t block, struct
     if (r) {
         FOR_EACH_ACT(a->act, WITH_RESIDUAL)
     } else {
-        FOR_EACH_ACT(a->act, WITHOUT_RESIDUAL)
+        FOR_EVERY_ACT(a->act, WITHOUT_RESIDUAL)
     }
 }
 
@@ -270,7 +292,7 @@ INLINE vf gradient(enum ls_act act, enum form form, const struct source *s, stru
     if (form == TWO || form == TWO_MASKED_BY_Y)
         dz += load(s->dy2 + i * B);
     vf test = form >= MASKED_BY_Y ? load(s->y + i * B) : x * f.scale + f.shift;
-    return pass_back(act, test, dz);
+    return act_back(act, test, dz);
 }
 
 /* Adds one pixel to the sums of dz and of dz * (x - mean). */
@@ -350,20 +372,41 @@ static enum form form_of(const struct ls_bn_bwd *a)
     return (a->dy2 ? TWO : PLAIN) + (a->y ? MASKED_BY_Y : PLAIN);
 }
 
-/* Calls body(act, form) with both arguments as constants. */
-#define FOR_EACH_FORM(a, body) \
-    switch (form_of(a)) {      \
-    case PLAIN:                \
-        body(PLAIN);           \
-        break;                 \
-    case TWO:                  \
-        body(TWO);             \
-        break;                 \
-    case MASKED_BY_Y:          \
-        body(MASKED_BY_Y);     \
-        break;                 \
-    default:                   \
-        body(TWO_MASKED_BY_Y); \
+/* Calls body(act, form) with both arguments as constants. Activations that do not clip come without a y. */
+#define FOR_EACH_FORM(a, act, body) \
+    switch (form_of(a)) {           \
+    case PLAIN:                     \
+        body(act, PLAIN);           \
+        break;                      \
+    case TWO:                       \
+        body(act, TWO);             \
+        break;                      \
+    case MASKED_BY_Y:               \
+        body(act, MASKED_BY_Y);     \
+        break;                      \
+    default:                        \
+        body(act, TWO_MASKED_BY_Y); \
+    }
+#define FOR_PLAIN_FORMS(a, act, body) \
+    if (form_of(a) == PLAIN)          \
+        body(act, PLAIN);             \
+    else                              \
+        body(act, TWO);               \
+    break
+#define FOR_EVERY_FORM(a, body)                     \
+    switch ((a)->act) {                             \
+    case LS_ACT_SILU:                               \
+        FOR_PLAIN_FORMS(a, LS_ACT_SILU, body);      \
+    case LS_ACT_HARDSWISH:                          \
+        FOR_PLAIN_FORMS(a, LS_ACT_HARDSWISH, body); \
+    case LS_ACT_GELU:                               \
+        FOR_PLAIN_FORMS(a, LS_ACT_GELU, body);      \
+    case LS_ACT_RELU:                               \
+        FOR_EACH_FORM(a, LS_ACT_RELU, body) break;  \
+    case LS_ACT_RELU6:                              \
+        FOR_EACH_FORM(a, LS_ACT_RELU6, body) break; \
+    default:                                        \
+        FOR_EACH_FORM(a, LS_ACT_NONE, body)         \
     }
 
 static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
@@ -383,16 +426,8 @@ static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
 #define POOLED_SUMS(act) pooled_sums(act, &a->map, &s, f, mean, &t)
             FOR_EACH_ACT(a->act, POOLED_SUMS)
         } else {
-#define SUMS_RELU(form) plane_sums(LS_ACT_RELU, form, &s, f, mean, area, dres, &t)
-#define SUMS_RELU6(form) plane_sums(LS_ACT_RELU6, form, &s, f, mean, area, dres, &t)
-#define SUMS_NONE(form) plane_sums(LS_ACT_NONE, form, &s, f, mean, area, dres, &t)
-            if (a->act == LS_ACT_RELU) {
-                FOR_EACH_FORM(a, SUMS_RELU)
-            } else if (a->act == LS_ACT_RELU6) {
-                FOR_EACH_FORM(a, SUMS_RELU6)
-            } else {
-                FOR_EACH_FORM(a, SUMS_NONE)
-            }
+#define PLANE_SUMS(act, form) plane_sums(act, form, &s, f, mean, area, dres, &t)
+            FOR_EVERY_FORM(a, PLANE_SUMS)
         }
         sums_into(partial, &t);
     }
@@ -449,16 +484,8 @@ static void backward_dx(const struct ls_bn_bwd *a, int64_t block, int part)
         } else if (dres) {
             plane_dx(LS_ACT_NONE, PLAIN, &s, f, k, area, dres, dx);
         } else {
-#define DX_RELU(form) plane_dx(LS_ACT_RELU, form, &s, f, k, area, NULL, dx)
-#define DX_RELU6(form) plane_dx(LS_ACT_RELU6, form, &s, f, k, area, NULL, dx)
-#define DX_NONE(form) plane_dx(LS_ACT_NONE, form, &s, f, k, area, NULL, dx)
-            if (a->act == LS_ACT_RELU) {
-                FOR_EACH_FORM(a, DX_RELU)
-            } else if (a->act == LS_ACT_RELU6) {
-                FOR_EACH_FORM(a, DX_RELU6)
-            } else {
-                FOR_EACH_FORM(a, DX_NONE)
-            }
+#define PLANE_DX(act, form) plane_dx(act, form, &s, f, k, area, NULL, dx)
+            FOR_EVERY_FORM(a, PLANE_DX)
         }
     }
 }
