@@ -1,4 +1,4 @@
-/* Cases of the convolutions, depthwise and direct, against loops in double. */
+/* Cases of the convolutions, depthwise, direct and of few channels, against loops in double. */
 #include "misc.h"
 
 #include <cmath>
@@ -73,8 +73,11 @@ static values narrow(const std::vector<double> &v)
     return values(v.begin(), v.end());
 }
 
-static void conv(enum ls_dtype t, const struct shape &s, bool depthwise, bool with_bias)
+enum kind { DIRECT, DEPTHWISE, FEW };
+
+static void conv(enum ls_dtype t, const struct shape &s, enum kind kind, bool with_bias)
 {
+    const bool depthwise = kind == DEPTHWISE;
     struct ls_cuda_conv c = conv_of(t, s);
     struct layout l = {depthwise, depthwise ? c.y.c : pad8(s.channels / s.groups), s.kernel};
     size_t rows = (size_t)(depthwise ? s.kernel * s.kernel : c.y.c * s.kernel * s.kernel);
@@ -83,7 +86,8 @@ static void conv(enum ls_dtype t, const struct shape &s, bool depthwise, bool wi
     values w = random_rows(rows, depthwise ? s.out : s.channels / s.groups, l.stored);
     values b = random_rows(1, s.out, c.y.c);
     device dev_x(t, x), dev_dy(t, dy), dev_w(t, w), dev_b(LS_F32, b);
-    device y(dy.size() * 4), dx(x.size() * 4), dw(w.size() * 4), scratch(ls_cuda_depthwise_scratch(&c));
+    device y(dy.size() * 4), dx(x.size() * 4), dw(w.size() * 4),
+        scratch(kind == FEW ? ls_cuda_few_scratch(&c) : ls_cuda_depthwise_scratch(&c));
     std::vector<double> want_y(dy.size()), want_dx(x.size()), want_dw(w.size());
     for (size_t i = 0; i < want_y.size(); i++)
         want_y[i] = with_bias ? b[i % (size_t)c.y.c] : 0;
@@ -95,7 +99,10 @@ static void conv(enum ls_dtype t, const struct shape &s, bool depthwise, bool wi
     for (double &v : want_y)
         v = finish(s.act, v);
     const float *bias = with_bias ? dev_b.as<float>() : NULL;
-    if (depthwise) {
+    if (kind == FEW) {
+        ls_cuda_few(0, &c, dev_x.at, dev_w.at, y.at);
+        ls_cuda_few_bwd_weights(0, &c, dev_dy.at, dev_x.at, dw.as<float>(), scratch.as<float>());
+    } else if (depthwise) {
         ls_cuda_depthwise(0, &c, dev_x.at, dev_w.at, bias, y.at);
         ls_cuda_depthwise_bwd_data(0, &c, dev_dy.at, dev_w.at, dx.at);
         ls_cuda_depthwise_bwd_weights(0, &c, dev_dy.at, dev_x.at, dw.as<float>(), scratch.as<float>());
@@ -104,25 +111,72 @@ static void conv(enum ls_dtype t, const struct shape &s, bool depthwise, bool wi
         ls_cuda_direct_bwd_data(0, &c, dev_dy.at, dev_w.at, dx.at);
         ls_cuda_direct_bwd_weights(0, &c, dev_dy.at, dev_x.at, dw.as<float>());
     }
-    std::string name = std::string(depthwise ? "depthwise " : "direct ") + misc_type(t) + " " +
-                       std::to_string(s.channels) + "x" + std::to_string(s.h) + "x" + std::to_string(s.w) + " k" +
-                       std::to_string(s.kernel) + " s" + std::to_string(s.stride) + " p" + std::to_string(s.pad) +
-                       " d" + std::to_string(s.dilation) + " g" + std::to_string(s.groups);
+    std::string name = std::string(kind == FEW ? "few "
+                                   : depthwise ? "depthwise "
+                                               : "direct ") +
+                       misc_type(t) + " " + std::to_string(s.channels) + "x" + std::to_string(s.h) + "x" +
+                       std::to_string(s.w) + " k" + std::to_string(s.kernel) + " s" + std::to_string(s.stride) + " p" +
+                       std::to_string(s.pad) + " d" + std::to_string(s.dilation) + " g" + std::to_string(s.groups);
     verdict(name + " forward", y.read(t, dy.size()), narrow(want_y), misc_tolerance(t));
-    verdict(name + " bwd_data", dx.read(t, x.size()), narrow(want_dx), misc_tolerance(t));
+    if (kind != FEW)
+        verdict(name + " bwd_data", dx.read(t, x.size()), narrow(want_dx), misc_tolerance(t));
     verdict(name + " bwd_weights", dw.read(LS_F32, w.size()), narrow(want_dw), 5e-5);
 }
 
 static void depthwise(enum ls_dtype t, int64_t c, int64_t h, int64_t w, int kernel, int stride, int pad, int dilation,
                       enum ls_act act, bool bias)
 {
-    conv(t, {3, h, w, c, c, c, kernel, stride, pad, dilation, act}, true, bias);
+    conv(t, {3, h, w, c, c, c, kernel, stride, pad, dilation, act}, DEPTHWISE, bias);
 }
 
 static void direct(enum ls_dtype t, int64_t channels, int64_t out, int64_t groups, int kernel, int stride, int pad,
                    int dilation, enum ls_act act, bool bias)
 {
-    conv(t, {2, 9, 8, channels, out, groups, kernel, stride, pad, dilation, act}, false, bias);
+    conv(t, {2, 9, 8, channels, out, groups, kernel, stride, pad, dilation, act}, DIRECT, bias);
+}
+
+static void few(enum ls_dtype t, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t out)
+{
+    const struct shape s = {n, h, w, channels, out, 1, 3, 1, 1, 1, LS_ACT_NONE};
+    const struct ls_cuda_conv c = conv_of(t, s);
+    if (ls_cuda_few_can(&c))
+        conv(t, s, FEW, false);
+    else
+        verdict("few channels take it", values(1, 0), values(1, 1), 0);
+}
+
+/* With a max pooling: what the two give apart. */
+static void few_pool(enum ls_dtype t, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t out)
+{
+    const struct shape s = {n, h, w, channels, out, 1, 3, 1, 1, 1, LS_ACT_NONE};
+    const struct ls_cuda_conv c = conv_of(t, s);
+    struct ls_cuda_pool p = {};
+    p.t = t;
+    p.x = c.y;
+    p.y = {n, h / 2, w / 2, out};
+    p.kernel_h = p.kernel_w = p.stride_h = p.stride_w = 2;
+    const std::string name = std::string("few with pool ") + misc_type(t) + " " + std::to_string(channels) + "x" +
+                             std::to_string(h) + "x" + std::to_string(w);
+    if (!ls_cuda_few_pool_can(&c, &p)) {
+        verdict(name + ": takes it", values(1, 0), values(1, 1), 0);
+        return;
+    }
+    const size_t pooled = (size_t)(n * (h / 2) * (w / 2) * out), weights = (size_t)(out * 9) * (size_t)c.x.c;
+    values x = random_rows((size_t)(n * h * w), channels, c.x.c), f = random_rows((size_t)(out * 9), channels, c.x.c),
+           d = random_rows(pooled / (size_t)out, out, out);
+    device dev_x(t, x), dev_w(t, f), dev_d(t, d), dy((size_t)(n * h * w * out) * 4);
+    device map((size_t)(n * h * w * out) * 4), one(pooled * 4), other(pooled * 4), index(pooled), index2(pooled);
+    device dw(weights * 4), dw2(weights * 4), scratch(ls_cuda_few_scratch(&c));
+    ls_cuda_few(0, &c, dev_x.at, dev_w.at, map.at);
+    ls_cuda_maxpool(0, &p, map.at, one.at, (uint8_t *)index.at);
+    ls_cuda_few_pool(0, &c, dev_x.at, dev_w.at, other.at, (uint8_t *)index2.at);
+    ls_cuda_maxpool_bwd(0, &p, dev_d.at, (const uint8_t *)index.at, NULL, dy.at);
+    ls_cuda_few_bwd_weights(0, &c, dy.at, dev_x.at, dw.as<float>(), scratch.as<float>());
+    ls_cuda_few_pool_bwd_weights(0, &c, dev_d.at, (const uint8_t *)index.at, dev_x.at, dw2.as<float>(),
+                                 scratch.as<float>());
+    verdict(name + " forward", other.read(t, pooled), one.read(t, pooled), 0);
+    verdict_ints(name + " index", index2.read_ints(pooled / 4), index.read_ints(pooled / 4));
+    verdict(name + " bwd_weights", dw2.read(LS_F32, weights), dw.read(LS_F32, weights), 5e-5);
 }
 
 void misc_conv(void)
@@ -145,6 +199,20 @@ void misc_conv(void)
         direct(t, 6, 8, 2, 3, 2, 1, 1, LS_ACT_NONE, false);
         direct(t, 12, 12, 4, 2, 1, 0, 2, LS_ACT_RELU6, true);
         direct(t, 20, 9, 1, 1, 2, 0, 1, LS_ACT_NONE, true);
+    }
+    for (enum ls_dtype t : {LS_BF16, LS_F16}) {
+        few(t, 3, 31, 31, 24, 64);
+        few(t, 70, 17, 9, 24, 64); /* more strips than multiprocessors */
+        few(t, 2, 8, 64, 20, 128);
+        few(t, 1, 1, 1, 24, 64);
+        few(t, 5, 16, 7, 16, 64);
+        few(t, 3, 9, 12, 3, 192);
+        few_pool(t, 3, 31, 31, 24, 64);
+        few_pool(t, 70, 17, 9, 24, 64);
+        few_pool(t, 2, 8, 64, 20, 128);
+        few_pool(t, 300, 2, 2, 24, 64);
+        few_pool(t, 5, 16, 7, 16, 64);
+        few_pool(t, 3, 9, 12, 3, 192);
     }
     depthwise(LS_BF16, 144, 57, 57, 3, 1, 1, 1, LS_ACT_NONE, false);
     depthwise(LS_BF16, 96, 64, 64, 3, 2, 1, 1, LS_ACT_NONE, false);

@@ -386,6 +386,19 @@ void ls_cuda_direct(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *
 void ls_cuda_direct_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *w, void *dx);
 void ls_cuda_direct_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x,
                                 float *dw);
+/* 3x3 convolutions of few channels (few.cu), forward and gradient of the weights, where ls_cuda_few_can. */
+bool ls_cuda_few_can(const struct ls_cuda_conv *c);
+size_t ls_cuda_few_scratch(const struct ls_cuda_conv *c); /* bytes; of the gradient */
+void ls_cuda_few(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, void *y);
+void ls_cuda_few_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x, float *dw,
+                             float *scratch);
+/* The same with a 2x2 max pooling behind it, where ls_cuda_few_pool_can: y, dy and index are the pooling's; index may be
+ * NULL. */
+bool ls_cuda_few_pool_can(const struct ls_cuda_conv *c, const struct ls_cuda_pool *p);
+void ls_cuda_few_pool(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, void *y,
+                      uint8_t *index);
+void ls_cuda_few_pool_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const uint8_t *index,
+                                  const void *x, float *dw, float *scratch);
 
 #ifdef __cplusplus
 }
