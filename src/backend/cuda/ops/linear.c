@@ -10,6 +10,7 @@
  *             together with it (CONVBN-2), takes the other pixels as 0. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
+#include "backend/cuda/ops/conv_pool.h"
 #include "backend/cuda/conv/tune.h"
 #include "graph/ops.h"
 
@@ -20,6 +21,7 @@ struct node_state {
     struct linear l;
     struct conv_algorithm algorithm;
     struct conv_bn bn; /* that it computes part of */
+    int pool;          /* conv_pool.c: the pooling that it computes; LS_NONE: none */
     struct layout own; /* forward: of the weights, where they are stored in another one */
     size_t copy;       /* where in the scratch they are copied to then */
     bool copies;
@@ -103,10 +105,13 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     if (!s)
         return LS_FAILED;
     s->l = *l;
+    s->bn.node = LS_NONE;
+    s->pool = l->pass == FORWARD ? conv_pool_prepare(p, node, l) : LS_NONE;
+    if (s->pool != LS_NONE)
+        return LS_OK;
     LS_TRY(tune_pick(p, p->core.g->nodes[node].name, l, &s->algorithm));
     p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
     snprintf(exec->note, sizeof exec->note, "%s", s->algorithm.name);
-    s->bn.node = LS_NONE;
     return l->pass == BWD_WEIGHTS ? LS_OK : conv_bn_prepare(p, node, l, &s->algorithm, &s->bn);
 }
 
@@ -175,8 +180,13 @@ static enum ls_status forward_run(struct ls_program *p, int node)
         conv_bn_run(p, node, &s->l, &s->bn);
         return LS_OK;
     }
+    char *w = s->copies ? copy_weights(p, node, s) : weights_of(p, n->in[1]);
+    if (s->pool != LS_NONE) {
+        conv_pool_run(p, node, &s->l, s->pool, w);
+        return LS_OK;
+    }
     struct operands o = {.x = data_of(p, n->in[0]),
-                         .w = s->copies ? copy_weights(p, node, s) : weights_of(p, n->in[1]),
+                         .w = w,
                          .y = data_of(p, n->out[0]),
                          .bias = data_of(p, n->in[2]),
                          .half_bias = weights_of(p, n->in[2]),
@@ -262,6 +272,10 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
         const struct ls_cuda_map *y = &l.conv.y;
         want_sums(p, ls_cuda_bias_scratch(y->n * y->h * y->w, y->c));
     }
+    bool together;
+    LS_TRY(conv_pool_weights_prepare(p, node, &l, &together));
+    if (together)
+        return LS_OK;
     LS_TRY(choose(p, node, &l));
     const struct node_state *s = p->execs[node].state;
     p->execs[node].aside = s->algorithm.ms > 0 && s->algorithm.ms < SHORT_MS;
@@ -272,6 +286,8 @@ static enum ls_status weights_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
+    if (!s) /* CONVPOOL-2 */
+        return LS_OK;
     const struct ls_cuda_map *y = &s->l.conv.y;
     struct operands o = {.x = data_of(p, n->in[1]),
                          .w = data_of(p, n->out[0]),

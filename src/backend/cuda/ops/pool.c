@@ -1,7 +1,7 @@
 /* Max, average and adaptive average pooling. */
-#include "backend/cuda/program.h"
+#include "backend/cuda/ops/conv_pool.h"
 
-static struct ls_cuda_pool pool_of(const struct ls_program *p, int node, int x, int y)
+struct ls_cuda_pool pool_of(const struct ls_program *p, int node, int x, int y)
 {
     const struct ls_attr *a = &p->core.g->nodes[node].attr;
     return (struct ls_cuda_pool){
@@ -24,6 +24,8 @@ static struct ls_cuda_pool pool_of(const struct ls_program *p, int node, int x, 
 static enum ls_status maxpool_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
+    if (p->execs[node].early != LS_NONE) /* CONVPOOL-1 */
+        return LS_OK;
     struct ls_cuda_pool pool = pool_of(p, node, n->in[0], n->out[0]);
     ls_cuda_maxpool(stream_of(p), &pool, data_of(p, n->in[0]), data_of(p, n->out[0]), (uint8_t *)data_of(p, n->out[1]));
     return LS_OK;
@@ -32,6 +34,10 @@ static enum ls_status maxpool_run(struct ls_program *p, int node)
 static enum ls_status maxpool_bwd_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
+    if (p->execs[node].twin != LS_NONE) { /* CONVPOOL-2 */
+        conv_pool_weights_run(p, node);
+        return LS_OK;
+    }
     struct ls_cuda_pool pool = pool_of(p, node, n->out[0], n->in[0]);
     ls_cuda_maxpool_bwd(stream_of(p), &pool, data_of(p, n->in[0]), (const uint8_t *)data_of(p, n->in[1]),
                         data_of(p, n->in[2]), data_of(p, n->out[0]));
