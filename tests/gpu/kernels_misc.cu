@@ -1,7 +1,7 @@
 /* Tests of the device kernels but batch normalisation and pooling, against plain loops on the host. One line a case,
  * "ok NAME ERROR" or "FAIL ..."; with the argument `bench`, speeds instead.
  *
- *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -I tests/gpu -o kernels_misc tests/gpu/kernels_misc.cu tests/gpu/misc_*.cu src/backend/cuda/kernels/{pointwise,dropout,move,lrn,loss,update,adamw,parts,data/image,data/shrink,conv/bias,conv/direct,conv/few,conv/few_pool,pool/maxpool,conv/depthwise*}.cu src/base/random.c src/base/crop.c -lm
+ *   nvcc -O2 -std=c++17 -arch=sm_90 --expt-relaxed-constexpr -I src -I tests/gpu -o kernels_misc tests/gpu/kernels_misc.cu tests/gpu/misc_*.cu src/backend/cuda/kernels/{pointwise,dropout,move,lrn,loss,update,adamw,parts,data/image,data/shrink,conv/bias,conv/direct,conv/few,conv/few_pool,conv/narrow,pool/maxpool,conv/depthwise*}.cu src/base/random.c src/base/crop.c -lm
  */
 #include "misc.h"
 

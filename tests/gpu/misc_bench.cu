@@ -133,6 +133,30 @@ static void others(void)
           [&] { ls_cuda_dropout(0, LS_BF16, dev_run.ptr(), 1, 0.5f, &rows4096, 4096, x.at, y.at); });
 }
 
+/* recipes/cifar10-fast */
+static void few_channels(void)
+{
+    struct ls_cuda_conv c = {};
+    c.t = LS_F16;
+    c.x = {2000, 31, 31, 24};
+    c.y = {2000, 31, 31, 64};
+    c.channels = 24;
+    c.out = 64;
+    c.groups = 1;
+    c.kernel_h = c.kernel_w = 3;
+    c.stride_h = c.stride_w = c.pad_t = c.pad_l = c.dilation_h = c.dilation_w = 1;
+    const double in = 2000.0 * 961 * 48, out = 2000.0 * 961 * 128, pooled = 2000.0 * 225 * 192;
+    device x((size_t)in, 0x11), y((size_t)out, 0x11), w((size_t)64 * 216 * 2, 0x11), dw((size_t)64 * 216 * 4);
+    device index((size_t)2000 * 225 * 64, 1), scratch(ls_cuda_few_scratch(&c));
+    bench("few 2000x31x31x24 to 64", in + out, [&] { ls_cuda_few(0, &c, x.at, w.at, y.at); });
+    bench("few, gradient of weights", in + out,
+          [&] { ls_cuda_few_bwd_weights(0, &c, y.at, x.at, dw.as<float>(), scratch.as<float>()); });
+    bench("few with pool", in + pooled, [&] { ls_cuda_few_pool(0, &c, x.at, w.at, y.at, (uint8_t *)index.at); });
+    bench("few with pool, gradient of weights", in + pooled, [&] {
+        ls_cuda_few_pool_bwd_weights(0, &c, y.at, (const uint8_t *)index.at, x.at, dw.as<float>(), scratch.as<float>());
+    });
+}
+
 void misc_bench(void)
 {
     static const struct {
@@ -140,6 +164,7 @@ void misc_bench(void)
         int stride;
     } mobilenet[] = {{32, 112, 1}, {96, 112, 2}, {144, 56, 1}, {144, 56, 2}, {192, 28, 1},
                      {192, 28, 2}, {384, 14, 1}, {576, 14, 1}, {576, 14, 2}, {960, 7, 1}};
+    few_channels();
     sgd("sgd resnet50", resnet50());
     sgd("sgd alexnet", {64 * 121 * 8, 64, 192 * 25 * 64, 192, 384 * 9 * 192, 384, 256 * 9 * 384, 256, 256 * 9 * 256,
                         256, 4096 * 9216, 4096, 4096 * 4096, 4096, 4096 * 1000, 1000});

@@ -145,6 +145,29 @@ static void few(enum ls_dtype t, int64_t n, int64_t h, int64_t w, int64_t channe
         verdict("few channels take it", values(1, 0), values(1, 1), 0);
 }
 
+/* Against loops in double; the activation is GELU. */
+static void narrow_product(enum ls_dtype t, int64_t rows, int64_t channels, int64_t out, bool with_bias)
+{
+    struct ls_cuda_conv c = conv_of(t, {1, rows, 1, channels, out, 1, 1, 1, 0, 1, LS_ACT_NONE});
+    values x = random_rows((size_t)rows, channels, c.x.c, 2), w = random_rows((size_t)c.y.c, channels, c.x.c, 1),
+           b = random_rows(1, out, c.y.c), want((size_t)(rows * c.y.c));
+    for (size_t i = (size_t)(out * c.x.c); i < w.size(); i++)
+        w[i] = 0;
+    device dev_x(t, x), dev_w(t, w), dev_b(LS_F32, b), y(want.size() * 4);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t o = 0; o < out; o++) {
+            double z = with_bias ? b[(size_t)o] : 0;
+            for (int64_t i = 0; i < channels; i++)
+                z += (double)x[(size_t)(r * c.x.c + i)] * w[(size_t)(o * c.x.c + i)];
+            want[(size_t)(r * c.y.c + o)] = (float)(z * std::erfc(-z / std::sqrt(2)) / 2);
+        }
+    const std::string name = std::string("narrow ") + misc_type(t) + " " + std::to_string(rows) + "x" +
+                             std::to_string(channels) + " to " + std::to_string(out);
+    if (ls_cuda_narrow_can(&c, LS_ACT_GELU))
+        ls_cuda_narrow(0, &c, LS_ACT_GELU, dev_x.at, dev_w.at, with_bias ? dev_b.as<float>() : NULL, y.at);
+    verdict(name, y.read(t, want.size()), want, misc_tolerance(t));
+}
+
 /* With a max pooling: what the two give apart. */
 static void few_pool(enum ls_dtype t, int64_t n, int64_t h, int64_t w, int64_t channels, int64_t out)
 {
@@ -207,6 +230,10 @@ void misc_conv(void)
         few(t, 1, 1, 1, 24, 64);
         few(t, 5, 16, 7, 16, 64);
         few(t, 3, 9, 12, 3, 192);
+        narrow_product(t, 961, 12, 24, true);
+        narrow_product(t, 1, 16, 16, false);
+        narrow_product(t, 100003, 27, 30, true);
+        narrow_product(t, 77, 32, 20, true);
         few_pool(t, 3, 31, 31, 24, 64);
         few_pool(t, 70, 17, 9, 24, 64);
         few_pool(t, 2, 8, 64, 20, 128);

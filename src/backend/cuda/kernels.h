@@ -386,6 +386,11 @@ void ls_cuda_direct(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *
 void ls_cuda_direct_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *w, void *dx);
 void ls_cuda_direct_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x,
                                 float *dw);
+/* y = act(x w + bias) for few channels (narrow.cu), where ls_cuda_narrow_can and the convolution is a product; bias may be
+ * NULL. */
+bool ls_cuda_narrow_can(const struct ls_cuda_conv *c, enum ls_act act);
+void ls_cuda_narrow(ls_cuda_stream s, const struct ls_cuda_conv *c, enum ls_act act, const void *x, const void *w,
+                    const float *bias, void *y);
 /* 3x3 convolutions of few channels (few.cu), forward and gradient of the weights, where ls_cuda_few_can. */
 bool ls_cuda_few_can(const struct ls_cuda_conv *c);
 size_t ls_cuda_few_scratch(const struct ls_cuda_conv *c); /* bytes; of the gradient */

@@ -4,6 +4,8 @@
 static enum ls_status act_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
+    if (p->execs[node].early != LS_NONE) /* CONVACT-1 */
+        return LS_OK;
     if (ls_act_clips(n->attr.act))
         ls_cuda_act(stream_of(p), type_of(p), n->attr.act, data_of(p, n->in[0]), data_of(p, n->out[0]),
                     stored_count(p, n->out[0]));

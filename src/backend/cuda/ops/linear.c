@@ -10,6 +10,7 @@
  *             together with it (CONVBN-2), takes the other pixels as 0. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
+#include "backend/cuda/ops/conv_act.h"
 #include "backend/cuda/ops/conv_pool.h"
 #include "backend/cuda/conv/tune.h"
 #include "graph/ops.h"
@@ -21,7 +22,7 @@ struct node_state {
     struct linear l;
     struct conv_algorithm algorithm;
     struct conv_bn bn; /* that it computes part of */
-    int pool;          /* conv_pool.c: the pooling that it computes; LS_NONE: none */
+    int pool, act;     /* conv_pool.c, conv_act.c: the pooling or activation that it computes; LS_NONE: none */
     struct layout own; /* forward: of the weights, where they are stored in another one */
     size_t copy;       /* where in the scratch they are copied to then */
     bool copies;
@@ -107,7 +108,8 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     s->l = *l;
     s->bn.node = LS_NONE;
     s->pool = l->pass == FORWARD ? conv_pool_prepare(p, node, l) : LS_NONE;
-    if (s->pool != LS_NONE)
+    s->act = l->pass == FORWARD ? conv_act_prepare(p, node, l) : LS_NONE;
+    if (s->pool != LS_NONE || s->act != LS_NONE)
         return LS_OK;
     LS_TRY(tune_pick(p, p->core.g->nodes[node].name, l, &s->algorithm));
     p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
@@ -181,10 +183,12 @@ static enum ls_status forward_run(struct ls_program *p, int node)
         return LS_OK;
     }
     char *w = s->copies ? copy_weights(p, node, s) : weights_of(p, n->in[1]);
-    if (s->pool != LS_NONE) {
+    if (s->pool != LS_NONE)
         conv_pool_run(p, node, &s->l, s->pool, w);
+    if (s->act != LS_NONE)
+        conv_act_run(p, node, &s->l, s->act, w);
+    if (s->pool != LS_NONE || s->act != LS_NONE)
         return LS_OK;
-    }
     struct operands o = {.x = data_of(p, n->in[0]),
                          .w = w,
                          .y = data_of(p, n->out[0]),
