@@ -54,4 +54,17 @@ while read -r model input classes half <&3; do
     expect_near "$model-cpu" "$model-bf16" "$(allowed "$half" "$model-cpu" "$model-alike")"
 done 3<list
 
+# A frozen first layer lets kernels compute convolution, activation and pooling together (CONVPOOL-2, CONVACT-1).
+fast=$source_root/recipes/cifar10-fast/model.yaml
+for freeze in none ^whiten; do
+    [ $freeze = none ] && freezes= || freezes="--freeze $freeze"
+    it "trains the recipe for small images in bf16 nearly as in f32; frozen: $freeze"
+    # $freezes is two words or none.
+    # shellcheck disable=SC2086
+    steps "$fast" 3x32x32 10 "fast-cpu-$freeze" --backend onednn $freezes
+    # shellcheck disable=SC2086
+    steps "$fast" 3x32x32 10 "fast-bf16-$freeze" --backend "$backend" --dtype bf16 $freezes
+    expect_near "fast-cpu-$freeze" "fast-bf16-$freeze" 2e-2
+done
+
 finish
