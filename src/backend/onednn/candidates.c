@@ -74,10 +74,12 @@ static int add_own(struct ls_program *p, const struct dnn_spec *spec, const stru
                    enum ls_conv_method method, struct choice *list, int count)
 {
     struct choice c = {.own = method};
-    static const char *const names[] = {
-        [LS_CONV_WINOGRAD] = "winograd", [LS_CONV_AMX] = "amx", [LS_CONV_GROUPS] = "groups"};
+    static const char *const names[] = {[LS_CONV_WINOGRAD] = "winograd",
+                                        [LS_CONV_AMX] = "amx",
+                                        [LS_CONV_IMAGES] = "amx images",
+                                        [LS_CONV_GROUPS] = "groups"};
     snprintf(c.pd.name, sizeof c.pd.name, "%s:%s", names[method], p->k.isa);
-    if (count < MAX_CANDIDATES && own_conv_fits(p, spec, method) && own_conv_layout(p, spec, &c.wei) == LS_OK &&
+    if (count < MAX_CANDIDATES && own_conv_fits(p, spec, method) && own_conv_layout(p, spec, method, &c.wei) == LS_OK &&
         reachable(p, spec, fixed, &c.wei))
         list[count++] = c;
     else
@@ -117,11 +119,11 @@ enum method { DIRECT, OWN_WINOGRAD, LIBRARY_WINOGRAD, OWN_AMX, OWN_GROUPS };
 
 static enum method method_of(const struct choice *c)
 {
-    return c->own == LS_CONV_AMX        ? OWN_AMX
-           : c->own == LS_CONV_GROUPS   ? OWN_GROUPS
-           : c->own == LS_CONV_WINOGRAD ? OWN_WINOGRAD
-           : strstr(c->pd.name, "wino") ? LIBRARY_WINOGRAD
-                                        : DIRECT;
+    return c->own == LS_CONV_AMX || c->own == LS_CONV_IMAGES ? OWN_AMX
+           : c->own == LS_CONV_GROUPS                        ? OWN_GROUPS
+           : c->own == LS_CONV_WINOGRAD                      ? OWN_WINOGRAD
+           : strstr(c->pd.name, "wino")                      ? LIBRARY_WINOGRAD
+                                                             : DIRECT;
 }
 
 /* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
@@ -178,6 +180,7 @@ int candidates(struct ls_program *p, const struct dnn_spec *spec, const struct d
         count = add_candidates(p, &s, fixed, list, count);
     }
     count = add_own(p, spec, fixed, LS_CONV_AMX, list, count);
+    count = add_own(p, spec, fixed, LS_CONV_IMAGES, list, count);
     count = add_own(p, spec, fixed, LS_CONV_GROUPS, list, count);
     if (may_winograd(spec)) {
         count = add_own(p, spec, fixed, LS_CONV_WINOGRAD, list, count);

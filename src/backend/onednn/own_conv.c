@@ -21,6 +21,13 @@ static bool amx_fits(const struct ls_program *p, const struct dnn_spec *s)
     return s->w_rank == 4 && s->wei[2] * s->wei[3] <= LS_AMX_TAPS && s->dtype == LS_BF16;
 }
 
+/* The taps and channels of a kernel's row fit into the row of a tile. */
+static bool images_fit(const struct ls_program *p, const struct dnn_spec *s)
+{
+    (void)p;
+    return s->w_rank == 4 && s->wei[1] * s->wei[3] <= 32 && s->dtype == LS_BF16 && s->pass != DNN_BWD_DATA;
+}
+
 static bool groups_fit(const struct ls_program *p, const struct dnn_spec *s)
 {
     int64_t group = s->wei[1];
@@ -29,8 +36,11 @@ static bool groups_fit(const struct ls_program *p, const struct dnn_spec *s)
 
 bool own_conv_fits(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method)
 {
-    static bool (*const fits[])(const struct ls_program *, const struct dnn_spec *) = {
-        [LS_CONV_WINOGRAD] = winograd_fits, [LS_CONV_AMX] = amx_fits, [LS_CONV_GROUPS] = groups_fit};
+    static bool (*const fits[])(const struct ls_program *,
+                                const struct dnn_spec *) = {[LS_CONV_WINOGRAD] = winograd_fits,
+                                                            [LS_CONV_AMX] = amx_fits,
+                                                            [LS_CONV_IMAGES] = images_fit,
+                                                            [LS_CONV_GROUPS] = groups_fit};
     char src[48], dst[48];
     const char *blocked = p->k.block == 16 ? "aBcd16b" : "aBcd8b";
     if (!p->k.conv[method].run || s->kind != DNN_CONV || s->dilation[0] != 0 || s->dilation[1] != 0 ||
@@ -38,13 +48,24 @@ bool own_conv_fits(const struct ls_program *p, const struct dnn_spec *s, enum ls
         return false;
     dnn_md_text(s->src_md, src, sizeof src);
     dnn_md_text(s->dst_md, dst, sizeof dst);
-    return strcmp(src, blocked) == 0 && strcmp(dst, blocked) == 0;
+    return strcmp(src, method == LS_CONV_IMAGES ? "abcd" : blocked) == 0 && strcmp(dst, blocked) == 0;
 }
 
-enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei)
+enum ls_conv_method own_conv_placing(const struct ls_program *p, const struct dnn_spec *s)
+{
+    static const enum ls_conv_method methods[] = {LS_CONV_AMX, LS_CONV_IMAGES, LS_CONV_GROUPS, LS_CONV_WINOGRAD};
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (own_conv_fits(p, s, methods[i]) && (methods[i] != LS_CONV_WINOGRAD || s->dtype == LS_BF16))
+            return methods[i];
+    return LS_CONV_LIBRARY;
+}
+
+enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method,
+                               struct dnn_md *wei)
 {
     enum dnn_tag blocks = p->k.block == 16 ? DNN_WEIGHTS_16 : DNN_WEIGHTS_8;
-    return dnn_md_init(wei, s->w_rank, s->wei, LS_F32, s->w_rank == 5 ? DNN_PLAIN : blocks);
+    bool plain = method == LS_CONV_GROUPS || method == LS_CONV_IMAGES;
+    return dnn_md_init(wei, s->w_rank, s->wei, LS_F32, plain ? DNN_PLAIN : blocks);
 }
 
 void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method, struct ls_conv *w)
@@ -71,6 +92,7 @@ void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum l
                           .pad_l = s->pad_l[1],
                           .group = s->w_rank == 5 ? s->wei[1] : 0,
                           .channels = s->src[1],
+                          .results = s->dst[1],
                           .act = s->act};
 }
 

@@ -96,10 +96,12 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct d
 enum ls_status tune_close(struct ls_program *p);
 void choice_release(struct choice *c);
 
-/* own_conv.c: can our own method compute this convolution here; the layout of its weights; the geometry of the pass; its
- * operands, named as oneDNN names them. */
+/* own_conv.c: can our own method compute this convolution here; the method whose layout the weights are stored in, or
+ * LS_CONV_LIBRARY; the layout of its weights; the geometry of the pass; its operands, named as oneDNN names them. */
 bool own_conv_fits(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method);
-enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec *s, struct dnn_md *wei);
+enum ls_conv_method own_conv_placing(const struct ls_program *p, const struct dnn_spec *s);
+enum ls_status own_conv_layout(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method,
+                               struct dnn_md *wei);
 void own_conv_shape(const struct ls_program *p, const struct dnn_spec *s, enum ls_conv_method method,
                     struct ls_conv *w);
 void own_conv_point(struct ls_conv *w, char *src, char *wei, char *bias, char *dst, char *scratch);

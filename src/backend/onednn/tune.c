@@ -31,7 +31,7 @@ static void machine_name(const struct ls_program *p, char *text, size_t room)
     if (f)
         fclose(f);
     model[strcspn(model, "|\n")] = 0;
-    snprintf(text, room, "%s, oneDNN %s and own 4, %s, %d threads", model, dnn_version(version), p->k.isa,
+    snprintf(text, room, "%s, oneDNN %s and own 5, %s, %d threads", model, dnn_version(version), p->k.isa,
              p->core.options.threads);
 }
 

@@ -1,11 +1,17 @@
-/* Convolutions forward and back to the inputs by AMX. A tile of A has 16 pixels of one block of inputs, B has the
- * weights of one tap between two blocks, C has 16 pixels of one block of results. Two tiles of pixels by two blocks of
- * results are computed at a time. Each result is summed over blocks, then taps, in this order (LOOP-1). */
+/* Convolutions forward and back to the inputs by AMX. A tile of A has 16 pixels of two blocks of inputs, B has the
+ * weights of one tap between these and a block of results, C has 16 pixels of one block of results. Two tiles of pixels by
+ * two blocks of results are computed at a time. Each result is summed over pairs of blocks, then taps, in this order
+ * (LOOP-1). */
 #include "backend/onednn/kernels/amx.h"
 
 #include <omp.h>
 
 #ifdef LS_AMX
+
+enum {
+    WIDE = 2 * PIXEL, /* bytes of a pair of blocks at one pixel */
+    TILE = 1024       /* bytes */
+};
 
 /* A tap as a result's pixel sees it: the plane it reads, how many pixels later, and the number of its weights. */
 struct tap {
@@ -28,7 +34,7 @@ struct plan {
     struct phase phases[LS_AMX_TAPS];
     int64_t rows, strips, strip; /* rows of a phase, at most; they are cut into strips */
     int64_t margin;              /* rows of a plane beyond those of the results */
-    bool direct;                 /* the planes are the map itself */
+    int64_t pairs;               /* of blocks of inputs */
     size_t plane_bytes, weights_bytes;
 };
 
@@ -81,7 +87,7 @@ static void plan_gradient(const struct ls_conv *w, struct plan *p)
 
 static size_t bytes_of_plane(const struct plan *p, int64_t rows)
 {
-    return (size_t)((rows + p->margin) * p->src.pitch + p->src.pitch + 2 * ROWS) * PIXEL;
+    return (size_t)((rows + p->margin) * p->src.pitch + p->src.pitch + 2 * ROWS) * WIDE;
 }
 
 static void make_plan(const struct ls_conv *w, struct plan *p)
@@ -91,46 +97,21 @@ static void make_plan(const struct ls_conv *w, struct plan *p)
         plan_forward(w, p);
     else
         plan_gradient(w, p);
-    p->direct = w->kernel_h == 1 && w->kernel_w == 1 && w->stride == 1 && w->pad_t == 0 && w->pad_l == 0;
+    p->pairs = (w->in_blocks + 1) / 2;
     p->rows = p->src.rows - p->margin;
     /* Strips fit into the L2 cache, and there are enough of them for all threads. */
-    size_t row = (size_t)(w->in_blocks * p->n_planes * p->src.pitch) * PIXEL;
+    size_t row = (size_t)(p->pairs * p->n_planes * p->src.pitch) * WIDE;
     p->strip = max_of(1, min_of(p->rows, (int64_t)(L2_BYTES / row) - p->margin));
     while (p->strip > 1 && w->n * ((p->rows + p->strip - 1) / p->strip) < 2 * w->threads)
         p->strip = (p->strip + 1) / 2;
     p->strips = (p->rows + p->strip - 1) / p->strip;
     p->plane_bytes = bytes_of_plane(p, p->strip);
-    p->weights_bytes = (size_t)(w->in_blocks * w->out_blocks * w->kernel_h * w->kernel_w) * 512;
+    p->weights_bytes = (size_t)(p->pairs * w->out_blocks * w->kernel_h * w->kernel_w) * TILE;
 }
 
 /* --- weights ----------------------------------------------------------------------------------------------------- */
 
-/* [B in][B out] of f32 as a tile: pairs of the summed channels side by side. */
-INLINE void pack_forward(const float *from, E *to)
-{
-    static const uint16_t both[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    for (int r = 0; r < B / 2; r++) {
-        __m512i rows =
-            (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(from + (2 * r + 1) * B), _mm512_loadu_ps(from + 2 * r * B));
-        _mm512_storeu_si512(to + r * 2 * B, _mm512_permutexvar_epi16(_mm512_loadu_si512(both), rows));
-    }
-}
-INLINE void pack_gradient(const float *from, E *to)
-{
-    uint32_t pairs[B][B / 2], row[B]; /* pairs of results of each input */
-    for (int i = 0; i < B; i++) {
-        __m256bh h = _mm512_cvtneps_pbh(_mm512_loadu_ps(from + i * B));
-        memcpy(pairs[i], &h, sizeof h);
-    }
-    for (int r = 0; r < B / 2; r++) {
-        for (int i = 0; i < B; i++)
-            row[i] = pairs[i][r];
-        memcpy(to + r * 2 * B, row, sizeof row);
-    }
-}
-
-/* Packed weights: [phase][block of results][block of inputs][tap of the phase]. */
+/* Packed weights: tiles [phase][block of results][pair of blocks of inputs][tap of the phase]. */
 static void pack_weights(const struct ls_conv *w, const struct plan *p, E *packed)
 {
     bool forward = w->pass == LS_CONV_FORWARD;
@@ -139,37 +120,36 @@ static void pack_weights(const struct ls_conv *w, const struct plan *p, E *packe
         const struct phase *phase = &p->phases[f];
 #pragma omp for collapse(2) schedule(static) nowait
         for (int64_t m = 0; m < w->out_blocks; m++)
-            for (int64_t k = 0; k < w->in_blocks; k++)
+            for (int64_t k = 0; k < 2 * p->pairs; k++)
                 for (int t = 0; t < phase->n_taps; t++) {
-                    int64_t pair = forward ? m * w->in_blocks + k : k * w->out_blocks + m;
-                    const float *from = w->weights + (pair * taps + phase->taps[t].weights) * B * B;
-                    E *to = packed + (before + (m * w->in_blocks + k) * phase->n_taps + t) * B * B;
-                    if (forward)
-                        pack_forward(from, to);
+                    int64_t blocks = forward ? m * w->in_blocks + k : k * w->out_blocks + m;
+                    E *to = packed + ((before + (m * p->pairs + k / 2) * phase->n_taps + t) * 2 + k % 2) * B * B;
+                    if (k < w->in_blocks)
+                        pack_tap(forward, w->weights + (blocks * taps + phase->taps[t].weights) * B * B, to);
                     else
-                        pack_gradient(from, to);
+                        memset(to, 0, B * B * sizeof(E));
                 }
-        before += w->out_blocks * w->in_blocks * phase->n_taps;
+        before += w->out_blocks * p->pairs * phase->n_taps;
     }
 }
 
 /* --- products ---------------------------------------------------------------------------------------------------- */
 
-/* 32 pixels by two blocks of results. `block` and `plane` are distances in bytes. */
-AMX static void multiply(const struct phase *f, int64_t blocks, const char *x, size_t block, size_t plane, const E *w0,
+/* 32 pixels by two blocks of results. `pair` and `plane` are distances in bytes. */
+AMX static void multiply(const struct phase *f, int64_t pairs, const char *x, size_t pair, size_t plane, const E *w0,
                          const E *w1, float c[4][ROWS * B])
 {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (int64_t k = 0; k < blocks; k++, x += block)
-        for (int t = 0; t < f->n_taps; t++, w0 += B * B, w1 += B * B) {
-            const char *at = x + (size_t)f->taps[t].plane * plane + f->taps[t].shift * PIXEL;
-            _tile_loadd(4, at, PIXEL);
-            _tile_loadd(5, at + ROWS * PIXEL, PIXEL);
+    for (int64_t k = 0; k < pairs; k++, x += pair)
+        for (int t = 0; t < f->n_taps; t++, w0 += 2 * B * B, w1 += 2 * B * B) {
+            const char *at = x + (size_t)f->taps[t].plane * plane + f->taps[t].shift * WIDE;
+            _tile_loadd(4, at, WIDE);
             _tile_loadd(6, w0, 64);
             _tile_loadd(7, w1, 64);
+            _tile_loadd(5, at + ROWS * WIDE, WIDE);
             _tile_dpbf16ps(0, 4, 6);
             _tile_dpbf16ps(1, 4, 7);
             _tile_dpbf16ps(2, 5, 6);
@@ -227,29 +207,23 @@ static void one_strip(const struct ls_conv *w, const struct plan *p, int64_t n, 
                       char *planes)
 {
     int64_t area = w->in_h * w->in_w, out_area = w->out_h * w->out_w, strip = min_of(p->strip, p->rows - row);
-    const E *in = (const E *)w->in + n * w->in_blocks * area * B;
-    const char *x = planes;
-    size_t plane = p->plane_bytes, block = plane * (size_t)p->n_planes;
-    bool inside = n + 1 < w->n || row * p->src.pitch + up_to(strip * p->src.pitch, 2 * ROWS) <= area;
-    if (p->direct && inside) { /* the last tile of a strip reads beyond it */
-        x = (const char *)(in + row * w->in_w * B);
-        block = (size_t)area * PIXEL;
-    } else
-        for (int64_t k = 0; k < w->in_blocks; k++)
-            for (int64_t q = 0; q < p->n_planes; q++)
-                copy_plane(&p->src, q / p->src.step, q % p->src.step, row, strip + p->margin, in + k * area * B,
-                           w->in_h, w->in_w, (E *)(planes + (size_t)k * block + (size_t)q * plane));
+    size_t plane = p->plane_bytes, pair = plane * (size_t)p->n_planes;
+    for (int64_t k = 0; k < 2 * p->pairs; k++)
+        for (int64_t q = 0; q < p->n_planes; q++)
+            copy_plane(&p->src, q / p->src.step, q % p->src.step, row, strip + p->margin,
+                       k < w->in_blocks ? (const E *)w->in + (n * w->in_blocks + k) * area * B : NULL, w->in_h, w->in_w,
+                       2 * B, (E *)(planes + (size_t)(k / 2) * pair + (size_t)q * plane) + k % 2 * B);
     for (int f = 0; f < p->n_phases; f++) {
         const struct phase *phase = &p->phases[f];
         struct target t = {phase, row, min_of(strip, phase->rows - row), p->src.pitch, p->step, w->out_w, w->act};
-        int64_t weights = w->in_blocks * phase->n_taps * B * B;
+        int64_t weights = p->pairs * phase->n_taps * 2 * B * B;
         for (int64_t m = 0; m < w->out_blocks; m += 2) {
             int blocks = m + 1 < w->out_blocks ? 2 : 1;
             const E *w0 = packed + m * weights, *w1 = blocks == 2 ? w0 + weights : w0;
             E *map = (E *)w->out + (n * w->out_blocks + m) * out_area * B;
             for (int64_t pixel = 0; pixel < t.rows * t.pitch; pixel += 2 * ROWS) {
                 float c[4][ROWS * B] __attribute__((aligned(64)));
-                multiply(phase, w->in_blocks, x + pixel * PIXEL, block, plane, w0, w1, c);
+                multiply(phase, p->pairs, planes + pixel * WIDE, pair, plane, w0, w1, c);
                 store_tiles(&t, pixel, c, blocks, w->bias ? w->bias + m * B : NULL, map, out_area);
             }
         }
@@ -259,19 +233,16 @@ static void one_strip(const struct ls_conv *w, const struct plan *p, int64_t n, 
 
 void LS_KERNEL_NAME(amx_data)(const struct ls_conv *w)
 {
-    static const struct tiles sizes = {.palette = 1,
-                                       .row_bytes = {64, 64, 64, 64, PIXEL, PIXEL, 64, 64},
-                                       .rows = {ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, B / 2, B / 2}};
     struct plan p;
     make_plan(w, &p);
     E *packed = w->scratch;
     char *planes = (char *)w->scratch + p.weights_bytes;
-    size_t own = p.plane_bytes * (size_t)(p.n_planes * w->in_blocks);
+    size_t own = p.plane_bytes * (size_t)(p.n_planes * p.pairs);
 #pragma omp parallel num_threads(w->threads)
     {
         pack_weights(w, &p, packed);
 #pragma omp barrier
-        tiles_open(&sizes);
+        tiles_open(&ls_amx_whole);
 #pragma omp for schedule(static)
         for (int64_t i = 0; i < w->n * p.strips; i++)
             one_strip(w, &p, i / p.strips, i % p.strips * p.strip, packed, planes + (size_t)omp_get_thread_num() * own);
@@ -283,7 +254,7 @@ size_t LS_KERNEL_NAME(amx_data_scratch)(const struct ls_conv *w)
 {
     struct plan p;
     make_plan(w, &p);
-    return p.weights_bytes + p.plane_bytes * (size_t)(p.n_planes * w->in_blocks * w->threads);
+    return p.weights_bytes + p.plane_bytes * (size_t)(p.n_planes * p.pairs * w->threads);
 }
 
 #endif

@@ -12,7 +12,6 @@
 #ifdef LS_AMX
 
 enum {
-    K = 32,               /* pixels of a tile */
     UNITS = 32,           /* of work, about */
     PIXELS = 24 * K,      /* of a part, at least: its sums are read and written once a chunk */
     SUMS_BYTES = 32 << 20 /* of all parts, at most */
@@ -58,42 +57,6 @@ static void make_plan(const struct ls_conv *w, struct plan *p)
 
 /* --- copies ------------------------------------------------------------------------------------------------------ */
 
-/* 16 pixels of 16 channels, as 16 channels of 16 pixels in a tile. */
-INLINE void transpose(const E *from, E *to)
-{
-    __m256i a[16], b[16];
-    for (int i = 0; i < 16; i++)
-        a[i] = _mm256_loadu_si256((const __m256i *)(const void *)(from + i * B));
-    for (int i = 0; i < 16; i += 2) { /* pairs of pixels side by side, for channels 0-3, 8-11 and 4-7, 12-15 */
-        b[i] = _mm256_unpacklo_epi16(a[i], a[i + 1]);
-        b[i + 1] = _mm256_unpackhi_epi16(a[i], a[i + 1]);
-    }
-    for (int i = 0; i < 16; i += 4)
-        for (int h = 0; h < 2; h++) {
-            a[i + 2 * h] = _mm256_unpacklo_epi32(b[i + h], b[i + 2 + h]);
-            a[i + 2 * h + 1] = _mm256_unpackhi_epi32(b[i + h], b[i + 2 + h]);
-        }
-    for (int i = 0; i < 16; i += 8)
-        for (int h = 0; h < 4; h++) {
-            b[i + 2 * h] = _mm256_unpacklo_epi64(a[i + h], a[i + 4 + h]);
-            b[i + 2 * h + 1] = _mm256_unpackhi_epi64(a[i + h], a[i + 4 + h]);
-        }
-    for (int h = 0; h < 8; h++) {
-        _mm256_storeu_si256((__m256i *)(void *)(to + h * K), _mm256_permute2x128_si256(b[h], b[8 + h], 0x20));
-        _mm256_storeu_si256((__m256i *)(void *)(to + (8 + h) * K), _mm256_permute2x128_si256(b[h], b[8 + h], 0x31));
-    }
-}
-
-/* Pixels of gradients, two side by side. */
-INLINE void pair_up(const E *from, int64_t pixels, E *to)
-{
-    static const uint16_t both[32] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
-                                      8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    __m512i order = _mm512_loadu_si512(both);
-    for (int64_t i = 0; i < pixels * B; i += 2 * B)
-        _mm512_storeu_si512(to + i, _mm512_permutexvar_epi16(order, _mm512_loadu_si512(from + i)));
-}
-
 /* Blocks [block, end) of the inputs of segments [first, first + count), transposed. `copy` has room for one plane of them. */
 static void copy_inputs(const struct ls_conv *w, const struct plan *p, int64_t first, int64_t count, int64_t block,
                         int64_t end, E *copy, E *x)
@@ -104,7 +67,7 @@ static void copy_inputs(const struct ls_conv *w, const struct plan *p, int64_t f
             for (int64_t i = 0; i < count; i++) {
                 int64_t n = (first + i) / p->strips, row = (first + i) % p->strips * p->strip;
                 copy_plane(&p->src, q / p->src.step, q % p->src.step, row, p->src.rows,
-                           (const E *)w->in + (n * w->in_blocks + k) * area * B, w->in_h, w->in_w,
+                           (const E *)w->in + (n * w->in_blocks + k) * area * B, w->in_h, w->in_w, B,
                            copy + i * p->flat * B);
             }
             memset(copy + count * p->flat * B, 0, (size_t)(p->x_pixels - count * p->flat) * PIXEL);
@@ -219,28 +182,8 @@ static void add_parts(const struct ls_conv *w, const struct plan *p, const float
     }
 }
 
-static void bias_gradient(const struct ls_conv *w)
-{
-    int64_t area = w->out_h * w->out_w;
-#pragma omp for schedule(static)
-    for (int64_t m = 0; m < w->out_blocks; m++) {
-        vf sum = vset(0.0f);
-        for (int64_t n = 0; n < w->n; n++) {
-            const E *dy = (const E *)w->out + (n * w->out_blocks + m) * area * B;
-            vf part = vset(0.0f);
-            for (int64_t i = 0; i < area; i++)
-                part += load(dy + i * B);
-            sum += part;
-        }
-        vstoref(w->bias + m * B, sum);
-    }
-}
-
 void LS_KERNEL_NAME(amx_weights)(const struct ls_conv *w)
 {
-    static const struct tiles sizes = {.palette = 1,
-                                       .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-                                       .rows = {ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS}};
     struct plan p;
     make_plan(w, &p);
     float *sums = w->scratch;
@@ -248,7 +191,7 @@ void LS_KERNEL_NAME(amx_weights)(const struct ls_conv *w)
     size_t room = p.x_bytes + p.dy_bytes + p.copy_bytes;
 #pragma omp parallel num_threads(w->threads)
     {
-        tiles_open(&sizes);
+        tiles_open(&ls_amx_whole);
 #pragma omp for collapse(2) schedule(dynamic)
         for (int64_t part = 0; part < p.parts; part++)
             for (int64_t blocks = 0; blocks < p.block_parts; blocks++)

@@ -85,6 +85,7 @@ enum ls_conv_method {
     LS_CONV_LIBRARY,  /* oneDNN's, none of ours */
     LS_CONV_WINOGRAD, /* 3x3, stride 1; in bf16 with AVX512-BF16 alone */
     LS_CONV_AMX,      /* bf16, with the matrix unit of recent Xeons: any kernel, equal strides */
+    LS_CONV_IMAGES,   /* bf16, AMX: reads plain images of few channels; weights are [out][in][tap]; no DATA pass */
     LS_CONV_GROUPS,   /* groups of 2, 4 or 8 channels, less than a block; weights are [out][in of a group][tap] */
     LS_CONV_METHODS
 };
@@ -93,7 +94,8 @@ struct ls_conv {
     enum ls_conv_pass pass;
     int threads;
     int64_t n, in_blocks, in_h, in_w, out_blocks, out_h, out_w, kernel_h, kernel_w, stride, pad_t, pad_l;
-    int64_t group, channels; /* GROUPS: channels of a group, and in all */
+    int64_t group, channels; /* GROUPS: channels of a group, and in all; IMAGES: channels of the images */
+    int64_t results;         /* IMAGES: channels of the results */
     enum ls_act act;         /* FORWARD */
     const void *in;
     void *out;

@@ -19,6 +19,7 @@ void LS_KERNEL_NAME(fill)(struct ls_kernels *k)
     LS_KERNEL_NAME(fill_winograd)(k);
     LS_KERNEL_NAME(fill_winograd_bf16)(k);
     LS_KERNEL_NAME(fill_amx)(k);
+    LS_KERNEL_NAME(fill_amx_images)(k);
     LS_KERNEL_NAME(fill_groups)(k);
     LS_KERNEL_NAME(fill_dense)(k);
     LS_KERNEL_NAME(fill_loss)(k);

@@ -21,6 +21,7 @@ void LS_KERNEL_NAME(fill_depthwise)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_winograd)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_winograd_bf16)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_amx)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_amx_images)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_groups)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_dense)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_loss)(struct ls_kernels *k);

@@ -93,9 +93,9 @@ static enum ls_status place_weights(struct ls_program *p, const struct ls_node *
         choice_release(&c);
         return st;
     }
-    if (own_conv_fits(p, spec, LS_CONV_AMX) || own_conv_fits(p, spec, LS_CONV_GROUPS) ||
-        (s.dtype == LS_BF16 && own_conv_fits(p, spec, LS_CONV_WINOGRAD))) {
-        LS_TRY(own_conv_layout(p, spec, &c.wei));
+    enum ls_conv_method own = own_conv_placing(p, spec);
+    if (own) {
+        LS_TRY(own_conv_layout(p, spec, own, &c.wei));
         st = place_as(p, wei, &c.wei);
         choice_release(&c);
         return st;
