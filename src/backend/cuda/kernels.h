@@ -143,6 +143,21 @@ void ls_cuda_product_stats(ls_cuda_stream s, const struct ls_cuda_product *p, co
  * g->dresidual, with dgamma and dbeta. g->y and g->dx are not used. */
 void ls_cuda_product_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
                           const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g);
+/* product_mapped.cu: the second pass of a bn or bn_bwd, the product that reads its result, and that product's sums as above.
+ * from: of the second pass; b: of the sums, a bn, or a bn_bwd that reads the product alone and has no dresidual. */
+bool ls_cuda_mapped_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *from, const struct ls_cuda_bn *b);
+struct ls_cuda_mapped {
+    struct ls_cuda_bn_twin twin[2]; /* the second where there is no residual */
+    const void *residual;
+    void *y, *kept; /* kept: with an activation */
+};
+void ls_cuda_mapped_stats(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *from,
+                          const struct ls_cuda_mapped *f, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
+                          const void *w, void *out, float *mean, float *rstd, float *stat);
+/* f: as for ls_cuda_bn_bwd_rest. */
+void ls_cuda_mapped_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn_grad *f,
+                         const struct ls_cuda_bn *b, const struct ls_cuda_run *run, const void *w,
+                         const struct ls_cuda_bn_grad *g);
 /* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. */
 void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g);

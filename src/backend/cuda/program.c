@@ -104,9 +104,11 @@ static void begin_early(const struct ls_program *p, int *first)
 {
     for (int n = 0; n < p->core.g->n_nodes; n++)
         for (int o = p->execs[n].early_from; o < LS_MAX_OUT && p->execs[n].early != LS_NONE; o++) {
-            int t = p->core.g->nodes[n].out[o];
-            if (t != LS_NONE && p->execs[n].early < first[t])
-                first[t] = p->execs[n].early;
+            int t = p->core.g->nodes[n].out[o], from = p->execs[n].early;
+            if (p->execs[from].with != LS_NONE && p->execs[from].with < from)
+                from = p->execs[from].with; /* MAPPED-1 */
+            if (t != LS_NONE && from < first[t])
+                first[t] = from;
         }
 }
 
@@ -224,7 +226,7 @@ static enum ls_status prepare(const struct ls_backend_options *options, struct l
         goto release_program;
     }
     for (int n = 0; n < g->n_nodes; n++)
-        p->execs[n].twin = p->execs[n].early = p->execs[n].join = LS_NONE;
+        p->execs[n].twin = p->execs[n].with = p->execs[n].early = p->execs[n].join = LS_NONE;
     LS_TRY_GOTO(release_program, tune_open(p));
     for (int n = 0; n < g->n_nodes && st == LS_OK; n++)
         st = prepare_node(p, n);

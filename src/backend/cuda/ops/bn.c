@@ -9,6 +9,7 @@
  *           the dresidual of a. The gradients of b live from the node of a on.
  *   TWIN-4  What a reads of b (x, mean, rstd) is alive then, because the later backward node of b reads it, too. */
 #include "backend/cuda/ops/bn.h"
+#include "backend/cuda/ops/conv_bn.h"
 #include "graph/ops.h"
 
 #include <stdio.h>
@@ -113,7 +114,7 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
     return LS_OK;
 }
 
-static struct ls_cuda_bn_twin twin_of(const struct ls_program *p, int node)
+struct ls_cuda_bn_twin bn_twin_of(const struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     return (struct ls_cuda_bn_twin){
@@ -140,10 +141,14 @@ static enum ls_status bn_run(struct ls_program *p, int node)
     bool twin = p->execs[node].twin != LS_NONE, has_stats = p->execs[node].early != LS_NONE; /* F1 */
     float *mean = floats(p, n->out[BN_MEAN]), *rstd = floats(p, n->out[BN_RSTD]), *stat = floats(p, n->out[BN_STAT]);
     uint8_t *index = (uint8_t *)data_of(p, n->out[BN_INDEX]);
-    if (twin && !has_stats)
+    if ((twin || p->execs[node].with != LS_NONE) && !has_stats)
         ls_cuda_bn_stats(stream_of(p), &b, p->run, x, mean, rstd, stat);
+    if (p->execs[node].with != LS_NONE) { /* MAPPED-1 */
+        linear_run_mapped(p, p->execs[node].with);
+        return LS_OK;
+    }
     if (twin && p->execs[node].twin < node) {
-        const struct ls_cuda_bn_twin twins[2] = {twin_of(p, node), twin_of(p, p->execs[node].twin)};
+        const struct ls_cuda_bn_twin twins[2] = {bn_twin_of(p, node), bn_twin_of(p, p->execs[node].twin)};
         ls_cuda_bn_twin_apply(stream_of(p), &b, twins, y, p->core.nodes[node].keep);
     }
     if (!twin && has_stats)
@@ -193,7 +198,11 @@ static enum ls_status bn_bwd_run(struct ls_program *p, int node)
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     struct ls_cuda_bn_grad g = bn_grad_of(p, node);
     int twin = p->execs[node].twin;
-    if (twin > node) {
+    if (p->execs[node].with != LS_NONE) { /* MAPPED-1 */
+        if (p->execs[node].early == LS_NONE)
+            ls_cuda_bn_bwd_sums(stream_of(p), &b, p->run, &g);
+        linear_run_mapped(p, p->execs[node].with);
+    } else if (twin > node) {
         struct ls_cuda_bn_grad second = bn_grad_of(p, twin);
         ls_cuda_bn_twin_bwd(stream_of(p), &b, p->run, &g, &second);
     } else if (twin == LS_NONE && p->execs[node].early != LS_NONE) { /* F2 */

@@ -13,5 +13,6 @@ enum { DX, DGAMMA, DBETA, DRESIDUAL };
 /* The node's shapes and attributes, x and y being its maps' tensors; what its kernels read and write backward. */
 struct ls_cuda_bn bn_of(const struct ls_program *p, int node, int x, int y);
 struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node);
+struct ls_cuda_bn_twin bn_twin_of(const struct ls_program *p, int node);
 
 #endif

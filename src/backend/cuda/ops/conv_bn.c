@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static struct ls_cuda_product product_of(const struct linear *l, enum ls_cuda_product_way way)
+struct ls_cuda_product conv_bn_product(const struct linear *l, enum ls_cuda_product_way way)
 {
     const struct ls_cuda_map *x = &l->conv.x, *y = &l->conv.y;
     bool back = l->pass == BWD_DATA;
@@ -56,8 +56,7 @@ static int reader_backward(const struct ls_program *p, int node, int tensor)
     return LS_NONE;
 }
 
-/* What the product's kernel takes of a bn_bwd: `tensor` is the product. */
-static struct ls_cuda_bn_grad grad_of(const struct ls_program *p, int bn, int tensor)
+struct ls_cuda_bn_grad conv_bn_grad(const struct ls_program *p, int bn, int tensor)
 {
     const struct ls_node *n = &p->core.g->nodes[bn];
     struct ls_cuda_bn_grad g = bn_grad_of(p, bn);
@@ -102,7 +101,7 @@ static enum ls_status run_rival(void *context, int rival, char *workspace)
     struct rivals *r = context;
     if ((rival == 0) != r->first)
         return run_apart(r, workspace);
-    const struct ls_cuda_product product = product_of(r->l, r->way);
+    const struct ls_cuda_product product = conv_bn_product(r->l, r->way);
     if (r->l->pass == FORWARD) {
         ls_cuda_product_stats(stream_of(r->p), &product, &r->bn, r->run, r->o.x, r->o.w, r->o.y, r->g.dgamma,
                               r->g.dbeta, r->stat);
@@ -194,7 +193,7 @@ enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct line
     r.sparse = forward ? 0 : p->execs[reader].sparse;
     r.kept = !forward && r.residual && n->attr.act != LS_ACT_NONE;
     for (int way = 0; way < LS_CUDA_PRODUCT_WAYS && !can; way++) {
-        const struct ls_cuda_product product = product_of(l, (enum ls_cuda_product_way)way);
+        const struct ls_cuda_product product = conv_bn_product(l, (enum ls_cuda_product_way)way);
         can = ls_cuda_product_can(&product, &r.bn, r.residual);
         r.way = product.way;
     }
@@ -215,7 +214,7 @@ enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct line
 void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, const struct conv_bn *bn)
 {
     const struct ls_node *n = &p->core.g->nodes[node], *of = &p->core.g->nodes[bn->node];
-    const struct ls_cuda_product product = product_of(l, bn->way);
+    const struct ls_cuda_product product = conv_bn_product(l, bn->way);
     struct ls_cuda_bn b = bn_of(p, bn->node, n->out[0], n->out[0]);
     if (l->pass == FORWARD) {
         ls_cuda_product_stats(stream_of(p), &product, &b, p->run, data_of(p, n->in[0]), weights_of(p, n->in[1]),
@@ -223,6 +222,6 @@ void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, c
                               floats(p, of->out[BN_STAT]));
         return;
     }
-    struct ls_cuda_bn_grad g = grad_of(p, bn->node, n->out[0]);
+    struct ls_cuda_bn_grad g = conv_bn_grad(p, bn->node, n->out[0]);
     ls_cuda_product_sums(stream_of(p), &product, &b, p->run, data_of(p, n->in[0]), weights_of(p, n->in[1]), &g);
 }

@@ -13,6 +13,15 @@ struct conv_bn {
  * `algorithm`? Then *bn says with which, and its node is prepared for it. */
 enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct linear *l,
                                const struct conv_algorithm *algorithm, struct conv_bn *bn);
+/* The product, and what its kernel takes of the bn_bwd `bn` that reads it as `tensor`. */
+struct ls_cuda_product conv_bn_product(const struct linear *l, enum ls_cuda_product_way way);
+struct ls_cuda_bn_grad conv_bn_grad(const struct ls_program *p, int bn, int tensor);
 void conv_bn_run(const struct ls_program *p, int node, const struct linear *l, const struct conv_bn *bn);
+
+/* conv_mapped.c: may the node of the bn or bn_bwd before it compute it? Then `with` of both nodes says so. */
+enum ls_status conv_mapped_prepare(struct ls_program *p, int node, const struct linear *l, const struct conv_bn *bn);
+void conv_mapped_run(const struct ls_program *p, int node, const struct linear *l, const struct conv_bn *bn);
+/* linear.c: runs the product of a node. */
+void linear_run_mapped(const struct ls_program *p, int node);
 
 #endif

@@ -114,7 +114,16 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     LS_TRY(tune_pick(p, p->core.g->nodes[node].name, l, &s->algorithm));
     p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
     snprintf(exec->note, sizeof exec->note, "%s", s->algorithm.name);
-    return l->pass == BWD_WEIGHTS ? LS_OK : conv_bn_prepare(p, node, l, &s->algorithm, &s->bn);
+    if (l->pass == BWD_WEIGHTS)
+        return LS_OK;
+    LS_TRY(conv_bn_prepare(p, node, l, &s->algorithm, &s->bn));
+    return conv_mapped_prepare(p, node, l, &s->bn);
+}
+
+void linear_run_mapped(const struct ls_program *p, int node)
+{
+    const struct node_state *s = p->execs[node].state;
+    conv_mapped_run(p, node, &s->l, &s->bn);
 }
 
 static void release_state(void *state)
@@ -178,6 +187,8 @@ static enum ls_status forward_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
+    if (p->execs[node].with != LS_NONE)
+        return LS_OK;
     if (s->bn.node != LS_NONE) {
         conv_bn_run(p, node, &s->l, &s->bn);
         return LS_OK;
@@ -252,6 +263,8 @@ static enum ls_status data_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
+    if (p->execs[node].with != LS_NONE)
+        return LS_OK;
     if (s->bn.node != LS_NONE) {
         conv_bn_run(p, node, &s->l, &s->bn);
         return LS_OK;

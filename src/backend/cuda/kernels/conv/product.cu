@@ -95,9 +95,10 @@ __global__ void __launch_bounds__(THREADS, 4)
         if (E::BY_COLUMN)
             end.add_columns(sum, valid - first - high - anew(t) % 32 / 4, sums[0], sums[1]);
         __syncthreads();
+        rows_read<E> rows;
         if (octet < octets)
-            end_tile<T, WIDE, THREADS / size::OCTETS>(end, laid_out, {first, valid, m.rows, octet, octets}, x,
-                                                      (int)threadIdx.y, params, sums[0], sums[1]);
+            end_tile<T, WIDE, THREADS / size::OCTETS, false>(end, laid_out, {first, valid, m.rows, octet, octets}, x,
+                                                             (int)threadIdx.y, params, rows, sums[0], sums[1]);
     }
     wait_slices<0>();
     __syncthreads();

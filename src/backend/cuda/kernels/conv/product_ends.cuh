@@ -136,28 +136,42 @@ struct place {
     int octet, octets;
 };
 
-/* Processes the thread's rows of a tile of 64 rows: y, y + TY, ... */
-template <typename T, int WIDE, int TY, typename E>
+/* Rows that an epilogue has read. */
+template <typename E> struct rows_read {
+    typename E::row in[BATCH];
+    bool counts[BATCH];
+};
+
+/* Reads the thread's rows y, y + TY, ... of a tile, as many as are in flight at once. */
+template <int TY, typename E>
+__device__ __forceinline__ void read_rows(const E &end, const place &p, int y, rows_read<E> &rows)
+{
+    const int64_t at = (int64_t)(p.first + y) * p.octets + p.octet;
+#pragma unroll
+    for (int u = 0; u < BATCH; u++) {
+        rows.counts[u] = p.first + y + u * TY < p.valid;
+        if (rows.counts[u])
+            end.read(rows.in[u], at + (int64_t)(u * TY) * p.octets, p.first + y + u * TY, p.octets);
+    }
+}
+
+/* Processes the thread's rows of a tile of 64 rows: y, y + TY, ... AHEAD: `rows` has the first of them already. */
+template <typename T, int WIDE, int TY, bool AHEAD, typename E>
 __device__ __forceinline__ void end_tile(const E &end, const char *tile, const place &p, int x, int y,
-                                         const parameters<P_FIRST> &params, float (&first)[8], float (&second)[8])
+                                         const parameters<P_FIRST> &params, rows_read<E> &rows, float (&first)[8],
+                                         float (&second)[8])
 {
 #pragma unroll 1
     for (int r = 0; r < HIGH / TY; r += BATCH) {
-        typename E::row in[BATCH];
         octet<T> value[BATCH];
-        bool counts[BATCH];
         const int row = anew(y) + r * TY;
         const int64_t at = (int64_t)(p.first + row) * p.octets + p.octet;
-#pragma unroll
-        for (int u = 0; u < BATCH; u++) {
-            counts[u] = p.first + row + u * TY < p.valid;
-            if (counts[u])
-                end.read(in[u], at + (int64_t)(u * TY) * p.octets, p.first + row + u * TY, p.octets);
-        }
+        if (!AHEAD || r > 0)
+            read_rows<TY>(end, p, row, rows);
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
             value[u].word[0] = *(const uint4 *)(tile + place_of(row + u * TY, x, WIDE / 8));
-        end.add(in, value, counts, params, x, first, second);
+        end.add(rows.in, value, rows.counts, params, x, first, second);
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
             if (p.first + row + u * TY < p.rows)

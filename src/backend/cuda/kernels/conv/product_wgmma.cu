@@ -27,21 +27,6 @@ struct task {
     float *scratch;
 };
 
-/* Rounds the warpgroup's tile and stores it. */
-template <typename T, int WIDE>
-__device__ __forceinline__ void lay_out(const float (&sum)[WIDE / 2], uint32_t tile, int warp, int lane)
-{
-    const int row = warp * 16 + (lane & 15), unit = lane >> 4;
-#pragma unroll
-    for (int j = 0; j < WIDE / 8; j += 2)
-        asm volatile(
-            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(tile +
-                                                                                     place_of(row, j + unit, WIDE / 8)),
-            "r"(narrow_pair<T>(sum[j * 4], sum[j * 4 + 1])), "r"(narrow_pair<T>(sum[j * 4 + 2], sum[j * 4 + 3])),
-            "r"(narrow_pair<T>(sum[j * 4 + 4], sum[j * 4 + 5])), "r"(narrow_pair<T>(sum[j * 4 + 6], sum[j * 4 + 7]))
-            : "memory");
-}
-
 template <typename T, int WIDE, bool TURNED, int GROUPS, typename E>
 __global__ void __launch_bounds__(GROUPS *GROUP, 1)
     product(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map, task m, E end)
@@ -104,6 +89,9 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
     for (int done = 0; done < mine; done++, first -= back) {
         float sum[WIDE / 2];
         int before = 0;
+        rows_read<E> rows; /* the epilogue's first: they arrive while the tile is multiplied */
+        if (octet < octets)
+            read_rows<TY>(end, {first, valid, m.rows, octet, octets}, (int)threadIdx.y % TY, rows);
 #pragma unroll 1
         for (int s = 0; s < m.slices; s++) {
             barrier_wait(there + at * 8, parity);
@@ -129,11 +117,11 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
         products_wait<0>();
         group_sync(group); /* also: no thread reads the previous tile any more */
         fetch_next(before);
-        lay_out<T, WIDE>(sum, tile, t / 32 % 4, t % 32);
+        lay_out_rows<T, WIDE>(sum, tile, t / 32 % 4, t % 32);
         group_sync(group);
         if (octet < octets)
-            end_tile<T, WIDE, TY>(end, room + (tile - start), {first, valid, m.rows, octet, octets}, x,
-                                  (int)threadIdx.y % TY, params, sums[0], sums[1]);
+            end_tile<T, WIDE, TY, true>(end, room + (tile - start), {first, valid, m.rows, octet, octets}, x,
+                                        (int)threadIdx.y % TY, params, rows, sums[0], sums[1]);
     }
     __syncthreads();
     sum_rows(sums[0], sums[1], octets, m.scratch, (float *)(room + (w - start)), [&](int channel, double a, double b) {

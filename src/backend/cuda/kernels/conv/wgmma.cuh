@@ -71,6 +71,28 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &from, i
         : "memory");
 }
 
+/* Starts the copy of a box from shared memory. What lies outside of the matrix is not written. The threads that wrote the
+ * box have called written() before a barrier. */
+__device__ __forceinline__ void store_box(const CUtensorMap &to, int column, int row, uint32_t from)
+{
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n\t"
+                 "cp.async.bulk.commit_group;" ::"l"(&to),
+                 "r"(column), "r"(row), "r"(from)
+                 : "memory");
+}
+
+/* Waits until at most LEFT boxes that this thread stores still have to be read from shared memory. */
+template <int LEFT> __device__ __forceinline__ void wait_stores(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(LEFT) : "memory");
+}
+
+/* What this thread wrote to shared memory is for the copy engine or the tensor cores. */
+__device__ __forceinline__ void written(void)
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 /* --- products -------------------------------------------------------------------------------------------------- */
 
 /* Describes a matrix in shared memory. Its 8-row groups lie 1024 bytes apart. `next`: the distance, in bytes, of the boxes
@@ -137,6 +159,29 @@ __device__ __forceinline__ void multiply(float (&c)[WIDE / 2], uint64_t a, uint6
 #undef LS_R32
 #undef LS_WGMMA_64
 #undef LS_WGMMA_128
+
+/* --- tiles ----------------------------------------------------------------------------------------------------- */
+
+/* The offset of a 16-byte unit in rows of `units` units, a multiple of 8, with the swizzle of boxes. */
+__device__ __forceinline__ uint32_t unit_at(int row, int unit, int units)
+{
+    return (uint32_t)(row * units + (unit ^ (row & 7))) * 16;
+}
+
+/* Rounds the 64 rows of a warpgroup and stores them in shared memory. */
+template <typename T, int WIDE>
+__device__ __forceinline__ void lay_out_rows(const float (&sum)[WIDE / 2], uint32_t tile, int warp, int lane)
+{
+    const int row = warp * 16 + (lane & 15), unit = lane >> 4;
+#pragma unroll
+    for (int j = 0; j < WIDE / 8; j += 2)
+        asm volatile(
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(tile +
+                                                                                     unit_at(row, j + unit, WIDE / 8)),
+            "r"(narrow_pair<T>(sum[j * 4], sum[j * 4 + 1])), "r"(narrow_pair<T>(sum[j * 4 + 2], sum[j * 4 + 3])),
+            "r"(narrow_pair<T>(sum[j * 4 + 4], sum[j * 4 + 5])), "r"(narrow_pair<T>(sum[j * 4 + 6], sum[j * 4 + 7]))
+            : "memory");
+}
 
 /* --- host ------------------------------------------------------------------------------------------------------ */
 
