@@ -64,6 +64,8 @@ struct ls_loss_scale {
     int skipped; /* steps of this process whose gradients were not finite */
 };
 
+enum { LS_TICKET_ROOM = 64 };
+
 /* Every backend has a queue. Everything here and run go by it, in the order of the calls, unless a comment says otherwise;
  * read and write wait for what was enqueued before. On the host (host_queue.h) work is over when its call returns, so that
  * every wait is over at once. */
@@ -94,6 +96,12 @@ struct ls_backend_queue {
     /* Like send, for all memory of a tensor of the store, in the backend's own layout; copies of it in another type that
      * the backend keeps follow. Only where memory is not the host's; else NULL. */
     enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host);
+    /* Memory of take that other processes of this machine read in place. lend writes a ticket for them, and the memory stays
+     * until the process ends; false: it cannot. map gives the address of such memory in this process, for copy and fetch, until
+     * unmap; NULL: it cannot be had. All three are there, or none. */
+    bool (*lend)(void *memory, char ticket[LS_TICKET_ROOM]);
+    void *(*map)(const char ticket[LS_TICKET_ROOM]);
+    void (*unmap)(void *memory);
     /* Losses and ranks of a pass, one read behind: enqueue the fetch of this pass's (`loss` and `rank` of the graph) into
      * `slot` (0 or 1); results waits for that slot and gives them, valid until the slot is asked for again. */
     enum ls_status (*ask)(struct ls_program *p, int slot);

@@ -13,11 +13,13 @@
 #include "base/memory.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 struct ls_program {
     struct ls_program *inner; /* ref's; owned */
@@ -75,10 +77,13 @@ static struct {
     struct {
         void *memory;
         size_t bytes;
+        int fd;
     } regions[QUEUED_REGIONS];
     void *pinned[QUEUED_REGIONS];
     size_t room;         /* that hold has; at first none */
     uint64_t forms;      /* bit f: runs came with images in form f */
+    bool lends;          /* other processes may map memory; at first not */
+    int maps;            /* of other processes' memory, so far */
     bool peers;          /* processes may sum among themselves; at first not */
     uint64_t sums;       /* of cuts, so far */
     enum ls_status lost; /* how a sum failed: nothing more is done */
@@ -117,11 +122,54 @@ static enum ls_status queued_take(size_t bytes, void **memory)
         i++;
     QUEUED_NEED(i < QUEUED_REGIONS && bytes > 0);
     bytes = (bytes + 4095) / 4096 * 4096;
-    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char path[] = "/dev/shm/lockstep-queued-XXXXXX";
+    int fd = mkstemp(path); /* another process may map it */
+    QUEUED_NEED(fd >= 0 && unlink(path) == 0 && ftruncate(fd, (off_t)bytes) == 0);
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     QUEUED_NEED(p != MAP_FAILED);
     queued.regions[i].memory = *memory = p;
     queued.regions[i].bytes = bytes;
+    queued.regions[i].fd = fd;
     return LS_OK;
+}
+
+struct queued_ticket {
+    bool good;
+    int pid, fd;
+    size_t bytes;
+};
+
+static bool queued_lend(void *memory, char ticket[LS_TICKET_ROOM])
+{
+    for (int i = 0; i < QUEUED_REGIONS; i++)
+        if (queued.regions[i].memory == memory) {
+            struct queued_ticket t = {true, (int)getpid(), queued.regions[i].fd, queued.regions[i].bytes};
+            memcpy(ticket, &t, sizeof t);
+            return queued.lends;
+        }
+    QUEUED_NEED(false);
+    return false;
+}
+
+static void *queued_map(const char ticket[LS_TICKET_ROOM])
+{
+    struct queued_ticket t;
+    char path[64];
+    int i = 0;
+    memcpy(&t, ticket, sizeof t);
+    QUEUED_NEED(t.good);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", t.pid, t.fd);
+    while (i < QUEUED_REGIONS && queued.regions[i].memory)
+        i++;
+    int fd = open(path, O_RDWR);
+    QUEUED_NEED(i < QUEUED_REGIONS && fd >= 0);
+    void *p = mmap(NULL, t.bytes, PROT_NONE, MAP_SHARED, fd, 0);
+    QUEUED_NEED(p != MAP_FAILED);
+    queued.regions[i].memory = p;
+    queued.regions[i].bytes = t.bytes;
+    queued.regions[i].fd = fd;
+    queued.maps++;
+    return p;
 }
 
 static void queued_taken(size_t *now, size_t *most)
@@ -236,10 +284,16 @@ static void queued_give(void *memory, size_t bytes)
     for (int i = 0; i < QUEUED_REGIONS; i++)
         if (queued.regions[i].memory == memory) {
             munmap(memory, queued.regions[i].bytes);
+            close(queued.regions[i].fd);
             queued.regions[i].memory = NULL;
             return;
         }
     QUEUED_NEED(!memory); /* it is the queue's */
+}
+
+static void queued_unmap(void *memory)
+{
+    queued_give(memory, 0);
 }
 
 static void queued_pin(void *host, size_t bytes)
@@ -641,6 +695,9 @@ static struct ls_backend_queue queued_queue = {
     .arrived = queued_arrived,
     .send = queued_send,
     .send_values = queued_send_values,
+    .lend = queued_lend,
+    .map = queued_map,
+    .unmap = queued_unmap,
     .ask = queued_ask,
     .results = queued_results,
     .hold = queued_hold,

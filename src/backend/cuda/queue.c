@@ -95,6 +95,37 @@ static enum ls_status send_values(struct ls_program *p, int tensor, const float 
     return cuda_check(cudaGetLastError(), "values from the host");
 }
 
+/* Another process may have it mapped when this one ends, so that it is never freed. */
+static bool lend(void *memory, char ticket[LS_TICKET_ROOM])
+{
+    cudaIpcMemHandle_t handle;
+    _Static_assert(sizeof handle <= LS_TICKET_ROOM, "a handle is a ticket");
+    if (cudaIpcGetMemHandle(&handle, memory) != cudaSuccess) {
+        cudaGetLastError();
+        return false;
+    }
+    device_leave(memory);
+    memcpy(ticket, &handle, sizeof handle);
+    return true;
+}
+
+static void *map(const char ticket[LS_TICKET_ROOM])
+{
+    cudaIpcMemHandle_t handle;
+    void *memory;
+    memcpy(&handle, ticket, sizeof handle);
+    if (cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess)
+        return memory;
+    cudaGetLastError();
+    return NULL;
+}
+
+static void unmap(void *memory)
+{
+    if (!device_is_lost() && cudaIpcCloseMemHandle(memory) != cudaSuccess)
+        cudaGetLastError();
+}
+
 static enum ls_status ask(struct ls_program *p, int slot)
 {
     const struct ls_graph *g = p->core.g;
@@ -255,6 +286,9 @@ const struct ls_backend_queue ls_cuda_queue = {
     .arrived = arrived,
     .send = send,
     .send_values = send_values,
+    .lend = lend,
+    .map = map,
+    .unmap = unmap,
     .ask = ask,
     .results = results,
     .hold = hold,

@@ -248,6 +248,11 @@ enum ls_status ls_pipeline_open(struct ls_engine *e, const struct ls_options *o,
         LS_TRY(ls_lane_open(e, &p->eval, TAGS_EVAL));
     }
     LS_TRY(check_same_sizes(p));
+    LS_TRY(ls_outbox_open(e, strcmp(o->collective, "auto") == 0));
+    for (int i = 0; i < p->n_lanes; i++)
+        LS_TRY(ls_lane_take_buffers(e, &p->lanes[i]));
+    if (e->eval.program)
+        LS_TRY(ls_lane_take_buffers(e, &p->eval));
     e->store_bytes = ls_store_bytes(e->store);
     return share_about(e);
 }
@@ -260,6 +265,7 @@ void ls_pipeline_close(struct ls_engine *e)
     for (int i = 0; i < p->n_lanes; i++)
         ls_lane_close(e, &p->lanes[i]);
     ls_lane_close(e, &p->eval);
+    ls_outbox_close(e);
     ls_stages_release(&p->cut);
     ls_stages_release(&p->eval_cut);
     ls_graph_release(&p->eval_whole);

@@ -25,10 +25,14 @@ struct ls_transfer {
     uint32_t tag; /* of pass 0 of a step; passes take turns with LS_PASS_TAGS of them */
     size_t bytes; /* whole floats */
     void *memory; /* where the tensor lies: the backend's memory; borrowed. Of a note, the host's */
-    void *copy;   /* of what is sent, where run only enqueues: later nodes may take its memory meanwhile; owned */
     void *buffer; /* of the host; owned */
     struct ls_work work;
     /* where run only enqueues */
+    void *copy[2]; /* of what is sent, by turns, in the outbox: later nodes may take its memory meanwhile; borrowed */
+    uint64_t offset[2];
+    int copies, turn;           /* copies 0: none */
+    bool direct;                /* the message is an offset in the sender's outbox, which the receiver has mapped */
+    int side;                   /* the other stage: 0: the one before, 1: the next */
     struct ls_program *program; /* borrowed */
     int mark;                   /* of its fetch */
     int pass;                   /* that is sent next, or that the buffer is posted for next; LS_NONE: none */
@@ -97,6 +101,10 @@ struct ls_pipeline {
     uint64_t part;                      /* parts of passes enqueued: forward or backward */
     uint64_t at, reached;               /* copies and parts enqueued; how many of them are known to be over */
     float probe;                        /* fetched to learn that */
+    void *outbox;                       /* owned; the backend's memory: copies of what is sent (outbox.c) */
+    size_t outbox_bytes;
+    void *inbox[2]; /* mapped: the outboxes of the stage before and the next; NULL: not there */
+    bool direct[2]; /* what travels between this stage and either is read in place */
 };
 
 /* --- for the engine ---------------------------------------------------------------------------------------------- */
@@ -135,8 +143,13 @@ enum ls_status ls_pipeline_next_slot(struct ls_stepper *s, const struct ls_slot 
 
 enum { LS_NOTE_END = -1 };
 enum { LS_PASS_TAGS = LS_MOST_STAGES };
-/* transfers.c: lists what a lane sends and receives, and takes buffers. base: the first of its tags. */
+/* outbox.c, when all lanes are open. wanted: memory of other processes is read in place where that is possible. */
+enum ls_status ls_outbox_open(struct ls_engine *e, bool wanted);
+void ls_outbox_close(struct ls_engine *e);
+/* transfers.c: lists what a lane sends and receives; takes buffers for that, when the outbox is open. base: the first of its
+ * tags. */
 enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t base);
+enum ls_status ls_lane_take_buffers(struct ls_engine *e, struct ls_lane *l);
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l);
 /* Waits for what has been fetched and posts its messages; of all parts of passes, or all but the last. */
 enum ls_status ls_pipeline_post_due(struct ls_engine *e, bool all);

@@ -8,13 +8,19 @@
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
+/* A message has the values, or where they are. */
+static size_t message_bytes(const struct ls_transfer *m)
+{
+    return m->direct ? sizeof(uint64_t) : m->bytes;
+}
+
 static void post(struct ls_pipeline *p, struct ls_transfer *m, int pass)
 {
     m->work = (struct ls_work){.kind = m->send ? LS_WORK_SEND : LS_WORK_RECEIVE,
                                .peer = m->peer,
                                .tag = m->tag + (uint32_t)(pass % LS_PASS_TAGS),
                                .data = m->buffer,
-                               .bytes = m->bytes};
+                               .bytes = message_bytes(m)};
     m->posted = true;
     m->pass = LS_NONE;
     ls_comm_post(p->comm, &m->work);
@@ -49,6 +55,8 @@ static enum ls_status post_oldest(struct ls_engine *e)
     struct ls_transfer *m = p->due;
     LS_TRY(e->backend->queue->arrived(m->program, m->mark));
     p->due = m->next;
+    if (m->direct)
+        memcpy(m->buffer, &m->offset[m->turn], sizeof m->offset[0]);
     post(p, m, m->pass);
     ls_pipeline_reach(p, m->at);
     return LS_OK;
@@ -96,9 +104,11 @@ static enum ls_status send(struct ls_engine *e, struct ls_transfer *m, int pass)
     while (m->pass != LS_NONE) /* the buffer has still to be sent, */
         LS_TRY(post_oldest(e));
     LS_TRY(wait(p, m)); /* or is on its way */
-    if (m->copy)
-        LS_TRY(queue->copy(m->program, m->copy, m->memory, floats));
-    LS_TRY(queue->fetch(m->program, m->mark, m->buffer, m->copy ? m->copy : m->memory, floats));
+    m->turn = m->copies > 0 ? (m->turn + 1) % m->copies : 0;
+    void *from = m->copies > 0 ? m->copy[m->turn] : m->memory;
+    if (m->copies > 0)
+        LS_TRY(queue->copy(m->program, from, m->memory, floats));
+    LS_TRY(queue->fetch(m->program, m->mark, m->buffer, from, m->direct ? 1 : floats));
     m->pass = pass;
     m->part = p->part;
     m->at = ++p->at;
@@ -106,6 +116,14 @@ static enum ls_status send(struct ls_engine *e, struct ls_transfer *m, int pass)
     *(p->due ? &p->last_due->next : &p->due) = m;
     p->last_due = m;
     return queue->delay > 0 ? LS_OK : post_oldest(e);
+}
+
+static enum ls_status read_in_place(struct ls_pipeline *p, const struct ls_backend_queue *queue,
+                                    const struct ls_transfer *m)
+{
+    uint64_t offset;
+    memcpy(&offset, m->buffer, sizeof offset);
+    return queue->copy(m->program, m->memory, (float *)((char *)p->inbox[m->side] + offset), m->bytes / sizeof(float));
 }
 
 /* again: the buffer is posted anew as soon as it is free, for the next pass of this lane. */
@@ -118,7 +136,8 @@ static enum ls_status receive(struct ls_engine *e, const struct ls_lane *l, stru
     if (!m->posted)
         post(p, m, l->pass);
     LS_TRY(await(e, l, m));
-    LS_TRY(queue->send(m->program, m->memory, m->buffer, m->bytes / sizeof(float)));
+    LS_TRY(m->direct ? read_in_place(p, queue, m)
+                     : queue->send(m->program, m->memory, m->buffer, m->bytes / sizeof(float)));
     m->at = ++p->at;
     m->pass = again ? l->pass + p->n_lanes : LS_NONE;
     if (queue->delay == 0)
@@ -184,9 +203,9 @@ enum ls_status ls_lane_flush(struct ls_pipeline *p, struct ls_lane *l)
 /* Pages of their own, which can be pinned. */
 static enum ls_status take_buffer(struct ls_engine *e, struct ls_transfer *m)
 {
-    LS_TRY(ls_region_map(m->bytes, &m->buffer));
-    e->pipeline->buffer_bytes += m->bytes;
-    e->backend->queue->pin(m->buffer, m->bytes);
+    LS_TRY(ls_region_map(message_bytes(m), &m->buffer));
+    e->pipeline->buffer_bytes += message_bytes(m);
+    e->backend->queue->pin(m->buffer, message_bytes(m));
     return LS_OK;
 }
 
@@ -211,10 +230,7 @@ static enum ls_status open_transfer(struct ls_engine *e, struct ls_lane *l, int 
     m->tag = base + n->attr.layer * LS_PASS_TAGS;
     m->memory = e->backend->memory(l->net->program, m->tensor, &m->bytes);
     m->bytes = (m->bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float); /* memory is aligned */
-    LS_TRY(take_mark(l, m));
-    if (sends && e->backend->queue->delay > 0)
-        LS_TRY(ls_backend_take(e->backend, m->bytes, &m->copy));
-    return take_buffer(e, m);
+    return take_mark(l, m);
 }
 
 /* Notes go from each stage to the next. */
@@ -257,6 +273,13 @@ enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t bas
     return open_notes(e, l, base);
 }
 
+enum ls_status ls_lane_take_buffers(struct ls_engine *e, struct ls_lane *l)
+{
+    for (int i = 0; i < l->n_transfers; i++)
+        LS_TRY(take_buffer(e, &l->transfers[i]));
+    return LS_OK;
+}
+
 static void close_transfer(struct ls_engine *e, struct ls_transfer *m)
 {
     if (m->posted)
@@ -264,14 +287,12 @@ static void close_transfer(struct ls_engine *e, struct ls_transfer *m)
     if (!m->buffer)
         return;
     e->backend->queue->unpin(m->buffer);
-    ls_region_unmap(m->buffer, m->bytes);
+    ls_region_unmap(m->buffer, message_bytes(m));
 }
 
 /* The backend's memory is given back first, which waits for all that is enqueued: it may read and write buffers. */
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l)
 {
-    for (int i = 0; i < l->n_transfers; i++)
-        ls_backend_give(e->backend, l->transfers[i].copy, l->transfers[i].bytes);
     ls_backend_give(e->backend, l->early, e->pipeline->early * sizeof *l->early);
     if (l->net == &l->own) {
         if (l->own.program)

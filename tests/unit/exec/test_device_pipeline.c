@@ -30,6 +30,8 @@ static int begin(void **state)
     return tiny_begin(state) || ls_file_write(tiny_path("deep.yaml"), deep_model, strlen(deep_model)) != LS_OK;
 }
 
+static bool lends; /* processes map each other's memory */
+
 struct layout {
     const char *parallel;
     int ranks;
@@ -53,8 +55,11 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
 {
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
+    queued.lends = lends;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(t.engine.pipeline && t.stepper.report_delay == 0);
+    int stage = t.engine.pipeline->stage, last = t.engine.pipeline->stages - 1;
+    NEED(queued.maps == (lends ? (stage > 0) + (stage < last) : 0));
     NEED(ls_trainer_run(&t) == LS_OK);
     ls_trainer_close(&t);
     NEED(queued_empty());
@@ -106,6 +111,15 @@ static void test_images_as_bytes(void **state)
     queued.room = 1 << 20; /* the whole data set */
     compare(&l);
     queued.room = 0;
+}
+
+/* Processes of one machine read what is sent in each other's memory. */
+static void test_mapped_memory(void **state)
+{
+    lends = true;
+    test_stages(state);
+    test_groups(state);
+    lends = false;
 }
 
 /* Checkpoints are whole: a run goes on with any other layout, and with none. */
@@ -219,6 +233,7 @@ int main(void)
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_images_as_bytes),
+        cmocka_unit_test(test_mapped_memory),
         cmocka_unit_test(test_goes_on_elsewhere),
         cmocka_unit_test(test_joined_layers_stay_together),
         cmocka_unit_test(test_card_fails),
