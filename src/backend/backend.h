@@ -93,9 +93,9 @@ struct ls_backend_queue {
     /* Floats from the host, which must stay until the next read, arrived or results of what was enqueued later; a fetch to
      * the same memory comes after it. */
     enum ls_status (*send)(struct ls_program *p, float *to, const float *host, size_t count);
-    /* Like send, for all memory of a tensor of the store, in the backend's own layout; copies of it in another type that
-     * the backend keeps follow. Only where memory is not the host's; else NULL. */
-    enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host);
+    /* Like send, for floats first .. first+count-1 of a tensor of the store, in the backend's own layout; copies of them in
+     * another type that the backend keeps follow. Only where memory is not the host's; else NULL. */
+    enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host, size_t first, size_t count);
     /* Memory of take that other processes of this machine read in place. lend writes a ticket for them, and the memory stays
      * until the process ends; false: it cannot. map gives the address of such memory in this process, for copy and fetch, until
      * unmap; NULL: it cannot be had. All three are there, or none. */
@@ -220,7 +220,7 @@ struct ls_backend {
     size_t (*grad_bytes)(const struct ls_program *p);
     /* grads: zeroed at first; NULL where grad_bytes is 0. */
     enum ls_status (*bind)(struct ls_program *p, void *arena, void *grads);
-    /* Run the nodes first .. last-1. */
+    /* Run the nodes first .. last-1. Windows of updates are read before it returns. */
     enum ls_status (*run)(struct ls_program *p, int first, int last, const struct ls_run *run);
     /* Run the nodes again and measure each: seconds[n - first]. NULL: the caller times run. */
     enum ls_status (*profile)(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);

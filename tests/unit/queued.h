@@ -57,6 +57,7 @@ struct queued_work {
     int first, last; /* nodes of RUN */
     int mark;        /* of FETCH; slot of ASK; cut of SUM */
     struct ls_run run;
+    struct ls_window window; /* of node `first`, as it was when the run was enqueued */
     const void *input, *label;
     const struct ls_crop *crops; /* input is then of bytes */
     float *to;
@@ -219,6 +220,8 @@ static inline void queued_do(const struct queued_work *w)
             QUEUED_NEED(ref->write(inner, w->p->g->input, w->input) == LS_OK);
         if (w->label)
             QUEUED_NEED(ref->write(inner, w->p->g->label, w->label) == LS_OK);
+        if (w->window.on)
+            ((struct ls_graph *)(uintptr_t)w->p->g)->nodes[w->first].window = w->window;
         QUEUED_NEED(ref->run(inner, w->first, w->last, &w->run) == LS_OK);
         break;
     case QUEUED_COPY:
@@ -378,11 +381,13 @@ static enum ls_status queued_send(struct ls_program *p, float *to, const float *
     return queued_add_work((struct queued_work){.kind = QUEUED_SEND, .p = p, .to = to, .from = host, .count = count});
 }
 
-static enum ls_status queued_send_values(struct ls_program *p, int tensor, const float *host)
+static enum ls_status queued_send_values(struct ls_program *p, int tensor, const float *host, size_t first,
+                                         size_t count)
 {
     size_t bytes;
     float *to = queued_ref()->memory(p->inner, tensor, &bytes);
-    return queued_send(p, to, host, bytes / sizeof *host);
+    QUEUED_NEED((first + count) * sizeof *host <= bytes);
+    return queued_send(p, to + first, host, count);
 }
 
 static enum ls_status queued_ask(struct ls_program *p, int slot)
@@ -544,6 +549,8 @@ static enum ls_status queued_run(struct ls_program *p, int first, int last, cons
 {
     struct queued_work w = {.kind = QUEUED_RUN, .p = p, .first = first, .last = last, .run = *run};
     QUEUED_NEED(first < last);
+    w.window = p->g->nodes[first].window;
+    QUEUED_NEED(!w.window.on || last == first + 1);
     w.input = p->input;
     w.label = p->label;
     w.crops = p->crops;
@@ -584,6 +591,13 @@ static enum ls_status queued_input(struct ls_program *p, int tensor, const void 
 static void *queued_memory(const struct ls_program *p, int tensor, size_t *bytes)
 {
     return queued_ref()->memory(p->inner, tensor, bytes);
+}
+
+static void queued_point(struct ls_program *p, int tensor, void *memory)
+{
+    queued_work(queued.n);
+    QUEUED_NEED(!memory || queued_holds(memory, 1));
+    queued_ref()->point(p->inner, tensor, memory);
 }
 
 static bool queued_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
@@ -728,6 +742,7 @@ static struct ls_backend queued_backend = {
     .write = queued_write,
     .input = queued_input,
     .memory = queued_memory,
+    .point = queued_point,
     .matrix = queued_matrix,
     .choices = queued_choices,
     .describe = queued_describe,

@@ -299,6 +299,8 @@ struct ls_cuda_update {
  * too many for one launch. To be called once, before the list is copied to the device; a part of the list can then be
  * run alone. Entries of count 0 are passed over. */
 int ls_cuda_update_number(struct ls_cuda_update *host, int n);
+/* *to = *update, with `to` on the device. */
+void ls_cuda_set_update(ls_cuda_stream s, struct ls_cuda_update *to, const struct ls_cuda_update *update);
 /* An optimizer's step on all tensors of a list whose rule it is, in as few launches as can be. With scale->overflow set
  * nothing changes. `updates` on the device, `host` the same list for sizing the grid. scratch: ls_cuda_update_scratch bytes,
  * only lars, lamb and muon need any. scale optional. */

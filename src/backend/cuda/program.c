@@ -187,6 +187,7 @@ static void release(struct ls_program *p)
     device_give(p->small);
     device_give(p->sums);
     device_give(p->updates);
+    device_give(p->window);
     device_give(p->running);
     device_give(p->norms);
     ls_free(p->host_updates);
@@ -359,6 +360,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .write = write_tensor,
     .input = input,
     .memory = ls_program_memory,
+    .point = ls_program_point,
     .matrix = matrix,
     .choices = ls_program_choices,
     .joined = joined,

@@ -85,13 +85,15 @@ static enum ls_status send(struct ls_program *p, float *to, const float *host, s
     return LS_OK;
 }
 
-static enum ls_status send_values(struct ls_program *p, int tensor, const float *host)
+/* Behind the values is padding, of which there are no copies. */
+static enum ls_status send_values(struct ls_program *p, int tensor, const float *host, size_t first, size_t count)
 {
-    const struct ls_place *place = &p->core.places[tensor];
     const struct tensor_layout *l = &p->layouts[tensor];
-    LS_TRY(send(p, (float *)(void *)place->data, host, place->bytes / sizeof *host));
-    if (l->half)
-        ls_cuda_convert(p->device->compute, LS_F32, place->data, p->core.g->act_dtype, l->half, l->layout.count);
+    size_t all = (size_t)l->layout.count, copied = first >= all ? 0 : first + count > all ? all - first : count;
+    float *to = floats(p, tensor) + first;
+    LS_TRY(send(p, to, host, count));
+    if (l->half && copied > 0)
+        ls_cuda_convert(p->device->compute, LS_F32, to, p->core.g->act_dtype, l->half + first * 2, (int64_t)copied);
     return cuda_check(cudaGetLastError(), "values from the host");
 }
 

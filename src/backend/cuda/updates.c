@@ -129,6 +129,15 @@ static void describe_running(const struct ls_program *p, int node, struct ls_cud
     };
 }
 
+/* State that is apart gets its memory later. */
+static bool has_windows(const struct ls_program *p)
+{
+    for (int t = 0; t < p->core.g->n_tensors; t++)
+        if (p->core.g->tensors[t].apart)
+            return true;
+    return false;
+}
+
 /* Addresses are known now. */
 enum ls_status updates_bind(struct ls_program *p)
 {
@@ -148,6 +157,8 @@ enum ls_status updates_bind(struct ls_program *p)
     scratch = muon > scratch ? muon : scratch;
     if (st == LS_OK && !p->updates)
         st = device_take((size_t)n * sizeof *p->updates, "the list of updates", (void **)&p->updates);
+    if (st == LS_OK && !p->window && has_windows(p))
+        st = device_take(sizeof *p->window, "the list of updates", (void **)&p->window);
     if (st == LS_OK && !p->running)
         st = device_take((size_t)n * sizeof *p->running, "the list of updates", (void **)&p->running);
     if (st == LS_OK && scratch > 0 && !p->norms)
@@ -174,9 +185,38 @@ static void launch(struct ls_program *p, int first, int last, const bool *presen
                             last - first, r, p->norms);
 }
 
+/* The values of a node's window, of which those behind the tensor's last are padding. */
+static void run_window(struct ls_program *p, int node)
+{
+    const struct ls_window *w = &p->core.g->nodes[node].window;
+    struct ls_cuda_update u;
+    describe_update(p, node, &u);
+    int64_t left = u.count - (int64_t)w->first;
+    u.count = left < (int64_t)w->count ? left : (int64_t)w->count;
+    if (u.count <= 0)
+        return;
+    u.param += w->first;
+    u.grad = (const float *)u.grad + w->first;
+    u.half = u.half ? (char *)u.half + 2 * w->first : NULL;
+    for (int i = 0; i < LS_MAX_STATES; i++)
+        u.state[i] = u.state[i] ? u.state[i] + w->at : NULL;
+    ls_cuda_set_update(p->device->compute, p->window, &u);
+    rules[u.rule].launch(p->device->compute, p->run, p->scale, p->window, &u, 1, u.rule, p->norms);
+}
+
 enum ls_status updates_run(struct ls_program *p, int first, int last)
 {
     cudaStream_t stream = p->device->compute;
+    const struct ls_window *window = &p->core.g->nodes[first].window;
+    if (window->on && window->count > 0) {
+        run_window(p, first);
+        return LS_OK;
+    }
+    if (window->on) { /* it only clips: all of them */
+        ls_cuda_clip(stream, p->scale, ls_clip_limit(&p->core.g->nodes[first]), p->updates, p->host_updates,
+                     p->core.g->n_nodes, p->norms);
+        return LS_OK;
+    }
     bool present[RULES] = {false}, any = false, running = false;
     double clip = 0;
     for (int n = first; n < last; n++) {

@@ -61,8 +61,20 @@ float *ls_shards_values(const struct ls_engine *e, int tensor, size_t *count)
     return *count > 0 ? own_values(e, tensor) : NULL;
 }
 
+/* Copies floats that are held here to the host, or from it, and waits for that. */
+static enum ls_status copy_held(const struct ls_engine *e, float *held, float *host, size_t count, bool out)
+{
+    const struct ls_backend_queue *queue = e->backend->queue;
+    struct ls_program *p = e->train.program;
+    float any;
+    if (out)
+        LS_TRY(queue->send(p, held, host, count));
+    LS_TRY(queue->fetch(p, LS_SHARD_MARK, out ? &any : host, held, out ? 1 : count));
+    return queue->arrived(p, LS_SHARD_MARK);
+}
+
 /* Copies this process's windows into the whole tensor, or out of it. */
-static void copy_own(const struct ls_engine *e, int tensor, float *whole, bool out)
+static enum ls_status copy_own(const struct ls_engine *e, int tensor, float *whole, bool out)
 {
     const struct ls_shards *h = e->shards;
     float *own = own_values(e, tensor);
@@ -70,9 +82,9 @@ static void copy_own(const struct ls_engine *e, int tensor, float *whole, bool o
     for (int i = 0; i < h->n_segments; i++) {
         const struct ls_window *w = &h->segments[i].own;
         if (h->segments[i].node == node && w->count > 0)
-            memcpy(out ? own + w->at : whole + w->first, out ? whole + w->first : own + w->at,
-                   w->count * sizeof *whole);
+            LS_TRY(copy_held(e, own + w->at, whole + w->first, w->count, out));
     }
+    return LS_OK;
 }
 
 /* Sends another rank's windows of the whole tensor, or receives them. */
@@ -98,15 +110,21 @@ static float *whole_memory(const struct ls_engine *e, int tensor)
     return ls_alloc((bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN, 1);
 }
 
-/* Reads or writes the values of a tensor whose memory is `whole`. */
+/* Reads or writes the values of a tensor that is stored in `whole`. Its memory is the backend's meanwhile. */
 static enum ls_status convert(const struct ls_engine *e, int tensor, float *whole, float *values, bool write)
 {
     size_t bytes;
-    void *before = e->backend->memory(e->train.program, tensor, &bytes);
-    e->backend->point(e->train.program, tensor, whole);
-    enum ls_status st = write ? e->backend->write(e->train.program, tensor, values)
-                              : e->backend->read(e->train.program, tensor, values);
+    void *memory, *before = e->backend->memory(e->train.program, tensor, &bytes);
+    LS_TRY(ls_backend_take(e->backend, bytes, &memory));
+    enum ls_status st = write ? LS_OK : copy_held(e, memory, whole, bytes / sizeof *whole, true);
+    e->backend->point(e->train.program, tensor, memory);
+    if (st == LS_OK)
+        st = write ? e->backend->write(e->train.program, tensor, values)
+                   : e->backend->read(e->train.program, tensor, values);
     e->backend->point(e->train.program, tensor, before);
+    if (st == LS_OK && write)
+        st = copy_held(e, memory, whole, bytes / sizeof *whole, false);
+    ls_backend_give(e->backend, memory, bytes);
     return st;
 }
 
@@ -117,7 +135,7 @@ enum ls_status ls_shards_read(const struct ls_engine *e, int tensor, float *valu
     if (!whole)
         return LS_FAILED;
     LS_TRY_GOTO(free_whole, ask_all(e, REQUEST_READ, tensor));
-    copy_own(e, tensor, whole, false);
+    LS_TRY_GOTO(free_whole, copy_own(e, tensor, whole, false));
     for (int rank = 1; rank < ls_comm_size(e->comm); rank++)
         LS_TRY_GOTO(free_whole, exchange(e, tensor, rank, whole, LS_WORK_RECEIVE));
     st = convert(e, tensor, whole, values, false);
@@ -134,7 +152,7 @@ enum ls_status ls_shards_write(struct ls_engine *e, int tensor, const float *val
         return LS_FAILED;
     LS_TRY_GOTO(free_whole, convert(e, tensor, whole, (float *)(uintptr_t)values, true));
     LS_TRY_GOTO(free_whole, ask_all(e, REQUEST_WRITE, tensor));
-    copy_own(e, tensor, whole, true);
+    LS_TRY_GOTO(free_whole, copy_own(e, tensor, whole, true));
     for (int rank = 1; rank < ls_comm_size(e->comm); rank++)
         LS_TRY_GOTO(free_whole, exchange(e, tensor, rank, whole, LS_WORK_SEND));
 free_whole:
@@ -154,7 +172,7 @@ static enum ls_status start_tensor(struct ls_engine *e, int tensor, uint64_t num
         st = t->apart ? convert(e, tensor, whole, values, true) : e->backend->write(e->train.program, tensor, values);
     }
     if (st == LS_OK && t->apart)
-        copy_own(e, tensor, whole, true);
+        st = copy_own(e, tensor, whole, true);
     ls_free(values);
     ls_free(whole);
     return st;
@@ -180,7 +198,25 @@ enum ls_status ls_shards_end(const struct ls_engine *e)
 
 /* --- the other ranks ---------------------------------------------------------------------------------------------- */
 
-/* Windows travel straight from where they are held, and there. */
+/* A window travels straight from where it is held, and there, if the host can read and write that memory. */
+static enum ls_status answer_window(const struct ls_engine *e, bool read, float *held, size_t count)
+{
+    bool apart = e->backend->queue->own_memory;
+    enum ls_status st = LS_OK;
+    float *host = apart ? ls_alloc(count, sizeof *host) : held;
+    if (!host)
+        return LS_FAILED;
+    if (apart && read)
+        st = copy_held(e, held, host, count, false);
+    if (st == LS_OK)
+        st = message(e, read ? LS_WORK_SEND : LS_WORK_RECEIVE, 0, TAG_VALUES, host, count * sizeof *host);
+    if (st == LS_OK && apart && !read)
+        st = copy_held(e, held, host, count, true);
+    if (apart)
+        ls_free(host);
+    return st;
+}
+
 static enum ls_status answer(const struct ls_engine *e, const struct request *r)
 {
     const struct ls_shards *h = e->shards;
@@ -189,8 +225,7 @@ static enum ls_status answer(const struct ls_engine *e, const struct request *r)
     for (int i = 0; i < h->n_segments; i++) {
         const struct ls_window *w = &h->segments[i].own;
         if (h->segments[i].node == node && w->count > 0)
-            LS_TRY(message(e, r->kind == REQUEST_READ ? LS_WORK_SEND : LS_WORK_RECEIVE, 0, TAG_VALUES, own + w->at,
-                           w->count * sizeof *own));
+            LS_TRY(answer_window(e, r->kind == REQUEST_READ, own + w->at, w->count));
     }
     return LS_OK;
 }

@@ -25,6 +25,9 @@ struct ls_shards {
     bool clips;
 };
 
+/* The mark of values that come to the host; the last one is host_copy.c's. */
+enum { LS_SHARD_MARK = LS_QUEUE_MARKS - 2 };
+
 /* The tensors of an update's parameter that are held in its windows. */
 enum { LS_SHARDED = LS_MAX_STATES + 2 };
 int ls_shards_tensors(const struct ls_graph *g, int update, int tensors[LS_SHARDED]);

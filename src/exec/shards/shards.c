@@ -275,36 +275,49 @@ void ls_shards_copy(float *to, const float *from, size_t count)
         memcpy(to + i, from + i, (count - i < COPY ? count - i : COPY) * sizeof *to);
 }
 
-/* The parameter of a segment and the number of its floats, which may be fewer than those of its gradient: padding. */
-static float *param_of(const struct ls_engine *e, const struct ls_segment *s, size_t *floats)
+/* Gives the backend sums of gradients, where they are not in its memory. */
+static enum ls_status send_sums(const struct ls_engine *e, size_t first, size_t count)
 {
+    if (e->grads == e->kept)
+        return LS_OK;
+    return e->backend->queue->send(e->train.program, e->kept + first, e->grads + first, count);
+}
+
+/* Copies floats first .. last-1 of a segment's parameter to where its gradient was, or back. A parameter may have fewer floats
+ * than its gradient: the rest is padding. Where memory is not the host's, they come with the mark. */
+static enum ls_status move_values(const struct ls_engine *e, const struct ls_segment *s, size_t first, size_t last,
+                                  bool back)
+{
+    const struct ls_backend_queue *queue = e->backend->queue;
+    int tensor = e->train.graph.nodes[s->node].in[0];
     size_t bytes;
-    float *param = e->backend->memory(e->train.program, e->train.graph.nodes[s->node].in[0], &bytes);
-    *floats = bytes / sizeof(float);
-    return param;
+    float *param = e->backend->memory(e->train.program, tensor, &bytes), *grads = e->grads + s->grad - s->offset;
+    last = last < bytes / sizeof *param ? last : bytes / sizeof *param;
+    if (last <= first)
+        return LS_OK;
+    if (queue->own_memory)
+        return back ? queue->send_values(e->train.program, tensor, grads + first, first, last - first)
+                    : queue->fetch(e->train.program, LS_SHARD_MARK, grads + first, param + first, last - first);
+    ls_shards_copy(back ? param + first : grads + first, back ? grads + first : param + first, last - first);
+    return LS_OK;
 }
 
-/* Copies floats first .. last-1 of a parameter to the memory of its gradient, or back. */
-static void move_values(const struct ls_engine *e, const struct ls_segment *s, size_t first, size_t last, bool back)
-{
-    size_t floats;
-    float *param = param_of(e, s, &floats), *grads = e->grads + s->grad - s->offset;
-    last = last < floats ? last : floats;
-    if (last > first)
-        ls_shards_copy(back ? param + first : grads + first, back ? grads + first : param + first, last - first);
-}
-
-/* Clips all gradients: the first update does so in a window without values. */
+/* Clips all gradients: the first update does so in a window without values. When it returns, the host's sums are no longer
+ * needed: parameters take their place. */
 static enum ls_status clip(struct ls_engine *e, const struct ls_run *run)
 {
     struct ls_graph *g = &e->train.graph;
     int node = e->train.end;
+    float any;
     while (node < g->n_nodes && !ls_shards_updates(g, node))
         node++;
     if (node == g->n_nodes)
         return LS_OK;
+    LS_TRY(send_sums(e, 0, e->n_grads));
     g->nodes[node].window = (struct ls_window){.on = true};
-    return e->backend->run(e->train.program, node, node + 1, run);
+    LS_TRY(e->backend->run(e->train.program, node, node + 1, run));
+    LS_TRY(e->backend->queue->fetch(e->train.program, LS_SHARD_MARK, &any, e->kept, 1));
+    return e->backend->queue->arrived(e->train.program, LS_SHARD_MARK);
 }
 
 static enum ls_status run_window(struct ls_engine *e, int node, const struct ls_window *window,
@@ -341,16 +354,20 @@ enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_
             LS_TRY(update_apart(e, s, run));
             continue;
         }
+        if (!h->clips)
+            LS_TRY(send_sums(e, s->grad - s->offset + s->own.first, s->own.count));
         LS_TRY(run_window(e, s->node, &s->own, run));
-        move_values(e, s, s->own.first, s->own.first + s->own.count, false);
+        LS_TRY(move_values(e, s, s->own.first, s->own.first + s->own.count, false));
     }
-    return LS_OK;
+    return e->backend->queue->arrived(e->train.program, LS_SHARD_MARK);
 }
 
 /* Running statistics and averages, which every process has. */
 static enum ls_status follow(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
     const struct ls_graph *g = &e->train.graph;
+    if (e->buckets[bucket].plain)
+        LS_TRY(send_sums(e, e->buckets[bucket].first, e->buckets[bucket].count));
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1]; i++) {
         int node = e->update_nodes[i];
         if (!ls_shards_updates(g, node) && !g->tensors[g->nodes[node].in[0]].apart)
@@ -365,8 +382,8 @@ enum ls_status ls_shards_take(struct ls_engine *e, int piece, const struct ls_ru
     for (int i = h->first[piece]; !e->params && i < h->first[piece + 1]; i++) {
         const struct ls_segment *s = &h->segments[i];
         size_t end = s->offset + s->count, own = s->own.count > 0 ? s->own.first : end;
-        move_values(e, s, s->offset, own, true);
-        move_values(e, s, own + s->own.count, end, true);
+        LS_TRY(move_values(e, s, s->offset, own, true));
+        LS_TRY(move_values(e, s, own + s->own.count, end, true));
     }
     if (piece + 1 < h->n_pieces && h->pieces[piece + 1].bucket == h->pieces[piece].bucket)
         return LS_OK;

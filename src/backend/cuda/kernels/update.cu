@@ -18,6 +18,17 @@ int ls_cuda_update_number(struct ls_cuda_update *host, int n)
     return (int)blocks;
 }
 
+/* A kernel launch copies its arguments, so no host memory has to stay valid for it. */
+static __global__ void set_update(struct ls_cuda_update *to, struct ls_cuda_update update)
+{
+    *to = update;
+}
+
+void ls_cuda_set_update(ls_cuda_stream s, struct ls_cuda_update *to, const struct ls_cuda_update *update)
+{
+    set_update<<<1, 1, 0, s>>>(to, *update);
+}
+
 static bool any_lars(const struct ls_cuda_update *host, int n)
 {
     for (int i = 0; i < n; i++)

@@ -1,0 +1,122 @@
+/* Optimizer state in shards on a backend with a queue: the bits of one process without one, checkpoints that go on anywhere, and
+ * less of the backend's memory. In these tests "cuda" is the backend of queued.h. */
+#include "train_story.h"
+#include "comm_ranks.h"
+#include "exec/shards/shards.h"
+#include "queued.h"
+
+struct rule {
+    const char *optimizer;
+    double clip_norm, ema;
+    int64_t accumulate;
+};
+
+static struct ls_options run_options(const char *run, bool queue, const struct rule *rule)
+{
+    struct ls_options o = tiny_options(run);
+    tiny_set(&o.backend, queue ? "cuda" : "ref");
+    tiny_set(&o.optimizer, rule->optimizer);
+    tiny_set(&o.shard, queue ? "state" : "none");
+    o.clip_norm = rule->clip_norm;
+    o.ema = rule->ema;
+    o.accumulate = rule->accumulate;
+    o.replicas = 4;
+    o.bucket_mb = 0.0005; /* several buckets */
+    o.steps = 8;
+    o.check_every = 2;
+    return o;
+}
+
+static void train_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    NEED(t.engine.shards && t.engine.grads != t.engine.kept);
+    NEED(ls_trainer_run(&t) == LS_OK);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void train(const struct ls_options *o, int ranks)
+{
+    run_ranks((struct ranks){.size = ranks, .replicas = 4, .loud = true, .argument = o}, train_rank);
+}
+
+static void compare(const struct rule *rule, int ranks)
+{
+    struct ls_options plain = run_options("plain", false, rule), o = run_options("queue", true, rule);
+    assert_int_equal(tiny_train(&plain), LS_OK);
+    train(&o, ranks);
+    expect_same_run("plain", "queue", 8);
+    ls_options_release(&plain);
+    ls_options_release(&o);
+    forget("plain");
+    forget("queue");
+}
+
+static void test_bits(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        compare(&(struct rule){"sgd", 0, 0, 1}, ranks);
+        compare(&(struct rule){"adamw", 0, 0.9, 2}, ranks);
+    }
+    compare(&(struct rule){"adamw", 0.05, 0, 1}, 3); /* clipping sees all gradients */
+    compare(&(struct rule){"lars", 0, 0, 1}, 2);     /* a tensor's norm needs all of it */
+    compare(&(struct rule){"lamb", 0.1, 0.9, 1}, 3);
+    compare(&(struct rule){"muon", 0, 0, 1}, 2);
+}
+
+/* What three processes saved in shards goes on in two, and alone. */
+static void test_goes_on(void **state)
+{
+    (void)state;
+    static const struct rule rule = {"adamw", 0, 0, 1};
+    struct ls_options plain = run_options("plain", false, &rule), o = run_options("queue", true, &rule);
+    assert_int_equal(tiny_train(&plain), LS_OK);
+    o.steps = 3;
+    train(&o, 3);
+    tiny_set(&o.resume, "auto");
+    o.steps = 6;
+    train(&o, 2);
+    o.steps = 8;
+    assert_int_equal(tiny_train(&o), LS_OK);
+    assert_true(tiny_same("plain/checkpoints/step-00000008/model.safetensors",
+                          "queue/checkpoints/step-00000008/model.safetensors"));
+    assert_true(tiny_same("plain/checkpoints/step-00000008/state.safetensors",
+                          "queue/checkpoints/step-00000008/state.safetensors"));
+    ls_options_release(&plain);
+    ls_options_release(&o);
+    forget("plain");
+    forget("queue");
+}
+
+static void expect_refusal(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    NEED(ls_trainer_open(&t, &o, c) == LS_USAGE);
+    NEED(ls_comm_rank(c) > 0 || strstr(ls_log_last(), "none can tell when one overflows"));
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_fp16_refused(void **state)
+{
+    (void)state;
+    struct ls_options o = run_options("refused", true, &(struct rule){"sgd", 0, 0, 1});
+    tiny_set(&o.dtype, "fp16");
+    run_ranks((struct ranks){.size = 2, .replicas = 4, .argument = &o}, expect_refusal);
+    ls_options_release(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_fp16_refused),
+    };
+    return cmocka_run_group_tests(tests, tiny_begin, tiny_end);
+}
