@@ -109,7 +109,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
     if (st == LS_OK && ls_mesh_has_pipeline(o->parallel))
-        st = ls_pipeline_check_cut(o, &g);
+        st = ls_pipeline_check_cut(o, backend, &g);
     ls_graph_release(&g);
     if (st == LS_OK)
         st = ls_shards_check(o, backend, processes);
@@ -350,12 +350,11 @@ static enum ls_status make_same_programs(struct ls_engine *e, const struct ls_op
     return st;
 }
 
-/* Pairs of layers that a program computes together, as parallel/stages.h has them. */
-static char *list_joined(const struct ls_backend *b, const struct ls_net *net)
+/* Appends the pairs of layers that a program computes together to the text, as parallel/stages.h has them; takes the text. */
+static char *list_joined(const struct ls_backend *b, const struct ls_net *net, char *text)
 {
     const struct ls_graph *g = &net->graph;
-    char *text = ls_strdup("");
-    for (int n = 0; b->joined && text && n < g->n_nodes; n++)
+    for (int n = 0; b->joined && net->program && text && n < g->n_nodes; n++)
         for (int other = 0; text && other < n; other++) {
             if (!b->joined(net->program, n, other) || strcmp(g->nodes[n].name, g->nodes[other].name) == 0)
                 continue;
@@ -382,7 +381,8 @@ static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options 
     if (st == LS_OK) {
         p->choices[0] = ls_strdup(e->backend->choices(whole.train.program));
         p->choices[1] = ls_strdup(whole.eval.program ? e->backend->choices(whole.eval.program) : "");
-        p->joined = list_joined(e->backend, &whole.train);
+        p->joined = list_joined(e->backend, &whole.train, ls_strdup(""));
+        p->joined = list_joined(e->backend, &whole.eval, p->joined);
         st = p->choices[0] && p->choices[1] && p->joined ? LS_OK : LS_FAILED;
     }
     close_net(&whole, &whole.eval);

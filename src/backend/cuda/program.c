@@ -321,11 +321,12 @@ static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t 
     return true;
 }
 
-/* Twins, what an earlier node computes of a later one, and a sparse gradient with its reader. */
+/* Twins, a normalisation with the product behind it, what an earlier node computes of a later one, and a sparse gradient with its
+ * reader. */
 static bool joined(const struct ls_program *p, int node, int other)
 {
     const struct node_exec *exec = &p->execs[node];
-    return exec->twin == other || exec->early == other ||
+    return exec->twin == other || exec->early == other || exec->with == other ||
            (exec->sparse && ls_graph_producer(p->core.g, p->core.g->nodes[node].in[DY2]) == other);
 }
 

@@ -109,7 +109,8 @@ struct ls_program {
     char *sums;                     /* device; owned; scratch for sums over rows; starts as zeros */
     struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
     struct ls_cuda_update *host_updates;
-    struct ls_cuda_update *window; /* device; owned; the update of a window that is under way; NULL: no state is apart */
+    struct ls_cuda_update
+        *window; /* device; owned; the update of a window that is under way; NULL: no state is apart */
     struct ls_cuda_running *running; /* device; owned; likewise */
     float *norms;                    /* device; owned; lars's scratch */
     uint64_t *checksum;              /* device; owned */
