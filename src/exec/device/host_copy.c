@@ -136,7 +136,7 @@ enum ls_status ls_host_copy_push(struct ls_engine *e, enum ls_sync_part part)
         if (!ls_sync_in_part(m->twins[i].optimizer, part))
             continue;
         LS_TRY(e->backend->queue->send_values(e->train.program, m->twins[i].tensor, m->twins[i].host, 0,
-                                               m->twins[i].count));
+                                              m->twins[i].count));
         m->sending = true;
     }
     return LS_OK;
