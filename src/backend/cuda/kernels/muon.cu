@@ -5,7 +5,6 @@
  * The matrix of a tensor is stored with its shorter side as rows. Its padding is 0 and stays 0. */
 #include "backend/cuda/kernels/update.cuh"
 
-#include <cuda_pipeline.h>
 #include <mma.h>
 
 using namespace ls_device;
@@ -133,20 +132,27 @@ static __global__ void __launch_bounds__(THREADS)
 
 /* --- products ------------------------------------------------------------------------------------------------ */
 
-#define TILE_VALUES (TILE * PITCH)
-#define STAGES 4 /* parts of the operands in shared memory: one is multiplied while the others are on their way */
-#define GEMM_ROOM (STAGES * 2 * TILE_VALUES * sizeof(bf16))
+#define WORDS (TILE * DEPTH / 8 / GEMM_THREADS) /* of 8 numbers that a thread copies for a tile */
 
-/* Begins to copy a tile of TILE rows and DEPTH columns; zeros beyond the matrix. Columns are multiples of 8. */
-static __device__ __forceinline__ void copy_tile(const bf16 *from, int pitch, int rows, int columns, int row,
-                                                 int column, bf16 *to)
+/* This thread's part of a tile of TILE rows and DEPTH columns; zeros beyond the matrix. Columns are multiples of 8. */
+static __device__ __forceinline__ void fetch_tile(const bf16 *from, int pitch, int rows, int columns, int row,
+                                                  int column, uint4 (&words)[WORDS])
 {
 #pragma unroll
-    for (int i = (int)threadIdx.x; i < TILE * DEPTH / 8; i += GEMM_THREADS) {
-        int r = i / (DEPTH / 8), c = i % (DEPTH / 8) * 8;
+    for (int k = 0; k < WORDS; k++) {
+        int i = (int)threadIdx.x + k * GEMM_THREADS, r = i / (DEPTH / 8), c = i % (DEPTH / 8) * 8;
         bool inside = row + r < rows && column + c < columns;
-        __pipeline_memcpy_async(to + r * PITCH + c, inside ? from + (int64_t)(row + r) * pitch + column + c : from, 16,
-                                inside ? 0 : 16);
+        words[k] =
+            inside ? __ldcg((const uint4 *)(from + (int64_t)(row + r) * pitch + column + c)) : make_uint4(0, 0, 0, 0);
+    }
+}
+
+static __device__ __forceinline__ void put_tile(const uint4 (&words)[WORDS], bf16 *to)
+{
+#pragma unroll
+    for (int k = 0; k < WORDS; k++) {
+        int i = (int)threadIdx.x + k * GEMM_THREADS;
+        *(uint4 *)(to + i / (DEPTH / 8) * PITCH + i % (DEPTH / 8) * 8) = words[k];
     }
 }
 
@@ -155,38 +161,35 @@ struct operands {
     int left_pitch, right_pitch, rows, columns, depth;
 };
 
-/* Begins to copy part k of the operands' depth; nothing beyond the last. */
 template <bool TURNED>
-static __device__ __forceinline__ void copy(const struct operands &o, int row, int column, int k, bf16 *room)
+static __device__ __forceinline__ void fetch(const struct operands &o, int row, int column, int k, uint4 (&left)[WORDS],
+                                             uint4 (&right)[WORDS])
 {
-    bf16 *left = room + k % STAGES * 2 * TILE_VALUES, *right = left + TILE_VALUES;
-    if (k * DEPTH < o.depth) {
-        copy_tile(o.left, o.left_pitch, o.rows, o.depth, row, k * DEPTH, left);
-        if (TURNED)
-            copy_tile(o.right, o.right_pitch, o.columns, o.depth, column, k * DEPTH, right);
-        else
-            copy_tile(o.right, o.right_pitch, o.depth, o.columns, k * DEPTH, column, right);
-    }
-    __pipeline_commit();
+    fetch_tile(o.left, o.left_pitch, o.rows, o.depth, row, k, left);
+    if (TURNED)
+        fetch_tile(o.right, o.right_pitch, o.columns, o.depth, column, k, right);
+    else
+        fetch_tile(o.right, o.right_pitch, o.depth, o.columns, k, column, right);
 }
 
-/* A tile of left times right, or right^T, in shared memory as f32. Four warps compute 32 x 32 each. */
+/* A tile of left times right, or right^T, into shared memory as f32. Four warps compute 32 x 32 each. */
 template <bool TURNED>
-static __device__ __forceinline__ const float *product(const struct operands &o, int row, int column)
+static __device__ __forceinline__ void product(const struct operands &o, int row, int column, float *result)
 {
     typedef typename std::conditional<TURNED, wmma::col_major, wmma::row_major>::type order;
-    extern __shared__ __align__(32) bf16 room[];
+    __shared__ __align__(32) bf16 left[TILE * PITCH], right[TILE * PITCH];
     wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum[2][2];
     int warp = (int)threadIdx.x / 32, wr = warp / 2 * 32, wc = warp % 2 * 32;
     for (int i = 0; i < 4; i++)
         wmma::fill_fragment(sum[i / 2][i % 2], 0.0f);
-    for (int k = 0; k < STAGES - 1; k++)
-        copy<TURNED>(o, row, column, k, room);
-    for (int k = 0; k * DEPTH < o.depth; k++) {
-        __pipeline_wait_prior(STAGES - 2);
-        __syncthreads(); /* part k is there, and all are done with part k - 1, whose place is next */
-        copy<TURNED>(o, row, column, k + STAGES - 1, room);
-        const bf16 *left = room + k % STAGES * 2 * TILE_VALUES, *right = left + TILE_VALUES;
+    uint4 next_left[WORDS], next_right[WORDS];
+    fetch<TURNED>(o, row, column, 0, next_left, next_right);
+    for (int k = 0; k < o.depth; k += DEPTH) {
+        put_tile(next_left, left);
+        put_tile(next_right, right);
+        __syncthreads();
+        if (k + DEPTH < o.depth) /* on its way while this part is multiplied */
+            fetch<TURNED>(o, row, column, k + DEPTH, next_left, next_right);
 #pragma unroll
         for (int d = 0; d < DEPTH; d += 16) {
             wmma::fragment<wmma::matrix_a, 16, 16, 16, bf16, wmma::row_major> a[2];
@@ -199,27 +202,26 @@ static __device__ __forceinline__ const float *product(const struct operands &o,
             for (int i = 0; i < 4; i++)
                 wmma::mma_sync(sum[i / 2][i % 2], a[i / 2], b[i % 2], sum[i / 2][i % 2]);
         }
+        __syncthreads();
     }
-    __syncthreads();
-    float *result = (float *)room;
     for (int i = 0; i < 4; i++)
         wmma::store_matrix_sync(result + (wr + i / 2 * 16) * TILE + wc + i % 2 * 16, sum[i / 2][i % 2], TILE,
                                 wmma::mem_row_major);
     __syncthreads();
-    return result;
 }
 
 /* a = s^2 x x^T; in the first iteration s is 1 / |x|, which x is not yet multiplied by, later 1. */
 static __global__ void __launch_bounds__(GEMM_THREADS)
     muon_square(const __grid_constant__ struct batch b, const struct ls_cuda_scale *scale, int first)
 {
+    __shared__ __align__(32) float result[TILE * TILE];
     if (scale && scale->overflow)
         return;
     int t = find(b.first[SQUARES], b.n), tile = (int)blockIdx.x - b.first[SQUARES][t];
     const struct matrix &m = b.of[t];
     int side = (m.rows + TILE - 1) / TILE, row = tile / side * TILE, column = tile % side * TILE;
     struct operands o = {m.x, m.x, m.pitch, m.pitch, m.rows, m.rows, m.columns};
-    const float *result = product<true>(o, row, column);
+    product<true>(o, row, column, result);
     float s = first ? m.norms[0] : 1;
     for (int i = (int)threadIdx.x; i < TILE * TILE; i += GEMM_THREADS) {
         int r = row + i / TILE, c = column + i % TILE;
@@ -232,13 +234,14 @@ static __global__ void __launch_bounds__(GEMM_THREADS)
 static __global__ void __launch_bounds__(GEMM_THREADS)
     muon_polynomial(const __grid_constant__ struct batch b, const struct ls_cuda_scale *scale)
 {
+    __shared__ __align__(32) float result[TILE * TILE];
     if (scale && scale->overflow)
         return;
     int t = find(b.first[SQUARES], b.n), tile = (int)blockIdx.x - b.first[SQUARES][t];
     const struct matrix &m = b.of[t];
     int side = (m.rows + TILE - 1) / TILE, row = tile / side * TILE, column = tile % side * TILE;
     struct operands o = {m.a, m.a, m.square_pitch, m.square_pitch, m.rows, m.rows, m.square_pitch};
-    const float *result = product<true>(o, row, column);
+    product<true>(o, row, column, result);
     for (int i = (int)threadIdx.x; i < TILE * TILE; i += GEMM_THREADS) {
         int r = row + i / TILE, c = column + i % TILE;
         if (r < m.rows && c < m.square_pitch) {
@@ -252,6 +255,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS)
 static __global__ void __launch_bounds__(GEMM_THREADS)
     muon_multiply(const __grid_constant__ struct batch b, const struct ls_cuda_scale *scale, int step)
 {
+    __shared__ __align__(32) float result[TILE * TILE];
     if (scale && scale->overflow)
         return;
     int t = find(b.first[WIDES], b.n), tile = (int)blockIdx.x - b.first[WIDES][t];
@@ -260,7 +264,7 @@ static __global__ void __launch_bounds__(GEMM_THREADS)
     bf16 *to = step % 2 ? m.x : m.y;
     int across = (m.columns + TILE - 1) / TILE, row = tile / across * TILE, column = tile % across * TILE;
     struct operands o = {m.b, from, m.square_pitch, m.pitch, m.rows, m.pitch, m.rows};
-    const float *result = product<false>(o, row, column);
+    product<false>(o, row, column, result);
     float s = step ? 1 : m.norms[0];
     for (int i = (int)threadIdx.x; i < TILE * TILE; i += GEMM_THREADS) {
         int r = row + i / TILE, c = column + i % TILE;
@@ -349,18 +353,15 @@ static void launch(ls_cuda_stream s, const struct batch &b, const struct ls_cuda
                    const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, int steps)
 {
     int chunked = b.first[CHUNKS][b.n], squares = b.first[SQUARES][b.n], wides = b.first[WIDES][b.n];
-    want_shared(muon_square, GEMM_ROOM);
-    want_shared(muon_polynomial, GEMM_ROOM);
-    want_shared(muon_multiply, GEMM_ROOM);
     muon_advance<<<chunked, THREADS, 0, s>>>(b, scale, updates);
     muon_norms<<<b.n, THREADS, 0, s>>>(b, scale);
     for (int i = 0; i < steps; i++) {
         struct batch now = b;
         for (int t = 0; t < b.n && i % 2; t++)
             now.of[t].x = b.of[t].y;
-        muon_square<<<squares, GEMM_THREADS, GEMM_ROOM, s>>>(now, scale, i == 0);
-        muon_polynomial<<<squares, GEMM_THREADS, GEMM_ROOM, s>>>(b, scale);
-        muon_multiply<<<wides, GEMM_THREADS, GEMM_ROOM, s>>>(b, scale, i);
+        muon_square<<<squares, GEMM_THREADS, 0, s>>>(now, scale, i == 0);
+        muon_polynomial<<<squares, GEMM_THREADS, 0, s>>>(b, scale);
+        muon_multiply<<<wides, GEMM_THREADS, 0, s>>>(b, scale, i);
     }
     muon_step<<<chunked, THREADS, 0, s>>>(b, run, scale, updates, steps);
 }
