@@ -165,11 +165,11 @@ static enum ls_status find_crossings(const struct ls_graph *g, struct ls_layers 
     for (int t = 0; st == LS_OK && t < g->n_tensors; t++)
         if ((g->tensors[t].role == LS_ROLE_ACT && made[t] > 0) || t == g->input)
             for (int place = made[t]; place <= last[t]; place++) {
-                count[place] += t == g->input ? 3 : 1; /* images never go on */
+                count[place] += t == g->input ? 2 : 1; /* images never go on */
                 l->list[place].crossing += bytes_of(&g->tensors[t]);
             }
     for (int place = 1; st == LS_OK && place < l->n; place++)
-        l->list[place].can_cut = count[place] == 1, l->list[place].two_go_on = count[place] == 2;
+        l->list[place].can_cut = count[place] == 1;
     ls_free(last);
     ls_free(made);
     ls_free(count);

@@ -8,7 +8,6 @@
 struct ls_layer {
     const char *name; /* borrowed from the graph */
     bool can_cut;     /* one tensor goes on from the layers before it */
-    bool two_go_on;   /* two do, as within a residual block */
     int trained;      /* tensors of trained parameters */
     /* Seconds of a pass, and of the updates of a step. Where nothing is measured: in proportion to them, without updates. */
     double forward, backward, update;

@@ -25,12 +25,9 @@ static int layer_of(const struct ls_layers *l, const char *name, size_t length)
     return LS_NONE;
 }
 
-/* No cut between two layers that are computed together. Such pairs may take all places between the residual blocks of a model,
- * so that it may be cut within a block, too. */
+/* No cut between two layers that are computed together. */
 static void keep_joined(struct ls_layers *l, const char *joined)
 {
-    for (int n = 0; joined && n < l->n; n++)
-        l->list[n].can_cut |= l->list[n].two_go_on;
     while (joined && *joined) {
         size_t first = strcspn(joined, "\t"), second = strcspn(joined + first + 1, "\n");
         int a = layer_of(l, joined, first), b = layer_of(l, joined + first + 1, second);
