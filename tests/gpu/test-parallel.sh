@@ -67,6 +67,10 @@ for model in resnet18 resnet50 mobilenet_v2; do
         for layout in 2:pipeline:2 3:pipeline:3 4:data:2,pipeline:2; do
             # shellcheck disable=SC2086
             lockstep train $tuned --model $model --dtype bf16 --workers "${layout%%:*}" --parallel "${layout#*:}" --run parts
+            # What a card computes together stays in one stage.
+            if [ "$code" = 2 ] && grep -q 'too few places where it can be cut' err; then
+                continue
+            fi
             expect_code 0
             expect_bits whole parts 3
             rm -rf parts
