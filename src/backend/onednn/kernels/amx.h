@@ -9,6 +9,7 @@
 #ifndef LS_KERNELS_AMX_H
 #define LS_KERNELS_AMX_H
 
+#include "backend/onednn/kernels/conv_bias.h"
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
@@ -159,24 +160,6 @@ INLINE void pair_up(const E *from, int64_t pixels, E *to)
     __m512i order = _mm512_loadu_si512(both);
     for (int64_t i = 0; i < pixels * B; i += 2 * B)
         _mm512_storeu_si512(to + i, _mm512_permutexvar_epi16(order, _mm512_loadu_si512(from + i)));
-}
-
-/* The gradient of the bias, in a parallel region. */
-static inline void bias_gradient(const struct ls_conv *w)
-{
-    int64_t area = w->out_h * w->out_w;
-#pragma omp for schedule(static)
-    for (int64_t m = 0; m < w->out_blocks; m++) {
-        vf sum = vset(0.0f);
-        for (int64_t n = 0; n < w->n; n++) {
-            const E *dy = (const E *)w->out + (n * w->out_blocks + m) * area * B;
-            vf part = vset(0.0f);
-            for (int64_t i = 0; i < area; i++)
-                part += load(dy + i * B);
-            sum += part;
-        }
-        vstoref(w->bias + m * B, sum);
-    }
 }
 
 size_t LS_KERNEL_NAME(amx_data_scratch)(const struct ls_conv *w);

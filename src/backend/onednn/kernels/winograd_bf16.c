@@ -13,6 +13,7 @@
  * In the gradient of the weights, inputs V and gradients Z have pairs of tiles side by side: [place][tile / 2][B][2].
  * The tiles are cut into parts by the shape alone, and the sums of the parts are added in their order. Each other result
  * is computed by one thread in a fixed order (LOOP-1). */
+#include "backend/onednn/kernels/conv_bias.h"
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
@@ -458,23 +459,6 @@ static void finish(const struct ls_conv *w, const struct grid *c, int64_t m, int
         float *to = w->weights + ((m * w->in_blocks + k) * 9 * B + i) * B;
         for (int tap = 0; tap < 9; tap++)
             vstoref(to + tap * B * B, g[tap]);
-    }
-}
-
-static void bias_gradient(const struct ls_conv *w)
-{
-    int64_t area = w->out_h * w->out_w;
-#pragma omp for schedule(static)
-    for (int64_t m = 0; m < w->out_blocks; m++) {
-        vf sum = vset(0.0f);
-        for (int64_t n = 0; n < w->n; n++) {
-            const E *dy = (const E *)w->out + (n * w->out_blocks + m) * area * B;
-            vf part = vset(0.0f);
-            for (int64_t i = 0; i < area; i++)
-                part += load(dy + i * B);
-            sum += part;
-        }
-        vstoref(w->bias + m * B, sum);
     }
 }
 
