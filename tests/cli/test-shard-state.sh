@@ -2,6 +2,7 @@
 # Optimizer state in shards: the bits of one process on any number of workers, whole checkpoints, less memory.
 . tests/cli/harness.sh
 . "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/cli/sharded.sh"
 
 # Five steps are an epoch. Its last batch has three samples: a rank has none.
 steps=6
@@ -91,32 +92,7 @@ for refused in "--sync server:--sync overlap or allreduce" "--sync gather:every 
     expect_error "error: --shard state: .*${refused#*:}"
 done
 
-it "names a worker that is killed"
-begin 3 --data synthetic:1x14x14:10:195 --batch 48 --schedule constant --epochs 1000000 --shard state --deadline 3 \
-    --run killed
-victim=$(worker 1)
-kill -9 "$victim"
-end
-expect_code 4
-expect_err "worker 1 \(pid $victim\) was killed by signal 9"
-expect_err "rank 1 \(.*is gone"
-
-# 19 million parameters: 73 MiB, and twice as much state.
-{
-    echo 'input: 1x14x14'
-    echo 'classes: 10'
-    echo 'layers:'
-    for layer in 1 2 3 4 5 6 7 8 9 10 11 12; do
-        echo "  - {name: fc$layer, op: dense, out: 1280}"
-        echo "  - {name: relu$layer, op: relu}"
-    done
-    echo '  - {name: fc, op: dense, out: classes}'
-} >deep.yaml
-
-# bytes KEY
-bytes() {
-    json "$1" <out
-}
+names_killed --shard state
 
 it "shows the memory of a worker beforehand"
 lockstep plan --model deep.yaml --optimizer adamw --batch 8 --workers 4 --json
