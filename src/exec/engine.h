@@ -128,6 +128,11 @@ enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed);
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o);
 void ls_engine_free_buckets(struct ls_engine *e);
 
+/* gradients.c: memory for gradients that outlive a pass, where strategies and other processes can reach it. Nothing where updates
+ * follow the gradients within the pass. */
+enum ls_status ls_gradients_open(struct ls_engine *e);
+void ls_gradients_close(struct ls_engine *e);
+
 /* peers.c: devices that sum gradients among themselves (ls_backend_peers), which is a strategy. plan decides by the options
  * whether they may, and refuses options that do not go with --collective nccl. open connects the processes; where that is
  * not possible the host sums, by the strategy of --sync. share describes what is summed, when there are buckets; `settle` as

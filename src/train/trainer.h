@@ -108,6 +108,16 @@ void ls_broken_say(const struct ls_trainer *t);
 /* Tell the other processes what this one does. */
 void ls_trainer_say_position(const struct ls_trainer *t, enum ls_stage stage);
 
+/* resuming.c, in the order of a start. find_run, on rank 0: the run to resume, or the directory of a new one, with every check that
+ * is possible before kernels are measured. claim locks the run directory: from then on no other run writes there. share_found
+ * broadcasts what rank 0 found. find_plan reads the kernels of a resumed run, or of one whose config.yaml is run again, into
+ * t->plan. open_state sets the state on every rank; rank 0 also loads the weights, for all that hold a part of them. */
+enum ls_status ls_trainer_find_run(struct ls_trainer *t);
+enum ls_status ls_trainer_claim(struct ls_trainer *t);
+enum ls_status ls_trainer_share_found(struct ls_trainer *t);
+enum ls_status ls_trainer_find_plan(struct ls_trainer *t);
+enum ls_status ls_trainer_open_state(struct ls_trainer *t);
+
 /* saving.c. compare: the first `parts` of the values are the same in all processes (rank_check.h). collect: rank 0 has the
  * whole state, and all have the same values; compared unless --check-every is 0. save begins a checkpoint, which a thread may
  * write; save_last writes the lines about ranks first, where a job ends within an epoch; finish_saving and await_saved wait
