@@ -1,49 +1,40 @@
-/* The instruction sets that kernels are compiled for, best first. */
+/* The instruction sets that kernels are compiled for, best first. LS_KERNEL_SETS is X(isa) for each; CMakeLists.txt defines it. */
 #include "backend/onednn/kernels/kernels.h"
 
 #include <string.h>
 
-#define TABLES(isa)                                 \
+#define X(isa)                                      \
     void ls_fill_##isa##_f32(struct ls_kernels *k); \
     void ls_fill_##isa##_bf16(struct ls_kernels *k);
-TABLES(avx512bf16)
-TABLES(avx512)
-TABLES(avx2)
-TABLES(sse2)
+LS_KERNEL_SETS
+#undef X
 
-static bool has_avx512bf16(void)
+static bool supported(const char *isa)
 {
-    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vl");
-}
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-}
-static bool has_avx2(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
-static bool has_sse2(void)
-{
+    bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    if (strcmp(isa, "avx512bf16") == 0)
+        return avx512 && __builtin_cpu_supports("avx512bf16");
+    if (strcmp(isa, "avx512") == 0)
+        return avx512;
+    if (strcmp(isa, "avx2") == 0)
+        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     return true;
 }
 
 static const struct {
     const char *isa;
-    bool (*here)(void);
     void (*fill[2])(struct ls_kernels *); /* f32, bf16 */
 } sets[] = {
-    {"avx512bf16", has_avx512bf16, {ls_fill_avx512bf16_f32, ls_fill_avx512bf16_bf16}},
-    {"avx512", has_avx512, {ls_fill_avx512_f32, ls_fill_avx512_bf16}},
-    {"avx2", has_avx2, {ls_fill_avx2_f32, ls_fill_avx2_bf16}},
-    {"sse2", has_sse2, {ls_fill_sse2_f32, ls_fill_sse2_bf16}},
+#define X(isa) {#isa, {ls_fill_##isa##_f32, ls_fill_##isa##_bf16}},
+    LS_KERNEL_SETS
+#undef X
 };
 
 bool ls_kernels_pick(enum ls_dtype dtype, const char *isa, struct ls_kernels *k)
 {
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
-        if ((isa ? strcmp(isa, sets[i].isa) == 0 : true) && sets[i].here()) {
+        if ((isa ? strcmp(isa, sets[i].isa) == 0 : true) && supported(sets[i].isa)) {
             sets[i].fill[dtype == LS_BF16](k);
             return true;
         }
