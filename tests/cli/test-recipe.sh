@@ -73,7 +73,7 @@ train --model mlp --lr 1e-12 --eval-every 3 --early-stop 3 --run early --resume
 expect_code 0
 expect_out 'Going on after step 9'
 expect_file early/checkpoints/step-00000012/state.json
-train --model mlp --lr 1e-12 --early-stop 1 --steps 0 --epochs 4 --run early-epochs
+train --model mlp --lr 1e-12 --early-stop 1 --steps 0 --epochs 4 --checkpoint-every 1000 --run early-epochs
 expect_code 0
 expect_file early-epochs/checkpoints/step-00000010/state.json
 refuses "--early-stop without evaluations" '--early-stop needs evaluations' --early-stop 3 --no-evaluate
