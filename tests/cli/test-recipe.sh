@@ -69,6 +69,12 @@ expect_bits early early-2 9
 train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
 expect_code 0
 expect_out 'Nothing is left to do: the run stopped early after step 9'
+expect "$(readlink early/checkpoints/best)" = step-00000003
+ln -sfn step-00000009 early/checkpoints/best # as a kill between checkpoint and mark leaves it
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
+expect_code 0
+expect "$(readlink early/checkpoints/best)" = step-00000003
+expect_no_file early/lock
 train --model mlp --lr 1e-12 --eval-every 3 --early-stop 3 --run early --resume
 expect_code 0
 expect_out 'Going on after step 9'
