@@ -239,6 +239,16 @@ enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safete
     return check_file(path, file, g, LS_WEIGHTS_MODEL, LS_NONE);
 }
 
+enum ls_status ls_weights_values(const struct ls_st_tensor *t, const char *path, float *values)
+{
+    LS_TRY(ls_safetensors_f32(t, path, values));
+    if (all_finite(values, (int64_t)t->count))
+        return LS_OK;
+    return ls_fail(LS_BAD_INPUT,
+                   "%s: tensor %s has a value that is not finite: its training diverged, or it is damaged", path,
+                   t->name);
+}
+
 /* Loads all tensors but the weights of node `except` (LS_NONE: none). */
 static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
                                   int except, const char *path)
@@ -251,7 +261,7 @@ static enum ls_status load_values(struct ls_engine *e, const struct ls_safetenso
         float *values = ls_alloc((size_t)found->count, sizeof *values);
         if (!values)
             return LS_FAILED;
-        enum ls_status st = ls_safetensors_f32(found, path, values);
+        enum ls_status st = ls_weights_values(found, path, values);
         if (st == LS_OK)
             st = ls_engine_write(e, t, values);
         ls_free(values);

@@ -206,4 +206,16 @@ expect_code 3
 expect_error 'weights.pth: a file of PyTorch; convert it'
 expect_no_file refused
 
+it "refuses weights that are not finite, for training and for export"
+cp "$(weights tuned)" nan.safetensors
+printf '\377\377\377\377' | dd of=nan.safetensors bs=1 seek=$(($(wc -c <nan.safetensors) - 4)) conv=notrunc 2>err
+lockstep train --model "$net" --data "high digits" --steps 1 --init nan.safetensors --run refused
+expect_code 3
+expect_error 'nan.safetensors: tensor .* has a value that is not finite'
+expect_no_file refused
+lockstep export nan.safetensors --onnx nan.onnx
+expect_code 3
+expect_error 'is not finite'
+expect_no_file nan.onnx
+
 finish
