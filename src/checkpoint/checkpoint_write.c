@@ -93,6 +93,23 @@ static enum ls_status mark_best(const char *all, uint64_t step)
     return LS_OK;
 }
 
+bool ls_checkpoint_best_lags(const char *run, const struct ls_state *state)
+{
+    char all[LS_CHECKPOINT_PATH - 128], path[LS_CHECKPOINT_PATH], name[64], named[64] = "";
+    if (state->best_step == 0 || snprintf(all, sizeof all, "%s/checkpoints", run) >= (int)sizeof all)
+        return false;
+    ls_checkpoint_step_name(name, state->best_step, "");
+    ssize_t length = readlink(ls_checkpoint_path(path, all, "best"), named, sizeof named - 1);
+    return length >= 0 && strcmp(named, name) != 0 && ls_file_is_dir(ls_checkpoint_path(path, all, name));
+}
+
+enum ls_status ls_checkpoint_mark_best(const char *run, const struct ls_state *state)
+{
+    char all[LS_CHECKPOINT_PATH - 128];
+    snprintf(all, sizeof all, "%s/checkpoints", run);
+    return mark_best(all, state->best_step);
+}
+
 /* K2, K5 */
 static enum ls_status remove_others(const char *all, const struct ls_state *state, int64_t keep)
 {
@@ -152,9 +169,9 @@ static enum ls_status write_all(struct ls_checkpoint_writer *w)
     LS_TRY_GOTO(failed, ls_dir_sync(temporary));
     LS_TRY_GOTO(failed, ls_run_lock_held(w->lock, true)); /* the process may have been suspended */
     LS_TRY_GOTO(failed, publish(temporary, final));
-    LS_TRY(ls_dir_sync(all));
     if (state->best_step > 0)
         LS_TRY(mark_best(all, state->best_step));
+    LS_TRY(ls_dir_sync(all));
     return remove_others(all, state, w->keep);
 failed:
     ls_dir_remove(temporary);

@@ -150,6 +150,31 @@ void ls_weights_copy_free(struct ls_weights_copy *c)
 
 /* --- loading ------------------------------------------------------------------------------------------ */
 
+/* torchvision's files of DenseNets have names of an older version: denselayer1.norm.1.weight for denselayer1.norm1.weight. */
+static enum ls_status take_old_name(const struct ls_graph *g, struct ls_arena *strings, struct ls_st_tensor *t)
+{
+    const char *layer = strstr(t->name, ".denselayer"), *part = layer ? strchr(layer + 1, '.') : NULL;
+    const char *dot = part ? strchr(part + 1, '.') : NULL;
+    if (!dot || ls_graph_find(g, t->name) != LS_NONE)
+        return LS_OK;
+    const char *name = ls_arena_format(strings, "%.*s%s", (int)(dot - t->name), t->name, dot + 1);
+    if (!name)
+        return LS_FAILED;
+    t->name = ls_graph_find(g, name) == LS_NONE ? t->name : name;
+    return LS_OK;
+}
+
+enum ls_status ls_weights_open(const char *path, const struct ls_graph *g, struct ls_safetensors *file)
+{
+    LS_TRY(ls_safetensors_open(path, file));
+    enum ls_status st = LS_OK;
+    for (int i = 0; i < file->n_tensors && st == LS_OK; i++)
+        st = take_old_name(g, &file->strings, &file->tensors[i]);
+    if (st != LS_OK)
+        ls_safetensors_release(file);
+    return st;
+}
+
 static bool same_shape(const struct ls_shape *shape, const struct ls_st_tensor *t)
 {
     if (shape->rank != t->rank)
@@ -214,6 +239,16 @@ enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safete
     return check_file(path, file, g, LS_WEIGHTS_MODEL, LS_NONE);
 }
 
+enum ls_status ls_weights_values(const struct ls_st_tensor *t, const char *path, float *values)
+{
+    LS_TRY(ls_safetensors_f32(t, path, values));
+    if (all_finite(values, (int64_t)t->count))
+        return LS_OK;
+    return ls_fail(LS_BAD_INPUT,
+                   "%s: tensor %s has a value that is not finite: its training diverged, or it is damaged", path,
+                   t->name);
+}
+
 /* Loads all tensors but the weights of node `except` (LS_NONE: none). */
 static enum ls_status load_values(struct ls_engine *e, const struct ls_safetensors *file, enum ls_weights which,
                                   int except, const char *path)
@@ -226,7 +261,7 @@ static enum ls_status load_values(struct ls_engine *e, const struct ls_safetenso
         float *values = ls_alloc((size_t)found->count, sizeof *values);
         if (!values)
             return LS_FAILED;
-        enum ls_status st = ls_safetensors_f32(found, path, values);
+        enum ls_status st = ls_weights_values(found, path, values);
         if (st == LS_OK)
             st = ls_engine_write(e, t, values);
         ls_free(values);
@@ -239,7 +274,7 @@ static enum ls_status load_values(struct ls_engine *e, const struct ls_safetenso
 enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const char *path)
 {
     struct ls_safetensors file;
-    LS_TRY(ls_safetensors_open(path, &file));
+    LS_TRY(ls_weights_open(path, ls_engine_whole(e), &file));
     enum ls_status st = check_file(path, &file, ls_engine_whole(e), which, LS_NONE);
     if (st == LS_OK)
         st = load_values(e, &file, which, LS_NONE, path);
@@ -276,7 +311,7 @@ enum ls_status ls_weights_start(struct ls_engine *e, const char *path, const cha
 {
     const struct ls_graph *g = ls_engine_whole(e);
     struct ls_safetensors file;
-    LS_TRY(ls_safetensors_open(path, &file));
+    LS_TRY(ls_weights_open(path, g, &file));
     int except = foreign_head(g, &file, classes);
     enum ls_status st = check_file(path, &file, g, LS_WEIGHTS_MODEL, except);
     if (st == LS_OK)

@@ -22,9 +22,13 @@ enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which,
 enum ls_status ls_weights_write(struct ls_weights_copy *c, const char *path, const struct ls_st_pair *metadata,
                                 int n_metadata, uint64_t *checksum);
 void ls_weights_copy_free(struct ls_weights_copy *c);
+/* Opens a file of the graph's weights. Names that torchvision's files have from older versions become those of the graph. */
+enum ls_status ls_weights_open(const char *path, const struct ls_graph *g, struct ls_safetensors *file);
 /* Checks that an open file has exactly the parameters and running statistics of the graph, with equal shapes. path: for
  * messages. */
 enum ls_status ls_weights_check(const struct ls_graph *g, const struct ls_safetensors *file, const char *path);
+/* The values of a tensor of weights as f32. LS_BAD_INPUT if one is not finite. */
+enum ls_status ls_weights_values(const struct ls_st_tensor *t, const char *path, float *values);
 /* Loads a file that has exactly the tensors of the engine, with equal shapes; converts F16, BF16 and F64. Otherwise reports
  * an error and changes nothing. */
 enum ls_status ls_weights_load(struct ls_engine *e, enum ls_weights which, const char *path);

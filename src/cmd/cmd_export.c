@@ -76,7 +76,7 @@ static enum ls_status open_parts(struct export *x, struct ls_options *o)
     struct ls_model_request request = {
         .model = o->model, .yaml = o->model_yaml, .size = x->task.size, .dtype = LS_F32, .dropout = -1};
     LS_TRY(ls_model_build(&request, &x->graph));
-    LS_TRY(ls_safetensors_open(x->trained.file, &x->weights));
+    LS_TRY(ls_weights_open(x->trained.file, &x->graph, &x->weights));
     return ls_weights_check(&x->graph, &x->weights, x->trained.file);
 }
 

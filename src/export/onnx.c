@@ -1,5 +1,6 @@
 #include "export/onnx.h"
 #include "base/log.h"
+#include "checkpoint/weights.h"
 #include "graph/ops.h"
 
 #include <stdarg.h>
@@ -86,7 +87,7 @@ float *onnx_values(struct onnx *x, int tensor)
 {
     const struct ls_st_tensor *stored = ls_safetensors_find(x->request->weights, x->g->tensors[tensor].name);
     float *values = x->status == LS_OK ? ls_alloc((size_t)stored->count, sizeof *values) : NULL;
-    enum ls_status st = values ? ls_safetensors_f32(stored, x->request->weights_name, values) : LS_FAILED;
+    enum ls_status st = values ? ls_weights_values(stored, x->request->weights_name, values) : LS_FAILED;
     if (st == LS_OK)
         return values;
     fail(x, st);

@@ -2,6 +2,7 @@
  * new one; the lengths in front of the messages around them are computed first. */
 #include "base/files/file.h"
 #include "base/log.h"
+#include "checkpoint/weights.h"
 #include "export/onnx.h"
 
 #include <string.h>
@@ -99,10 +100,10 @@ static uint64_t constants_bytes(const struct onnx *x, struct ls_pb *pb)
 /* Values that are not f32 in the weights file are converted. */
 static enum ls_status put_values(struct onnx *x, struct ls_file_writer *file, const struct onnx_tensor *t)
 {
-    if (t->values || t->stored->type == LS_ST_F32)
-        return ls_file_writer_put(file, t->values ? t->values : t->stored->data, value_bytes(t));
+    if (t->values)
+        return ls_file_writer_put(file, t->values, value_bytes(t));
     float *values = ls_alloc((size_t)t->stored->count, sizeof *values);
-    enum ls_status st = values ? ls_safetensors_f32(t->stored, x->request->weights_name, values) : LS_FAILED;
+    enum ls_status st = values ? ls_weights_values(t->stored, x->request->weights_name, values) : LS_FAILED;
     if (st == LS_OK)
         st = ls_file_writer_put(file, values, value_bytes(t));
     ls_free(values);

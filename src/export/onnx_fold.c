@@ -48,7 +48,7 @@ void onnx_fold(struct onnx *x, int conv, int bn, const char **weight, const char
     const struct ls_shape *shape = &x->g->tensors[n->in[1]].shape;
     float *part[PARTS] = {0}, *old_bias = n->in[2] == LS_NONE ? NULL : onnx_values(x, n->in[2]);
     *weight = x->g->tensors[n->in[1]].name;
-    *bias = onnx_format(x, "%s.bias", n->name);
+    *bias = old_bias ? x->g->tensors[n->in[2]].name : onnx_format(x, "%s:bias", n->name); /* a layer may be conv.bias */
     float *w = onnx_values(x, n->in[1]);
     for (int i = 0; i < PARTS; i++)
         part[i] = onnx_values(x, norm->in[GAMMA + i]);

@@ -31,6 +31,13 @@ static bool part_over(const struct ls_trainer *t)
     return last > 0 && t->state.epoch >= last && t->state.position == 0 && ls_trainer_steps_left(t);
 }
 
+/* Is there something left to do before the run ends? */
+static bool goes_on(const struct ls_trainer *t)
+{
+    return (ls_trainer_steps_left(t) || ls_trainer_epoch_over(t) || ls_trainer_eval_left(t)) &&
+           !ls_trainer_stops_early(t);
+}
+
 static bool save_due(const struct ls_trainer *t)
 {
     int64_t every = t->o->checkpoint_every;
@@ -177,8 +184,7 @@ static enum ls_status finish_epoch(struct ls_trainer *t)
     s->epoch++;
     s->position = 0;
     s->done = (struct ls_report){0};
-    return better || t->o->checkpoint_every == 0 || save_due(t) || !ls_trainer_steps_left(t) ? ls_trainer_save(t)
-                                                                                             : LS_OK;
+    return better || t->o->checkpoint_every == 0 || save_due(t) || !goes_on(t) ? ls_trainer_save(t) : LS_OK;
 }
 
 /* --eval-every within an epoch. */
@@ -202,13 +208,6 @@ static enum ls_status advance(struct ls_trainer *t)
     if (ls_trainer_eval_left(t))
         return evaluate_within(t);
     return save_due(t) ? ls_trainer_save(t) : LS_OK;
-}
-
-/* Is there something left to do before the run ends? */
-static bool goes_on(const struct ls_trainer *t)
-{
-    return (ls_trainer_steps_left(t) || ls_trainer_epoch_over(t) || ls_trainer_eval_left(t)) &&
-           !ls_trainer_stops_early(t);
 }
 
 /* --- the end ------------------------------------------------------------------------------------------ */

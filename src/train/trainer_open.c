@@ -102,6 +102,13 @@ static enum ls_status check_bn(struct ls_trainer *t)
     return ls_bn_estimate_check(&t->engine, t->o);
 }
 
+/* What a checkpoint leaves to be done at its step. A job that was killed may have done it and written it down. */
+static unsigned lines_again(const struct ls_trainer *t)
+{
+    unsigned epoch = ls_trainer_epoch_over(t), eval = epoch || ls_trainer_eval_left(t) || t->state.end_due;
+    return epoch << LS_METRICS_EPOCH | eval << LS_METRICS_EVAL;
+}
+
 static enum ls_status open_files(struct ls_trainer *t)
 {
     char *log = ls_format("%s/log.txt", t->run), *metrics = ls_format("%s/metrics.jsonl", t->run);
@@ -118,7 +125,7 @@ static enum ls_status open_files(struct ls_trainer *t)
     if (st == LS_OK)
         ls_logbook_begin(t);
     if (st == LS_OK)
-        st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1);
+        st = ls_metrics_open(&t->metrics, metrics, t->resumed ? (int64_t)t->state.step : -1, lines_again(t));
     if (st == LS_OK)
         st = ls_trainer_observe(t);
     ls_free(log);

@@ -112,6 +112,26 @@ expect_code 0
 expect_file part/checkpoints/step-00000006/model.safetensors
 cmp -s "$(weights one)" part/checkpoints/step-00000006/model.safetensors || miss "the resumed run has other weights"
 
+it "takes the names that torchvision's files of DenseNets have"
+for dot in . ''; do
+    cat >dense$dot.yaml <<END
+input: 1x28x28
+classes: 10
+layers:
+  - {name: b.denselayer1.norm${dot}1, op: bn}
+  - {name: b.denselayer1.conv${dot}1, op: conv, out: 4, kernel: 3, stride: 4}
+  - {name: fc, op: dense, out: classes}
+END
+done
+lockstep train --model dense..yaml --data low --steps 1 --no-evaluate --quiet --run dense-old
+expect_code 0
+lockstep train --model dense.yaml --data "high digits" --steps 1 --no-evaluate --init dense-old --run dense-new
+expect_code 0
+lockstep train --model dense..yaml --data "high digits" --steps 1 --no-evaluate --quiet --init dense-old --run dense-same
+expect_code 0
+lockstep export "$(weights dense-old)" --model dense.yaml --onnx dense.onnx --quiet
+expect_code 0
+
 # step RUN [options]: one plain step, in which a change of weights is proportional to the rate.
 step() {
     run=$1
@@ -185,5 +205,17 @@ lockstep train --model "$net" --data "high digits" --steps 1 --init weights.pth 
 expect_code 3
 expect_error 'weights.pth: a file of PyTorch; convert it'
 expect_no_file refused
+
+it "refuses weights that are not finite, for training and for export"
+cp "$(weights tuned)" nan.safetensors
+printf '\377\377\377\377' | dd of=nan.safetensors bs=1 seek=$(($(wc -c <nan.safetensors) - 4)) conv=notrunc 2>err
+lockstep train --model "$net" --data "high digits" --steps 1 --init nan.safetensors --run refused
+expect_code 3
+expect_error 'nan.safetensors: tensor .* has a value that is not finite'
+expect_no_file refused
+lockstep export nan.safetensors --onnx nan.onnx
+expect_code 3
+expect_error 'is not finite'
+expect_no_file nan.onnx
 
 finish

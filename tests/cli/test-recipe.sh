@@ -69,11 +69,17 @@ expect_bits early early-2 9
 train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
 expect_code 0
 expect_out 'Nothing is left to do: the run stopped early after step 9'
+expect "$(readlink early/checkpoints/best)" = step-00000003
+ln -sfn step-00000009 early/checkpoints/best # as a kill between checkpoint and mark leaves it
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
+expect_code 0
+expect "$(readlink early/checkpoints/best)" = step-00000003
+expect_no_file early/lock
 train --model mlp --lr 1e-12 --eval-every 3 --early-stop 3 --run early --resume
 expect_code 0
 expect_out 'Going on after step 9'
 expect_file early/checkpoints/step-00000012/state.json
-train --model mlp --lr 1e-12 --early-stop 1 --steps 0 --epochs 4 --run early-epochs
+train --model mlp --lr 1e-12 --early-stop 1 --steps 0 --epochs 4 --checkpoint-every 1000 --run early-epochs
 expect_code 0
 expect_file early-epochs/checkpoints/step-00000010/state.json
 refuses "--early-stop without evaluations" '--early-stop needs evaluations' --early-stop 3 --no-evaluate

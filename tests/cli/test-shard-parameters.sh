@@ -65,7 +65,7 @@ bn() {
 }
 
 it "gives them with BN, frozen layers, mixed samples and evaluations within an epoch, and in bf16"
-for options in "--ema 0.9 --eval-every 2" "--freeze ^conv1 --mixup 0.2" "--dtype bf16"; do
+for options in "--ema 0.9 --eval-every 2" "--freeze ^conv1|fc1.weight|bn.bias --mixup 0.2" "--dtype bf16"; do
     rm -rf bn-one bn-three
     # shellcheck disable=SC2086
     bn bn-one $options

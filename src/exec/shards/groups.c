@@ -17,15 +17,17 @@ static int update_by(const struct ls_graph *g, int grad)
     return LS_NONE;
 }
 
-/* Adds a gradient to the last group, or to a new one, and returns the floats that it takes. */
-static size_t add_gradient(struct ls_param_groups *p, const struct ls_engine *e, int grad, size_t at, bool *open)
+/* Adds a gradient to the last group, or to a new one, and returns the floats that it takes. Statistics belong to no group.
+ * The gradient of a frozen parameter, which a layer makes beside others, does: a bucket may begin with it. */
+static size_t add_gradient(struct ls_param_groups *p, const struct ls_engine *e, int grad, size_t at, bool statistic,
+                           bool *open)
 {
     const struct ls_graph *g = &e->train.graph;
     size_t bytes;
     e->backend->memory(e->train.program, grad, &bytes);
     size_t floats = (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN / sizeof(float);
     int update = update_by(g, grad);
-    if (update == LS_NONE) {
+    if (statistic) {
         *open = false;
         p->others += floats;
         return floats;
@@ -34,6 +36,8 @@ static size_t add_gradient(struct ls_param_groups *p, const struct ls_engine *e,
         p->list[p->n++] = (struct ls_param_group){.first = at};
     *open = true;
     p->list[p->n - 1].count += floats;
+    if (update == LS_NONE)
+        return floats;
     p->of[g->nodes[update].in[0]] = p->n - 1;
     p->place[g->nodes[update].in[0]] = at;
     return floats;
@@ -48,7 +52,7 @@ static void cut(struct ls_param_groups *p, const struct ls_engine *e, double mib
     for (int n = 0; n < g->n_nodes; n++) {
         for (int o = 0; o < LS_MAX_OUT; o++)
             if (g->nodes[n].out[o] != LS_NONE && g->tensors[g->nodes[n].out[o]].role == LS_ROLE_GRAD)
-                at += add_gradient(p, e, g->nodes[n].out[o], at, &open);
+                at += add_gradient(p, e, g->nodes[n].out[o], at, g->nodes[n].phase == LS_FORWARD, &open);
         open = open && (double)(p->list[p->n - 1].count * sizeof(float)) < mib * 1048576;
     }
 }

@@ -70,6 +70,17 @@ static int64_t step_of(const json_t *line)
     return json_is_integer(step) ? json_integer_value(step) : -1;
 }
 
+static const char *const kinds[] = {"step", "epoch", "eval"}; /* by enum ls_metrics_kind */
+
+static bool is_kept(const json_t *line, int64_t after, unsigned again)
+{
+    const char *kind = json_string_value(json_object_get(line, "kind"));
+    for (unsigned k = 0; kind && k < sizeof kinds / sizeof *kinds; k++)
+        if (step_of(line) == after && again >> k & 1 && strcmp(kind, kinds[k]) == 0)
+            return false;
+    return step_of(line) <= after;
+}
+
 /* Lines without a time are from a version that counted epochs from 0. */
 static enum ls_status put_old_line(struct ls_file_writer *out, json_t *line)
 {
@@ -84,7 +95,7 @@ static enum ls_status put_old_line(struct ls_file_writer *out, json_t *line)
 }
 
 /* Copies the lines up to step `after`. A line without a newline is incomplete and dropped. */
-static enum ls_status keep_lines(const char *path, const char *text, size_t size, int64_t after,
+static enum ls_status keep_lines(const char *path, const char *text, size_t size, int64_t after, unsigned again,
                                  struct ls_file_writer *out)
 {
     int64_t number = 1;
@@ -94,11 +105,10 @@ static enum ls_status keep_lines(const char *path, const char *text, size_t size
             break;
         size_t length = (size_t)(newline - line) + 1;
         json_t *object = json_loadb(line, length, 0, NULL);
-        int64_t step = step_of(object);
         enum ls_status st = LS_OK;
-        if (step < 0)
+        if (step_of(object) < 0)
             ls_warn("%s:%" PRId64 ": not a line of metrics; dropped", path, number);
-        else if (step <= after)
+        else if (is_kept(object, after, again))
             st = json_object_get(object, "time") ? ls_file_writer_put(out, line, length) : put_old_line(out, object);
         json_decref(object);
         LS_TRY(st);
@@ -107,7 +117,7 @@ static enum ls_status keep_lines(const char *path, const char *text, size_t size
     return LS_OK;
 }
 
-static enum ls_status rewrite(const char *path, int64_t after)
+static enum ls_status rewrite(const char *path, int64_t after, unsigned again)
 {
     char *text = NULL;
     size_t size = 0;
@@ -116,7 +126,7 @@ static enum ls_status rewrite(const char *path, int64_t after)
     struct ls_file_writer out;
     enum ls_status st;
     LS_TRY_GOTO(free_text, ls_file_writer_open(&out, path));
-    st = keep_lines(path, text, size, after, &out);
+    st = keep_lines(path, text, size, after, again, &out);
     if (st == LS_OK)
         st = ls_file_writer_commit(&out);
     else
@@ -126,10 +136,10 @@ free_text:
     return st;
 }
 
-enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t after)
+enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t after, unsigned again)
 {
     *m = (struct ls_metrics){0};
-    LS_TRY(rewrite(path, after));
+    LS_TRY(rewrite(path, after, again));
     m->path = ls_strdup(path);
     if (!m->path)
         return LS_FAILED;
@@ -187,10 +197,9 @@ enum ls_status ls_metrics_flush(struct ls_metrics *m)
 
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r)
 {
-    static const char *const names[] = {"step", "epoch", "eval"};
     FILE *out = m->file;
     bool training = kind != LS_METRICS_EVAL;
-    fprintf(out, "{\"kind\": \"%s\", \"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"samples\": %" PRId64, names[kind],
+    fprintf(out, "{\"kind\": \"%s\", \"step\": %" PRId64 ", \"epoch\": %" PRId64 ", \"samples\": %" PRId64, kinds[kind],
             r->step, r->epoch + 1, r->samples);
     ls_metrics_put_real(out, "loss", r->loss);
     if (training)

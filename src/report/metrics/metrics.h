@@ -20,8 +20,9 @@ struct ls_metrics {
 };
 
 /* Opens the file for appending. Keeps the lines up to and including step `after`; removes later lines and an incomplete last
- * line. -1 removes all lines. */
-enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t after);
+ * line. -1 removes all lines. again: the kinds of lines of step `after` that will be written again and are removed, too:
+ * 1 << LS_METRICS_EVAL and so on. */
+enum ls_status ls_metrics_open(struct ls_metrics *m, const char *path, int64_t after, unsigned again);
 /* Writes a line. Step lines reach the file within about a second, epoch and eval lines at once. Allocates nothing. */
 enum ls_status ls_metrics_write(struct ls_metrics *m, enum ls_metrics_kind kind, const struct ls_report *r);
 /* For lines of other kinds: the parts of a line, and what reaches the file at once. */

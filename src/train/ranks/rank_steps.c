@@ -38,7 +38,7 @@ static enum ls_status cut_files(const struct ls_trainer *t)
         if (!path)
             st = LS_FAILED;
         else if (there)
-            st = ls_metrics_open(&file, path, t->resumed ? (int64_t)t->state.step : -1);
+            st = ls_metrics_open(&file, path, t->resumed ? (int64_t)t->state.step : -1, 0);
         ls_metrics_close(&file);
         ls_free(path);
     }

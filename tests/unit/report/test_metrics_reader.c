@@ -99,7 +99,7 @@ static void what_was_written_is_read_back(void **state)
                           .loader_threads = 2,
                           .on_gpu = true,
                           .gpu = {.utilisation = 97, .memory = 8589934592.0, .power = 310.5}};
-    assert_int_equal(ls_metrics_open(&m, "w.jsonl", -1), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "w.jsonl", -1, 0), LS_OK);
     assert_int_equal(ls_metrics_write(&m, LS_METRICS_STEP, &r), LS_OK);
     r.loss = INFINITY;
     assert_int_equal(ls_metrics_write(&m, LS_METRICS_EPOCH, &r), LS_OK);

@@ -123,7 +123,7 @@ static json_t *written(const char *host, const struct ls_rank_line *line)
     assert_true(fd >= 0);
     close(fd);
     struct ls_metrics m;
-    assert_int_equal(ls_metrics_open(&m, path, -1), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, path, -1, 0), LS_OK);
     assert_int_equal(ls_rank_line_write(&m, 42, 1, 3, host, names, line), LS_OK);
     assert_int_equal(ls_metrics_close(&m), LS_OK);
     FILE *in = fopen(path, "r");

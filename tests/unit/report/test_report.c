@@ -196,7 +196,7 @@ static void metrics_are_one_object_a_line(void **state)
 {
     (void)state;
     struct ls_metrics m;
-    assert_int_equal(ls_metrics_open(&m, "m1", -1), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m1", -1, 0), LS_OK);
     uint64_t calls = ls_memory_calls();
     write_steps(&m, 1, 1);
     assert_true(ls_memory_calls() == calls);
@@ -213,7 +213,7 @@ static void metrics_of_an_evaluation(void **state)
     r.loss = NAN;
     r.top5 = INFINITY;
     r.seconds = 0;
-    assert_int_equal(ls_metrics_open(&m, "m2", -1), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m2", -1, 0), LS_OK);
     assert_int_equal(ls_metrics_write(&m, LS_METRICS_EVAL, &r), LS_OK);
     /* Seen at once, before the file is closed. */
     assert_file("m2", "{\"kind\": \"eval\", \"step\": 3, \"epoch\": 1, \"samples\": 64, \"loss\": null, \"top1\": 0.5, "
@@ -226,15 +226,22 @@ static void metrics_go_on_after_a_resume(void **state)
 {
     (void)state;
     struct ls_metrics m;
-    assert_int_equal(ls_metrics_open(&m, "m3", 0), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m3", 0, 0), LS_OK);
     write_steps(&m, 1, 7);
     assert_int_equal(ls_metrics_close(&m), LS_OK);
     assert_steps("m3", "1234567");
-    assert_int_equal(ls_metrics_open(&m, "m3", 4), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m3", 4, 0), LS_OK);
     write_steps(&m, 5, 6);
     assert_int_equal(ls_metrics_close(&m), LS_OK);
     assert_steps("m3", "123456");
-    assert_int_equal(ls_metrics_open(&m, "m3", -1), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m3", 6, 1u << LS_METRICS_EVAL), LS_OK);
+    assert_int_equal(ls_metrics_write(&m, LS_METRICS_EVAL, &(struct ls_report){.step = 6}), LS_OK);
+    assert_int_equal(ls_metrics_close(&m), LS_OK);
+    assert_steps("m3", "1234566");
+    assert_int_equal(ls_metrics_open(&m, "m3", 6, 1u << LS_METRICS_EVAL), LS_OK); /* it will be evaluated again */
+    assert_int_equal(ls_metrics_close(&m), LS_OK);
+    assert_steps("m3", "123456");
+    assert_int_equal(ls_metrics_open(&m, "m3", -1, 0), LS_OK);
     assert_int_equal(ls_metrics_close(&m), LS_OK);
     assert_steps("m3", "");
 }
@@ -247,14 +254,14 @@ static void metrics_drop_what_a_crash_tore(void **state)
     for (size_t cut = 1; cut < sizeof step_1 - 1; cut++) {
         snprintf(text, sizeof text, "%s%.*s", step_1, (int)cut, step_1);
         assert_int_equal(ls_file_write("m4", text, strlen(text)), LS_OK);
-        assert_int_equal(ls_metrics_open(&m, "m4", 100), LS_OK);
+        assert_int_equal(ls_metrics_open(&m, "m4", 100, 0), LS_OK);
         assert_int_equal(ls_metrics_close(&m), LS_OK);
         assert_file("m4", step_1);
         cut += 16;
     }
     snprintf(text, sizeof text, "%s{\"kind\": \"st\nx\n%s", step_1, step_1);
     assert_int_equal(ls_file_write("m4", text, strlen(text)), LS_OK);
-    assert_int_equal(ls_metrics_open(&m, "m4", 100), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m4", 100, 0), LS_OK);
     assert_string_equal(ls_log_last(), "m4:3: not a line of metrics; dropped");
     assert_int_equal(ls_metrics_close(&m), LS_OK);
     assert_steps("m4", "11");
@@ -266,7 +273,7 @@ static void metrics_of_older_runs_count_on(void **state)
     struct ls_metrics m;
     const char *old = "{\"kind\": \"step\", \"step\": 1, \"epoch\": 0, \"loss\": 0.05, \"top1\": null}\n";
     assert_int_equal(ls_file_write("m5", old, strlen(old)), LS_OK);
-    assert_int_equal(ls_metrics_open(&m, "m5", 1), LS_OK);
+    assert_int_equal(ls_metrics_open(&m, "m5", 1, 0), LS_OK);
     assert_int_equal(ls_metrics_close(&m), LS_OK);
     assert_file("m5", "{\"kind\": \"step\", \"step\": 1, \"epoch\": 1, \"loss\": 0.05, \"top1\": null}\n");
 }
@@ -280,7 +287,7 @@ static void metrics_say_that_the_disk_is_full(void **state)
     assert_int_equal(ls_metrics_write(&m, LS_METRICS_EPOCH, &r), LS_FAILED);
     assert_string_equal(ls_log_last(), "full.jsonl: writing failed: No space left on device");
     ls_metrics_close(&m);
-    assert_int_equal(ls_metrics_open(&m, "nowhere/m.jsonl", -1), LS_FAILED);
+    assert_int_equal(ls_metrics_open(&m, "nowhere/m.jsonl", -1, 0), LS_FAILED);
 }
 
 /* --- lines
