@@ -212,7 +212,7 @@ static const char *fault(void)
     if (dnn_guard_amx() == DNN_AMX_FINE)
         return NULL;
     return ls_amx_usable()
-               ? "oneDNN faults on AMX here; in bf16 Lockstep's own convolutions use it, dense layers do not"
+               ? "oneDNN faults on AMX here; in bf16 Lockstep's own convolutions and large dense layers use it, other dense layers do not"
                : "the processor advertises AMX and faults on it; bf16 runs without it";
 }
 
