@@ -60,11 +60,6 @@ static void post(struct ls_split *s, const struct ls_split_layer *l, enum kind k
     ls_comm_post(s->engine->comm, work);
 }
 
-static enum ls_status await(struct ls_split *s, struct ls_work *work)
-{
-    return ls_comm_wait(s->engine->comm, work);
-}
-
 /* After an error, nothing may be under way that reads or writes memory which is given back. */
 static enum ls_status give_up(struct ls_split *s, enum ls_status st)
 {
@@ -81,7 +76,7 @@ static enum ls_status await_sent(struct ls_split *s, struct ls_split_lane *lanes
 {
     for (int w = 0; w < s->workers; w++)
         if (w != s->me && (all || to[w]))
-            LS_TRY(await(s, &lanes[w].sent));
+            LS_TRY(ls_comm_wait(s->engine->comm, &lanes[w].sent));
     return LS_OK;
 }
 
@@ -141,14 +136,14 @@ static enum ls_status forward(struct ls_split *s, struct ls_split_layer *l, cons
         if (!t->active[w])
             continue;
         if (i > 0)
-            LS_TRY(await(s, &s->parts[w].received));
+            LS_TRY(ls_comm_wait(s->engine->comm, &s->parts[w].received));
         LS_TRY(rows_forward(s, l, t, w));
     }
     void *y = values_of(s, t, node_at(t, t->nodes->out)->out[0]);
     for (int i = 0; mine && i < s->workers; i++) {
         int w = after_me(s, i);
         if (i > 0)
-            LS_TRY(await(s, &s->rows[w].received));
+            LS_TRY(ls_comm_wait(s->engine->comm, &s->rows[w].received));
         if (!t->serves)
             copy_columns(s, l, w, s->rows[w].receive, y, false);
     }
@@ -246,7 +241,7 @@ static enum ls_status backward(struct ls_split *s, struct ls_split_layer *l, con
         if (!t->active[w])
             continue;
         if (i > 0)
-            LS_TRY(await(s, &s->rows[w].received));
+            LS_TRY(ls_comm_wait(s->engine->comm, &s->rows[w].received));
         if (!data)
             continue;
         load_gradient(s, l, t, w);
@@ -255,7 +250,7 @@ static enum ls_status backward(struct ls_split *s, struct ls_split_layer *l, con
     for (int w = 0; t->nodes->weights != LS_NONE && w < s->workers; w++)
         LS_TRY(rows_weights(s, l, t, w));
     for (int i = 1; mine && data && i < s->workers; i++)
-        LS_TRY(await(s, &s->parts[after_me(s, i)].received));
+        LS_TRY(ls_comm_wait(s->engine->comm, &s->parts[after_me(s, i)].received));
     if (data)
         LS_TRY(await_sent(s, s->parts, t->active, false));
     if (mine)

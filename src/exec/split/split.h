@@ -83,7 +83,7 @@ enum ls_status ls_split_begin(struct ls_split *s, int64_t samples, const struct 
 /* Runs nodes of the training program's pass, or all of an evaluation. */
 enum ls_status ls_split_run(struct ls_split *s, int first, int end, const struct ls_run *run);
 enum ls_status ls_split_evaluate(struct ls_split *s, bool some, const struct ls_run *run);
-/* A pass of this worker that has no samples. */
+/* A round in which this worker has no values of its own: no pass, or one without samples. */
 enum ls_status ls_split_serve(struct ls_split *s, const struct ls_run *run);
 
 /* exchange.c: a layer's nodes for the samples of all workers that have some. net: of training, or of evaluation. */
@@ -97,6 +97,8 @@ struct ls_split_turn {
 enum ls_status ls_split_forward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t);
 enum ls_status ls_split_backward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t);
 
+/* Passes of a worker in a step. */
+int ls_split_slices(const struct ls_split *s, int worker);
 /* What a worker computes in a round. */
 struct ls_split_slice {
     int replica, pass; /* replica -1: nothing */
