@@ -2,7 +2,7 @@
  *   left    [16 rows][32 of the depth]
  *   right   [16 pairs of the depth][16 columns][2]
  *   sums    [16 rows][16 columns], f32
- * Processors without AMX multiply the same tiles with vectors. */
+ * Processors without AMX multiply the same tiles with vectors. Weights of dense layers are packed into tiles on the right. */
 #ifndef LS_KERNELS_DENSE_TILES_H
 #define LS_KERNELS_DENSE_TILES_H
 
@@ -68,6 +68,54 @@ INLINE vf neighbours(vf low, vf high)
 #else
     return (vf)_mm512_inserti64x4(_mm512_castsi256_si512(bf16_of(low)), bf16_of(high), 1);
 #endif
+}
+
+/* --- weights, on the right ---------------------------------------------------------------------------------------- */
+
+INLINE bool forward_pass(const struct ls_dense *d)
+{
+    return d->pass == LS_CONV_FORWARD;
+}
+
+/* The weight of a column and a depth. */
+INLINE const float *weight_at(const struct ls_dense *d, int64_t depth, int64_t column)
+{
+    int64_t row = forward_pass(d) ? column : depth, input = forward_pass(d) ? depth : column;
+    return d->w +
+           (d->block == 0 ? row * d->inputs + input : (row / d->block * d->inputs + input) * d->block + row % d->block);
+}
+INLINE vf weights(uint32_t here, const float *from)
+{
+    return (vf)_mm512_maskz_loadu_ps((__mmask16)here, from);
+}
+
+/* A tile of weights whose neighbours in memory are neighbours in a column's depth. A block has a multiple of 16 of them. */
+INLINE void pack_by_columns(const struct ls_dense *d, int64_t depth, int64_t end, int64_t column, int64_t columns,
+                            E *to)
+{
+    int64_t step = forward_pass(d) ? d->inputs : d->block;
+    uint32_t low = mask_of(end - depth) & 0xffff, high = mask_of(end - depth - SIDE);
+    const float *from = weight_at(d, depth, column), *second = high ? weight_at(d, depth + SIDE, column) : from;
+    vf lanes[SIDE];
+    for (int64_t c = 0; c < SIDE; c++)
+        lanes[c] =
+            c < columns ? neighbours(weights(low, from + c * step), weights(high, second + c * step)) : vset(0.0f);
+    transpose_lanes(lanes);
+    for (int i = 0; i < SIDE; i++)
+        _mm512_storeu_si512(to + i * DEEP, (__m512i)lanes[i]);
+}
+
+/* A tile whose neighbours in memory are neighbouring columns. */
+INLINE void pack_by_rows(const struct ls_dense *d, int64_t depth, int64_t end, int64_t column, int64_t columns, E *to)
+{
+    int64_t step = forward_pass(d) ? d->block : d->inputs;
+    uint32_t here = mask_of(columns) & 0xffff;
+    const float *from = here ? weight_at(d, depth, column) : d->w;
+    for (int64_t i = 0; i < DEEP; i += 2) {
+        vf even = weights(depth + i < end ? here : 0, from + i * step);
+        vf odd = weights(depth + i + 1 < end ? here : 0, from + (i + 1) * step);
+        _mm512_storeu_si512(to + i * SIDE, (__m512i)side_by_side(even, odd));
+    }
 }
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
