@@ -36,7 +36,7 @@
  *  flatten           x(N,C,H,W)                                          y(N,C*H*W)
  *  unflatten         dy(N,C*H*W)                                         dx(N,C,H,W)
  *  split_in          x                                                   x of the worker whose turn it is (ops/split.c)
- *  split_in_bwd      dx of the rows here, parts after one another       dx
+ *  split_in_bwd      parts of dx (f32), of which the first is the sum   dx
  *  split_out         y of the rows here                                  y of all rows
  *  split_out_bwd     dy of all rows                                      dy of the rows here
  *  sum               a b                                                 y = a + b (gradients of one tensor)

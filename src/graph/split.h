@@ -4,7 +4,8 @@
  *   SPLIT-1  The gradient of a large layer's inputs is a sum over chunks, along a tree that depends on the number of rows
  *            alone: with C chunks,
  *                T(a, s) = T(a, s/2) + T(a + s/2, s/2)   when chunk a + s/2 exists, else T(a, s/2);   T(a, 1) = chunk a
- *            and the gradient is T(0, 8). Within a chunk, rows are added in their order.
+ *            and the gradient is T(0, 8). Within a chunk, rows are added in their order. All sums are f32; where activations
+ *            are bf16, the gradient is rounded once.
  *   SPLIT-2  A worker holds whole chunks that are neighbours. It computes the largest subtrees of its chunks, its parts. */
 #ifndef LS_GRAPH_SPLIT_H
 #define LS_GRAPH_SPLIT_H

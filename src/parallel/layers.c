@@ -144,6 +144,7 @@ static void describe(const struct ls_graph *g, int n, struct ls_layer *layer)
     layer->rows = g->tensors[node->in[1]].shape.dim[0];
     layer->inputs = bytes_of(&g->tensors[node->in[0]]);
     layer->results = bytes_of(&g->tensors[node->out[0]]);
+    layer->part = (size_t)ls_shape_count(&g->tensors[node->in[0]].shape) * sizeof(float);
 }
 
 /* --- places to cut ------------------------------------------------------------------------------------------------ */

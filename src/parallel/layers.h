@@ -13,9 +13,10 @@ struct ls_layer {
     double forward, backward, update;
     /* Bytes: of the tensor that goes on, in one pass; of parameters and state; of gradients; of activations of one pass. */
     size_t crossing, kept, grads, activations;
-    /* A dense layer whose rows can be divided (graph/split.h): its rows, and bytes of its inputs and results in one pass. */
+    /* A dense layer whose rows can be divided (graph/split.h): its rows, and bytes of its inputs and results in one pass, and of a
+     * part of the gradient of its inputs. */
     int64_t rows;
-    size_t inputs, results;
+    size_t inputs, results, part;
 };
 
 struct ls_layers {

@@ -48,7 +48,7 @@ static struct exchange exchange_of(const struct ls_layer *a, int width)
     double others = width - 1, columns = others / width * (double)a->results;
     double parts = LS_SPLIT_CHUNKS % width == 0 ? 1 : 1.5;
     return (struct exchange){.waited = others * (double)a->inputs + 2 * columns,
-                             .behind = others * parts * (double)a->inputs};
+                             .behind = others * parts * (double)a->part};
 }
 
 /* Seconds for which a pass waits at a layer. */
@@ -106,7 +106,7 @@ static void predict(const struct ls_layers *l, const struct ls_prices *p, int wi
         struct exchange x = exchange_of(a, width);
         waits += wait_at(a, p, width);
         sent += passes * (x.waited + x.behind);
-        buffers += width * (double)(3 * a->inputs + 2 * a->results);
+        buffers += width * (double)(a->inputs + 2 * (a->part + a->results));
     }
     double ranges = 2.0 * (groups - 1) / groups * split; /* rows are summed over the groups after the pass */
     double pass = (all.forward + all.backward) * slow;

@@ -32,6 +32,13 @@ else
     expect_error '--dtype bf16: '
 fi
 
+it "keeps to the instructions that ONEDNN_MAX_CPU_ISA allows"
+export ONEDNN_MAX_CPU_ISA=AVX2
+lockstep bench --model lenet --data synthetic:1x28x28:10 --batch 16 --steps 2 --dtype bf16
+unset ONEDNN_MAX_CPU_ISA
+expect_code 2
+expect_error '--dtype bf16: .*AVX-512'
+
 it "refuses a type that the backend does not have"
 lockstep bench --model lenet --data synthetic:1x28x28:10 --batch 16 --steps 2 --backend onednn --dtype fp16
 expect_code 2

@@ -108,8 +108,25 @@ lockstep train --resume --run parts
 expect_code 0
 same_bits whole parts 6
 
+# Where the processor lacks bf16, test-bench.sh has the message.
+if lockstep bench $common --dtype bf16 --steps 1 --repeat 1; then
+    it "gives them in bf16, clipped and accumulated, and resumes on other layouts"
+    half="--dtype bf16 --epochs 3 --batch 18 --accumulate 2 --clip-norm 0.5 --ema 0.9"
+    lockstep train $common $half --run half --workers 2
+    for layout in "3 dense:3" "4 data:2,dense:2"; do
+        lockstep train $common $half --workers "${layout%% *}" --parallel "${layout#* }" --run "half-${layout#* }"
+        expect_code 0
+        same_bits half "half-${layout#* }" 6
+    done
+    lockstep train $common $half --run half-parts --workers 2 --parallel dense:2 --stop-after 1
+    expect_code 75
+    lockstep train --resume --run half-parts
+    expect_code 0
+    same_bits half half-parts 6
+fi
+
 it "refuses what does not go with it, with the reason"
-for more in "--sync gather" "--compress fp16" "--optimizer lars" "--dtype bf16"; do
+for more in "--sync gather" "--compress fp16" "--optimizer lars"; do
     lockstep train $common --workers 2 --parallel dense:2 $more
     expect_code 2
     grep -q 'dense:2 with' err || miss "$more: no reason"

@@ -1,6 +1,6 @@
-/* Large dense layers by our own kernel (kernels/dense.c), in f32. Its layout of the weights is chosen for it: where vectors
- * have 16 values, 64 rows side by side, which the forward pass and the gradient of the weights use as they are; otherwise, and
- * where inputs would need padding that activations lack, row by row. */
+/* Large dense layers by our own kernels (kernels/dense.c, dense_bf16.c). Their layout of the weights, f32 in any case, is chosen
+ * for them: where vectors have 16 values, 64 rows side by side, which the forward pass and the gradient of the weights use as
+ * they are; otherwise, and where inputs would need padding that activations lack, row by row. */
 #include "backend/onednn/program.h"
 #include "graph/ops.h"
 
@@ -17,8 +17,7 @@ bool own_dense_fits(const struct ls_program *p, const struct ls_node *n)
 {
     struct ls_split_range range;
     bool dense = n->op == &ls_op_dense || n->op == &ls_op_dense_bwd_data || n->op == &ls_op_dense_bwd_weights;
-    return dense && p->core.g->act_dtype == LS_F32 && p->k.dense.run &&
-           (n->op != &ls_op_dense || ls_act_clips(n->attr.act)) &&
+    return dense && p->k.dense.run && (n->op != &ls_op_dense || ls_act_clips(n->attr.act)) &&
            ls_split_range_of(&n->attr, tensor_shape(p, weights_of(n)), &range);
 }
 
@@ -30,6 +29,11 @@ enum ls_status own_dense_layout(const struct ls_program *p, int src, int64_t row
     bool maps = p->layouts[src].blocked, side_by_side = maps || (s->rank == 2 && s->dim[1] % 16 == 0);
     enum dnn_tag by_rows = !maps ? DNN_PLAIN : p->k.block == 16 ? DNN_BLOCKED_16 : DNN_BLOCKED_8;
     return dnn_md_init(wei, s->rank, dims, LS_F32, p->k.block == 16 && side_by_side ? DNN_ROWS_64 : by_rows);
+}
+
+static const struct ls_dense_kernel *kernel_of(const struct ls_program *p)
+{
+    return p->k.dense_amx.run ? &p->k.dense_amx : &p->k.dense;
 }
 
 enum ls_status own_dense_prepare(struct ls_program *p, int node)
@@ -50,8 +54,10 @@ enum ls_status own_dense_prepare(struct ls_program *p, int node)
     ls_split_range_of(&n->attr, tensor_shape(p, weights_of(n)), &d->range);
     dnn_md_text(&p->layouts[weights_of(n)].md, layout, sizeof layout);
     d->block = layout[0] == 'A' ? ROWS : 0;
-    snprintf(p->execs[node].note, sizeof p->execs[node].note, "dense:%s", p->k.isa);
-    p->core.nodes[node].scratch_bytes = p->k.dense.scratch(d);
+    d->sums = data && n->attr.whole_rows > 0;
+    snprintf(p->execs[node].note, sizeof p->execs[node].note, "%s:%s", p->k.dense_amx.run ? "dense amx" : "dense",
+             p->k.isa);
+    p->core.nodes[node].scratch_bytes = kernel_of(p)->scratch(d);
     return LS_OK;
 }
 
@@ -61,15 +67,15 @@ void own_dense_bind(struct ls_program *p, int node)
     struct ls_dense *d = &p->execs[node].dense;
     bool weights = d->pass == LS_CONV_WEIGHTS;
     d->w = (const float *)tensor_data(p, weights_of(n));
-    d->in = (const float *)tensor_data(p, n->in[weights ? 1 : 0]);
-    d->dy = weights ? (const float *)tensor_data(p, n->in[0]) : NULL;
+    d->in = tensor_data(p, n->in[weights ? 1 : 0]);
+    d->dy = weights ? tensor_data(p, n->in[0]) : NULL;
     d->bias = d->pass == LS_CONV_FORWARD ? (const float *)tensor_data(p, n->in[2]) : NULL;
-    d->out = (float *)tensor_data(p, n->out[0]);
+    d->out = tensor_data(p, n->out[0]);
     d->out_bias = weights ? (float *)tensor_data(p, n->out[1]) : NULL;
-    d->scratch = (float *)p->core.nodes[node].scratch;
+    d->scratch = p->core.nodes[node].scratch;
 }
 
 void own_dense_run(const struct ls_program *p, int node)
 {
-    p->k.dense.run(&p->execs[node].dense);
+    kernel_of(p)->run(&p->execs[node].dense);
 }

@@ -104,7 +104,8 @@ static const char *refuses(enum ls_dtype dtype)
             return "this machine advertises AMX and faults on it; set ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16";
         }
     if (dtype == LS_BF16 && dnn_isa())
-        return "oneDNN computes in bf16 only with AVX-512, which this processor lacks; use --dtype f32";
+        return "oneDNN computes in bf16 only with AVX-512, which this processor lacks or ONEDNN_MAX_CPU_ISA leaves out; use "
+               "--dtype f32";
     return NULL;
 }
 
@@ -212,7 +213,7 @@ static const char *fault(void)
     if (dnn_guard_amx() == DNN_AMX_FINE)
         return NULL;
     return ls_amx_usable()
-               ? "oneDNN faults on AMX here; in bf16 Lockstep's own convolutions use it, dense layers do not"
+               ? "oneDNN faults on AMX here; in bf16 Lockstep's own convolutions and large dense layers use it, other dense layers do not"
                : "the processor advertises AMX and faults on it; bf16 runs without it";
 }
 

@@ -10,7 +10,7 @@
 enum kind { INPUTS, RESULTS, RESULT_GRADIENTS, INPUT_GRADIENTS, KINDS };
 enum { FIRST_TAG = 1 << 17 };
 
-static float *values_of(const struct ls_split *s, const struct ls_split_turn *t, int tensor)
+static void *values_of(const struct ls_split *s, const struct ls_split_turn *t, int tensor)
 {
     size_t bytes;
     return s->engine->backend->memory(t->net->program, tensor, &bytes);
@@ -30,6 +30,16 @@ static int64_t rows_of(const struct ls_split *s, const struct ls_split_layer *l,
     return first_row(s, l, worker + 1) - first_row(s, l, worker);
 }
 
+/* Bytes of a worker's inputs; of the results of so many rows for the samples of a worker. */
+static size_t input_bytes(const struct ls_split *s, const struct ls_split_layer *l)
+{
+    return l->inputs * s->size;
+}
+static size_t result_bytes(const struct ls_split *s, int64_t rows)
+{
+    return (size_t)(s->batch * rows) * s->size;
+}
+
 /* The chunks of a worker, and its parts: part i is chunks [at[i], at[i + 1]). Returns their number. */
 static int parts_of(const struct ls_split *s, const struct ls_split_layer *l, int worker, int at[LS_SPLIT_CHUNKS + 1])
 {
@@ -39,20 +49,15 @@ static int parts_of(const struct ls_split *s, const struct ls_split_layer *l, in
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-static void post(struct ls_split *s, const struct ls_split_layer *l, enum kind kind, bool send, int worker, float *data,
-                 size_t floats, struct ls_work *work)
+static void post(struct ls_split *s, const struct ls_split_layer *l, enum kind kind, bool send, int worker, void *data,
+                 size_t bytes, struct ls_work *work)
 {
     *work = (struct ls_work){.kind = send ? LS_WORK_SEND : LS_WORK_RECEIVE,
                              .peer = s->ranks[worker],
                              .tag = FIRST_TAG + (uint32_t)((l - s->layers) * KINDS) + kind,
                              .data = data,
-                             .bytes = floats * sizeof *data};
+                             .bytes = bytes};
     ls_comm_post(s->engine->comm, work);
-}
-
-static enum ls_status await(struct ls_split *s, struct ls_work *work)
-{
-    return ls_comm_wait(s->engine->comm, work);
 }
 
 /* After an error, nothing may be under way that reads or writes memory which is given back. */
@@ -71,18 +76,18 @@ static enum ls_status await_sent(struct ls_split *s, struct ls_split_lane *lanes
 {
     for (int w = 0; w < s->workers; w++)
         if (w != s->me && (all || to[w]))
-            LS_TRY(await(s, &lanes[w].sent));
+            LS_TRY(ls_comm_wait(s->engine->comm, &lanes[w].sent));
     return LS_OK;
 }
 
-/* Columns [first, first + n) of all samples, out of rows of `all` columns, or into them. */
-static void copy_columns(const struct ls_split *s, float *columns, float *whole, int64_t first, int64_t n, int64_t all,
-                         bool out)
+/* The columns of a worker's rows, of all samples: out of whole results, or into them. */
+static void copy_columns(const struct ls_split *s, const struct ls_split_layer *l, int worker, void *columns,
+                         void *whole, bool out)
 {
-    for (int64_t i = 0; i < s->batch; i++) {
-        float *a = columns + i * n, *b = whole + i * all + first;
-        memcpy(out ? a : b, out ? b : a, (size_t)n * sizeof *a);
-    }
+    size_t n = (size_t)rows_of(s, l, worker) * s->size, all = (size_t)l->rows * s->size;
+    char *a = columns, *b = (char *)whole + (size_t)first_row(s, l, worker) * s->size;
+    for (int64_t i = 0; i < s->batch; i++, a += n, b += all)
+        memcpy(out ? a : b, out ? b : a, n);
 }
 
 static enum ls_status run_node(struct ls_split *s, const struct ls_split_turn *t, int node)
@@ -102,30 +107,28 @@ static int after_me(const struct ls_split *s, int i)
 static enum ls_status rows_forward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w)
 {
     const struct ls_node *dense = node_at(t, t->nodes->dense);
-    int64_t count = s->batch * rows_of(s, l, s->me);
-    memcpy(values_of(s, t, dense->in[0]), l->x[w], l->inputs * sizeof(float));
+    size_t bytes = result_bytes(s, rows_of(s, l, s->me));
+    memcpy(values_of(s, t, dense->in[0]), l->x[w], input_bytes(s, l));
     LS_TRY(run_node(s, t, t->nodes->dense));
-    float *results = values_of(s, t, dense->out[0]);
-    memcpy(w == s->me ? s->rows[w].receive : s->rows[w].send, results, (size_t)count * sizeof *results);
+    memcpy(w == s->me ? s->rows[w].receive : s->rows[w].send, values_of(s, t, dense->out[0]), bytes);
     if (w != s->me)
-        post(s, l, RESULTS, true, w, s->rows[w].send, (size_t)count, &s->rows[w].sent);
+        post(s, l, RESULTS, true, w, s->rows[w].send, bytes, &s->rows[w].sent);
     return LS_OK;
 }
 
 static enum ls_status forward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t)
 {
     bool mine = t->active[s->me];
-    float *x = t->serves ? s->zeros : values_of(s, t, node_at(t, t->nodes->in)->in[0]);
+    const void *x = t->serves ? s->zeros : values_of(s, t, node_at(t, t->nodes->in)->in[0]);
     if (mine)
-        memcpy(l->x[s->me], x, l->inputs * sizeof *x);
+        memcpy(l->x[s->me], x, input_bytes(s, l));
     for (int i = 1; i < s->workers; i++) {
         int w = after_me(s, i);
         if (t->active[w])
-            post(s, l, INPUTS, false, w, l->x[w], l->inputs, &s->parts[w].received);
+            post(s, l, INPUTS, false, w, l->x[w], input_bytes(s, l), &s->parts[w].received);
         if (mine) {
-            post(s, l, RESULTS, false, w, s->rows[w].receive, (size_t)(s->batch * rows_of(s, l, w)),
-                 &s->rows[w].received);
-            post(s, l, INPUTS, true, w, l->x[s->me], l->inputs, &s->parts[w].sent);
+            post(s, l, RESULTS, false, w, s->rows[w].receive, result_bytes(s, rows_of(s, l, w)), &s->rows[w].received);
+            post(s, l, INPUTS, true, w, l->x[s->me], input_bytes(s, l), &s->parts[w].sent);
         }
     }
     for (int i = 0; i < s->workers; i++) {
@@ -133,16 +136,16 @@ static enum ls_status forward(struct ls_split *s, struct ls_split_layer *l, cons
         if (!t->active[w])
             continue;
         if (i > 0)
-            LS_TRY(await(s, &s->parts[w].received));
+            LS_TRY(ls_comm_wait(s->engine->comm, &s->parts[w].received));
         LS_TRY(rows_forward(s, l, t, w));
     }
-    float *y = values_of(s, t, node_at(t, t->nodes->out)->out[0]);
+    void *y = values_of(s, t, node_at(t, t->nodes->out)->out[0]);
     for (int i = 0; mine && i < s->workers; i++) {
         int w = after_me(s, i);
         if (i > 0)
-            LS_TRY(await(s, &s->rows[w].received));
+            LS_TRY(ls_comm_wait(s->engine->comm, &s->rows[w].received));
         if (!t->serves)
-            copy_columns(s, s->rows[w].receive, y, first_row(s, l, w), rows_of(s, l, w), l->rows, false);
+            copy_columns(s, l, w, s->rows[w].receive, y, false);
     }
     LS_TRY(await_sent(s, s->rows, t->active, false));
     return mine ? await_sent(s, s->parts, t->active, true) : LS_OK;
@@ -158,19 +161,19 @@ enum ls_status ls_split_forward(struct ls_split *s, struct ls_split_layer *l, co
 /* The gradient of the results of our rows, for the samples of a worker: where the nodes read it. */
 static void load_gradient(struct ls_split *s, const struct ls_split_layer *l, const struct ls_split_turn *t, int w)
 {
-    float *to = values_of(s, t, node_at(t, t->nodes->out_bwd)->out[0]);
-    memcpy(to, s->rows[w].receive, (size_t)(s->batch * rows_of(s, l, s->me)) * sizeof *to);
+    memcpy(values_of(s, t, node_at(t, t->nodes->out_bwd)->out[0]), s->rows[w].receive,
+           result_bytes(s, rows_of(s, l, s->me)));
 }
 
 /* Our parts of the gradient of a worker's inputs. */
 static enum ls_status rows_data(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w)
 {
     int at[LS_SPLIT_CHUNKS + 1];
-    size_t floats = (size_t)parts_of(s, l, s->me, at) * l->inputs;
+    size_t bytes = (size_t)parts_of(s, l, s->me, at) * l->inputs * sizeof(float);
     LS_TRY(run_node(s, t, t->nodes->data));
-    memcpy(s->parts[w].send, values_of(s, t, node_at(t, t->nodes->data)->out[0]), floats * sizeof(float));
+    memcpy(s->parts[w].send, values_of(s, t, node_at(t, t->nodes->data)->out[0]), bytes);
     if (w != s->me)
-        post(s, l, INPUT_GRADIENTS, true, w, s->parts[w].send, floats, &s->parts[w].sent);
+        post(s, l, INPUT_GRADIENTS, true, w, s->parts[w].send, bytes, &s->parts[w].sent);
     return LS_OK;
 }
 
@@ -181,13 +184,13 @@ static enum ls_status rows_weights(struct ls_split *s, struct ls_split_layer *l,
         return LS_OK;
     if (slice.active) {
         load_gradient(s, l, t, w);
-        memcpy(values_of(s, t, node_at(t, t->nodes->weights)->in[1]), l->x[w], l->inputs * sizeof(float));
+        memcpy(values_of(s, t, node_at(t, t->nodes->weights)->in[1]), l->x[w], input_bytes(s, l));
         LS_TRY(run_node(s, t, t->nodes->weights));
     }
     return ls_sums_take(&l->sums, slice.replica, slice.pass, slice.active);
 }
 
-/* Adds the parts of all workers along the tree of SPLIT-1; dx becomes the sum. */
+/* Adds the parts of all workers along the tree of SPLIT-1. The last node makes dx of the sum. */
 static enum ls_status add_parts(struct ls_split *s, const struct ls_split_layer *l, const struct ls_split_turn *t)
 {
     const struct ls_backend_queue *q = s->engine->backend->queue;
@@ -196,7 +199,7 @@ static enum ls_status add_parts(struct ls_split *s, const struct ls_split_layer 
     for (int w = 0; w < s->workers; w++) {
         int at[LS_SPLIT_CHUNKS + 1], n = parts_of(s, l, w, at);
         for (int i = 0; i < n; i++) {
-            stack[depth] = (w == s->me ? s->parts[w].send : s->parts[w].receive) + (size_t)i * l->inputs;
+            stack[depth] = (float *)(w == s->me ? s->parts[w].send : s->parts[w].receive) + (size_t)i * l->inputs;
             for (starts[depth++] = at[i]; depth > 1; depth--) {
                 if (!ls_split_joins(starts[depth - 2], starts[depth - 1], at[i + 1], chunks))
                     break;
@@ -204,33 +207,31 @@ static enum ls_status add_parts(struct ls_split *s, const struct ls_split_layer 
             }
         }
     }
-    memcpy(values_of(s, t, node_at(t, t->nodes->in_bwd)->out[0]), stack[0], l->inputs * sizeof(float));
-    return LS_OK;
+    memcpy(values_of(s, t, node_at(t, t->nodes->in_bwd)->in[0]), stack[0], l->inputs * sizeof(float));
+    return run_node(s, t, t->nodes->in_bwd);
 }
 
-static void send_gradients(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w,
-                           float *dy)
+static void send_gradients(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w, void *dy)
 {
     int at[LS_SPLIT_CHUNKS + 1];
-    int64_t rows = rows_of(s, l, w);
     if (t->nodes->data != LS_NONE)
-        post(s, l, INPUT_GRADIENTS, false, w, s->parts[w].receive, (size_t)parts_of(s, l, w, at) * l->inputs,
-             &s->parts[w].received);
-    copy_columns(s, s->rows[w].send, dy, first_row(s, l, w), rows, l->rows, true);
-    post(s, l, RESULT_GRADIENTS, true, w, s->rows[w].send, (size_t)(s->batch * rows), &s->rows[w].sent);
+        post(s, l, INPUT_GRADIENTS, false, w, s->parts[w].receive,
+             (size_t)parts_of(s, l, w, at) * l->inputs * sizeof(float), &s->parts[w].received);
+    copy_columns(s, l, w, s->rows[w].send, dy, true);
+    post(s, l, RESULT_GRADIENTS, true, w, s->rows[w].send, result_bytes(s, rows_of(s, l, w)), &s->rows[w].sent);
 }
 
 /* Gradients of inputs first: they travel while those of the weights are computed. */
 static enum ls_status backward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t)
 {
     bool mine = t->active[s->me], data = t->nodes->data != LS_NONE;
-    float *dy = t->serves ? s->zeros : values_of(s, t, node_at(t, t->nodes->out_bwd)->in[0]);
+    void *dy = t->serves ? s->zeros : values_of(s, t, node_at(t, t->nodes->out_bwd)->in[0]);
     if (mine)
-        copy_columns(s, s->rows[s->me].receive, dy, first_row(s, l, s->me), rows_of(s, l, s->me), l->rows, true);
+        copy_columns(s, l, s->me, s->rows[s->me].receive, dy, true);
     for (int i = 1; i < s->workers; i++) {
         int w = after_me(s, i);
         if (t->active[w])
-            post(s, l, RESULT_GRADIENTS, false, w, s->rows[w].receive, (size_t)(s->batch * rows_of(s, l, s->me)),
+            post(s, l, RESULT_GRADIENTS, false, w, s->rows[w].receive, result_bytes(s, rows_of(s, l, s->me)),
                  &s->rows[w].received);
         if (mine)
             send_gradients(s, l, t, w, dy);
@@ -240,7 +241,7 @@ static enum ls_status backward(struct ls_split *s, struct ls_split_layer *l, con
         if (!t->active[w])
             continue;
         if (i > 0)
-            LS_TRY(await(s, &s->rows[w].received));
+            LS_TRY(ls_comm_wait(s->engine->comm, &s->rows[w].received));
         if (!data)
             continue;
         load_gradient(s, l, t, w);
@@ -249,7 +250,7 @@ static enum ls_status backward(struct ls_split *s, struct ls_split_layer *l, con
     for (int w = 0; t->nodes->weights != LS_NONE && w < s->workers; w++)
         LS_TRY(rows_weights(s, l, t, w));
     for (int i = 1; mine && data && i < s->workers; i++)
-        LS_TRY(await(s, &s->parts[after_me(s, i)].received));
+        LS_TRY(ls_comm_wait(s->engine->comm, &s->parts[after_me(s, i)].received));
     if (data)
         LS_TRY(await_sent(s, s->parts, t->active, false));
     if (mine)

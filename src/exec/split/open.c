@@ -1,78 +1,9 @@
-/* What can be split with which options; memory for the layers. */
+/* The layers of a program that are split, and memory for what travels. */
 #include "exec/split/split.h"
 #include "base/log.h"
 #include "graph/ops.h"
 
 #include <string.h>
-
-/* --- options ------------------------------------------------------------------------------------------------------ */
-
-/* Does the optimizer update each value by itself? */
-static bool by_value(const char *optimizer)
-{
-    static const struct {
-        const char *name;
-        bool norms;
-    } list[] = {
-#define X(name, least, most, norms) {#name, norms},
-#include "config/lists/optimizers.def"
-    };
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (strcmp(optimizer, list[i].name) == 0)
-            return !list[i].norms;
-    return false;
-}
-
-enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine *e)
-{
-    const struct ls_mesh_axis *axis = &e->mesh.axes[LS_PARALLEL_DENSE];
-    if (axis->size < 2)
-        return LS_OK;
-    if (e->mesh.axes[LS_PARALLEL_PIPELINE].size > 1)
-        return ls_fail(
-            LS_USAGE,
-            "--parallel %s: dense does not go with pipeline: workers that share layers run their passes side by "
-            "side, stages one after the other, and large dense layers stand in one or two stages; use "
-            "data:D,dense:N or data:D,pipeline:S",
-            o->parallel);
-    if (axis->at)
-        return ls_fail(LS_USAGE, "--parallel %s: dense splits every large layer; leave out what follows '@'",
-                       o->parallel);
-    if (axis->size > LS_SPLIT_CHUNKS)
-        return ls_fail(LS_USAGE,
-                       "--parallel %s: a layer is divided in %d chunks at most; use groups of fewer workers, as in "
-                       "data:%d,dense:%d",
-                       o->parallel, LS_SPLIT_CHUNKS, (axis->size + LS_SPLIT_CHUNKS - 1) / LS_SPLIT_CHUNKS,
-                       LS_SPLIT_CHUNKS);
-    if (strcmp(o->sync, "overlap") != 0 && strcmp(o->sync, "allreduce") != 0)
-        return ls_fail(LS_USAGE,
-                       "--parallel dense:%d with --sync %s: all workers take part in each step, whose other gradients "
-                       "they add at once; use --sync overlap or allreduce",
-                       axis->size, o->sync);
-    if (e->backend->queue->own_memory)
-        return ls_fail(LS_USAGE, "--parallel dense:%d: rows are divided on CPUs only; use --backend onednn",
-                       axis->size);
-    if (strcmp(o->compress, "none") != 0)
-        return ls_fail(
-            LS_USAGE,
-            "--parallel dense:%d with --compress %s: gradients of split layers do not travel and would not be "
-            "compressed, so results would depend on the layout; leave it out",
-            axis->size, o->compress);
-    if (!by_value(o->optimizer))
-        return ls_fail(
-            LS_USAGE,
-            "--parallel dense:%d with --optimizer %s: it updates a layer as a whole, of which no worker has all "
-            "rows; use sgd or adamw",
-            axis->size, o->optimizer);
-    if (o->bn_samples > 0)
-        return ls_fail(LS_USAGE, "--parallel dense:%d with --bn-samples: passes that only measure are not divided",
-                       axis->size);
-    if (strcmp(o->dtype, "f32") != 0)
-        return ls_fail(LS_USAGE,
-                       "--parallel dense:%d with --dtype %s: rows of layers have the bits of whole layers in f32 only",
-                       axis->size, o->dtype);
-    return LS_OK;
-}
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
@@ -107,15 +38,14 @@ static enum ls_status find_nodes(const struct ls_graph *g, int in, struct ls_spl
     return find_backward(g, g->nodes[in].name, n);
 }
 
-/* Floats of a tensor as stored: plain, or with channels in blocks. */
-static size_t stored_floats(const struct ls_shape *s, size_t bytes)
+/* Values of a tensor as stored: plain, or with channels in blocks. */
+static size_t stored_values(const struct ls_shape *s, size_t size, size_t bytes)
 {
     for (int64_t block = 1; block <= 16; block = block == 1 ? 8 : block * 2) {
         int64_t channels = (s->dim[1] + block - 1) / block * block;
-        size_t floats = (size_t)(ls_shape_count(s) / s->dim[1] * channels);
-        if ((floats * sizeof(float) + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN ==
-            (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN)
-            return floats;
+        size_t values = (size_t)(ls_shape_count(s) / s->dim[1] * channels);
+        if ((values * size + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN == (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN)
+            return values;
     }
     return 0;
 }
@@ -161,13 +91,16 @@ static enum ls_status open_layer(struct ls_split *s, struct ls_split_layer *l, i
     LS_TRY(find_nodes(g, in, &l->train));
     l->rows = g->nodes[l->train.dense].attr.whole_rows;
     l->grads[0] = l->grads[1] = LS_NONE;
+    /* Results are plain, and more than a few, so that what their memory is rounded up by does not matter. */
+    e->backend->memory(e->train.program, g->nodes[l->train.out].out[0], &bytes);
+    s->size = bytes / (size_t)(s->batch * l->rows);
     e->backend->memory(e->train.program, g->nodes[in].in[0], &bytes);
-    l->inputs = stored_floats(&g->tensors[g->nodes[in].in[0]].shape, bytes);
+    l->inputs = stored_values(&g->tensors[g->nodes[in].in[0]].shape, s->size, bytes);
     if (l->inputs == 0)
         return ls_fail(LS_FAILED, "layer %s: the layout of its inputs is not known", g->nodes[in].name);
     l->x = ls_alloc((size_t)s->workers, sizeof *l->x);
     for (int w = 0; l->x && w < s->workers; w++)
-        if (!(l->x[w] = ls_alloc(l->inputs, sizeof **l->x)))
+        if (!(l->x[w] = ls_alloc(l->inputs, s->size)))
             return LS_FAILED;
     if (!l->x)
         return LS_FAILED;
@@ -268,10 +201,10 @@ const struct ls_sync_group *ls_split_mates(const struct ls_engine *e)
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-static enum ls_status open_lane(struct ls_split_lane *lane, size_t floats)
+static enum ls_status open_lane(struct ls_split_lane *lane, size_t values, size_t size)
 {
-    lane->send = ls_alloc(floats, sizeof *lane->send);
-    lane->receive = ls_alloc(floats, sizeof *lane->receive);
+    lane->send = ls_alloc(values, size);
+    lane->receive = ls_alloc(values, size);
     return lane->send && lane->receive ? LS_OK : LS_FAILED;
 }
 
@@ -289,12 +222,12 @@ static enum ls_status open_lanes(struct ls_split *s)
     }
     s->rows = ls_alloc((size_t)s->workers, sizeof *s->rows);
     s->parts = ls_alloc((size_t)s->workers, sizeof *s->parts);
-    s->zeros = ls_alloc(longest, sizeof *s->zeros);
+    s->zeros = ls_alloc(longest, s->size);
     if (!s->rows || !s->parts || !s->zeros)
         return LS_FAILED;
     for (int w = 0; w < s->workers; w++) {
-        LS_TRY(open_lane(&s->rows[w], rows));
-        LS_TRY(open_lane(&s->parts[w], parts));
+        LS_TRY(open_lane(&s->rows[w], rows, s->size));
+        LS_TRY(open_lane(&s->parts[w], parts, sizeof(float)));
     }
     return LS_OK;
 }
@@ -312,10 +245,8 @@ enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o)
     *s = (struct ls_split){
         .engine = e, .workers = axis->size, .me = axis->place, .batch = e->size.batch, .passes = (int)o->accumulate};
     LS_TRY(open_groups(s));
-    for (int w = 0; w < s->workers; w++) {
-        int slices = (e->tree->first[s->ranks[w] + 1] - e->tree->first[s->ranks[w]]) * s->passes;
-        s->rounds = slices > s->rounds ? slices : s->rounds;
-    }
+    for (int w = 0; w < s->workers; w++)
+        s->rounds = ls_split_slices(s, w) > s->rounds ? ls_split_slices(s, w) : s->rounds;
     LS_TRY(open_layers(s));
     return open_lanes(s);
 }

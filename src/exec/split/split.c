@@ -7,7 +7,7 @@
 
 /* --- rounds ------------------------------------------------------------------------------------------------------- */
 
-static int slices_of(const struct ls_split *s, int worker)
+int ls_split_slices(const struct ls_split *s, int worker)
 {
     const struct ls_tree *tree = s->engine->tree;
     int rank = s->ranks[worker];
@@ -18,7 +18,7 @@ static int slices_of(const struct ls_split *s, int worker)
 struct ls_split_slice ls_split_slice_of(const struct ls_split *s, int worker)
 {
     const struct ls_tree *tree = s->engine->tree;
-    int i = s->round - (s->rounds - slices_of(s, worker));
+    int i = s->round - (s->rounds - ls_split_slices(s, worker));
     if (i < 0)
         return (struct ls_split_slice){.replica = -1};
     int replica = tree->leaves[tree->first[s->ranks[worker]] + i / s->passes], pass = i % s->passes;
@@ -32,8 +32,7 @@ static void find_active(const struct ls_split *s, bool *active)
         active[w] = ls_split_slice_of(s, w).active;
 }
 
-/* A round in which this worker has no values of its own. */
-static enum ls_status serve_round(struct ls_split *s, const struct ls_run *run)
+enum ls_status ls_split_serve(struct ls_split *s, const struct ls_run *run)
 {
     bool active[LS_SPLIT_CHUNKS];
     struct ls_split_turn t = {.net = &s->engine->train, .active = active, .serves = true, .run = run};
@@ -55,14 +54,9 @@ enum ls_status ls_split_begin(struct ls_split *s, int64_t samples, const struct 
 {
     s->samples = samples;
     s->round = 0;
-    for (int left = s->rounds - slices_of(s, s->me); left > 0; left--)
-        LS_TRY(serve_round(s, run));
+    for (int left = s->rounds - ls_split_slices(s, s->me); left > 0; left--)
+        LS_TRY(ls_split_serve(s, run));
     return LS_OK;
-}
-
-enum ls_status ls_split_serve(struct ls_split *s, const struct ls_run *run)
-{
-    return serve_round(s, run);
 }
 
 /* --- a pass ------------------------------------------------------------------------------------------------------- */

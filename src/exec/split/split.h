@@ -25,15 +25,15 @@ struct ls_split_nodes {
 struct ls_split_layer {
     struct ls_split_nodes train, eval;
     int64_t rows;        /* of all workers */
-    size_t inputs;       /* floats of a worker's inputs, as stored */
-    float **x;           /* owned; the inputs of each worker, from forward to backward */
+    size_t inputs;       /* values of a worker's inputs, as stored */
+    void **x;            /* owned; the inputs of each worker, from forward to backward */
     struct ls_sums sums; /* of the gradients of the rows */
     int grads[2];        /* tensors: weights and bias, or LS_NONE */
 };
 
-/* Messages with each worker: a result or its gradient (rows), the gradient of inputs (parts of it). */
+/* Messages with each worker: a result or its gradient (rows), the gradient of inputs (parts of it, f32). */
 struct ls_split_lane {
-    float *send, *receive; /* owned */
+    void *send, *receive; /* owned */
     struct ls_work sent, received;
 };
 
@@ -47,10 +47,11 @@ struct ls_split {
     float **side;               /* owned, and so is the memory: mates.parts */
     size_t side_floats;
     int64_t batch;
+    size_t size;                   /* bytes of an activation */
     struct ls_split_layer *layers; /* owned; in the order of forward */
     int n_layers;
     struct ls_split_lane *rows, *parts; /* owned; one a worker */
-    float *zeros;                       /* owned; as long as the longest inputs or results */
+    void *zeros;                        /* owned; as long as the longest inputs or results */
     /* the step under way */
     int rounds, round, passes;
     int64_t samples;
@@ -82,7 +83,7 @@ enum ls_status ls_split_begin(struct ls_split *s, int64_t samples, const struct 
 /* Runs nodes of the training program's pass, or all of an evaluation. */
 enum ls_status ls_split_run(struct ls_split *s, int first, int end, const struct ls_run *run);
 enum ls_status ls_split_evaluate(struct ls_split *s, bool some, const struct ls_run *run);
-/* A pass of this worker that has no samples. */
+/* A round in which this worker has no values of its own: no pass, or one without samples. */
 enum ls_status ls_split_serve(struct ls_split *s, const struct ls_run *run);
 
 /* exchange.c: a layer's nodes for the samples of all workers that have some. net: of training, or of evaluation. */
@@ -96,6 +97,8 @@ struct ls_split_turn {
 enum ls_status ls_split_forward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t);
 enum ls_status ls_split_backward(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t);
 
+/* Passes of a worker in a step. */
+int ls_split_slices(const struct ls_split *s, int worker);
 /* What a worker computes in a round. */
 struct ls_split_slice {
     int replica, pass; /* replica -1: nothing */

@@ -32,8 +32,10 @@ static enum ls_status dense_backward(struct ls_graph *g, int node, const int *do
     struct ls_split_range r;
     int at[LS_SPLIT_CHUNKS + 1];
     if (din[0] != LS_NONE && g->nodes[node].attr.whole_rows > 0 &&
-        ls_split_range_of(&g->nodes[node].attr, ls_op_shape(g, w), &r))
+        ls_split_range_of(&g->nodes[node].attr, ls_op_shape(g, w), &r)) {
         g->tensors[din[0]].shape.dim[0] *= ls_split_parts(r.first, r.end, r.chunks, at); /* SPLIT-2 */
+        g->tensors[din[0]].dtype = LS_F32;
+    }
     return LS_OK;
 }
 

@@ -1,6 +1,7 @@
 /* A dense layer whose rows are divided among workers (graph/split.h). Around its nodes, which see one worker's samples at a
- * time, stand four ops without kernels: the step exchanges values with the other workers there (exec/split).
- *   split_in       x of this worker becomes that of each worker in turn; its gradient adds what the workers' rows give
+ * time, stand four ops: the step exchanges values with the other workers there (exec/split).
+ *   split_in       x of this worker becomes that of each worker in turn; its gradient adds what the workers' rows give, in f32,
+ *                  and its node gives the sum the type of activations
  *   split_out      the results of all workers' rows, for the samples of this worker; its gradient sends each its columns */
 #include "graph/ops/op.h"
 

@@ -1,4 +1,4 @@
-/* Our own kernel of large dense layers on every instruction set that this processor has: all passes against sums in double
+/* Our own kernels of large dense layers on every instruction set that this processor has, in f32 and bf16: all passes against sums in double
  * precision; and the bits of the whole layer from its rows divided among 2 to 8 workers (SPLIT-1, SPLIT-2), in both layouts of
  * the weights, on one to three threads (LOOP-1). */
 #include "backend/onednn/kernels/kernels.h"
@@ -16,19 +16,71 @@
 static const char *const sets[] = {"avx512bf16", "avx512", "avx2", "sse2"};
 
 /* samples, inputs, rows: chunks of full and of odd size, 8 and fewer of them, columns beyond the last whole block */
-static const int64_t shapes[][3] = {{7, 130, 512}, {13, 70, 500}, {3, 1100, 259}, {1, 65, 128}};
+static const int64_t shapes[][3] = {{7, 130, 512}, {37, 70, 500}, {3, 1100, 259}, {1, 65, 128}};
+
+/* A kernel, and the type of its activations. */
+struct kernel {
+    const struct ls_dense_kernel *k;
+    bool bf16;
+};
 
 struct layer {
     int64_t n, inputs, rows, first, whole, block;
     float *x, *w, *b, *dy, *y, *dx, *dw, *db; /* owned; dx has room for all parts */
 };
 
+static uint16_t to_bf16(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+static float from_bf16(uint16_t h)
+{
+    uint32_t bits = (uint32_t)h << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* bf16 has them all. */
 static float *numbers(uint64_t stream, int64_t count)
 {
     float *values = ls_alloc((size_t)count, sizeof *values);
     assert_non_null(values);
     ls_random_fill_normal(7, stream, 1, count, values);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = from_bf16(to_bf16(values[i]));
     return values;
+}
+
+/* Not a number, as long as nothing is written. */
+static float *room(int64_t count)
+{
+    float *values = ls_alloc((size_t)count, sizeof *values);
+    assert_non_null(values);
+    return memset(values, 0xff, (size_t)count * sizeof *values);
+}
+
+/* Values as a kernel has them, and back. The memory is of exact size, so that a tool for memory errors sees what is read beyond
+ * it. */
+static void *stored(bool bf16, const float *values, int64_t count)
+{
+    uint16_t *half = ls_alloc((size_t)count, bf16 ? sizeof *half : sizeof *values);
+    assert_non_null(half);
+    if (!bf16)
+        return memcpy(half, values, (size_t)count * sizeof *values);
+    for (int64_t i = 0; i < count; i++)
+        half[i] = to_bf16(values[i]);
+    return half;
+}
+static void take(bool bf16, void *memory, float *values, int64_t count)
+{
+    if (!bf16)
+        memcpy(values, memory, (size_t)count * sizeof *values);
+    for (int64_t i = 0; bf16 && i < count; i++)
+        values[i] = from_bf16(((uint16_t *)memory)[i]);
+    ls_free(memory);
 }
 
 static int64_t stored_rows(const struct layer *l)
@@ -46,13 +98,13 @@ static void layer_init(struct layer *l, const int64_t *shape, int64_t first, int
     *l = (struct layer){shape[0], shape[1], rows, first, shape[2], block, 0, 0, 0, 0, 0, 0, 0, 0};
     float *w = numbers(1, l->inputs * l->whole), *b = numbers(2, l->whole), *dy = numbers(3, l->n * l->whole);
     l->x = numbers(4, l->n * l->inputs);
-    l->w = numbers(5, stored_rows(l) * l->inputs);
-    l->b = numbers(6, rows);
-    l->dy = numbers(7, l->n * rows);
-    l->y = numbers(8, l->n * rows);
-    l->dx = numbers(9, LS_SPLIT_CHUNKS * l->n * l->inputs);
-    l->dw = numbers(10, stored_rows(l) * l->inputs);
-    l->db = numbers(11, rows);
+    l->w = room(stored_rows(l) * l->inputs);
+    l->b = room(rows);
+    l->dy = room(l->n * rows);
+    l->y = room(l->n * rows);
+    l->dx = room(LS_SPLIT_CHUNKS * l->n * l->inputs);
+    l->dw = room(stored_rows(l) * l->inputs);
+    l->db = room(rows);
     memset(l->w, 0, (size_t)(stored_rows(l) * l->inputs) * sizeof *l->w);
     for (int64_t r = 0; r < rows; r++) {
         for (int64_t i = 0; i < l->inputs; i++)
@@ -73,54 +125,67 @@ static void layer_release(struct layer *l)
         ls_free(all[i]);
 }
 
-static void compute(const struct ls_kernels *k, const struct layer *l, int threads)
+/* parts: the gradient of the inputs is left in parts, and not rounded. */
+static void compute(const struct kernel *k, const struct layer *l, int threads, bool parts)
 {
     struct ls_attr attr = {.whole_rows = l->whole, .first_row = l->first};
     struct ls_shape shape = {2, {l->rows, l->inputs}};
-    struct ls_dense d = {.threads = threads, .n = l->n, .rows = l->rows, .inputs = l->inputs, .block = l->block};
+    struct ls_dense d = {
+        .threads = threads, .n = l->n, .rows = l->rows, .inputs = l->inputs, .block = l->block, .sums = parts};
+    void *x = stored(k->bf16, l->x, l->n * l->inputs), *dy = stored(k->bf16, l->dy, l->n * l->rows);
     ls_split_range_of(&attr, &shape, &d.range);
     d.act = LS_ACT_RELU;
     for (d.pass = LS_CONV_FORWARD; d.pass <= LS_CONV_WEIGHTS; d.pass++) {
+        bool half = k->bf16 && d.pass != LS_CONV_WEIGHTS && !(d.pass == LS_CONV_DATA && parts);
+        float *out = d.pass == LS_CONV_FORWARD ? l->y : d.pass == LS_CONV_DATA ? l->dx : l->dw;
+        int64_t count = d.pass == LS_CONV_FORWARD ? l->n * l->rows
+                        : d.pass == LS_CONV_DATA  ? (parts ? LS_SPLIT_CHUNKS : 1) * l->n * l->inputs
+                                                  : stored_rows(l) * l->inputs;
         d.w = l->w;
         d.bias = l->b;
-        d.in = d.pass == LS_CONV_DATA ? l->dy : l->x;
-        d.dy = l->dy;
-        d.out = d.pass == LS_CONV_FORWARD ? l->y : d.pass == LS_CONV_DATA ? l->dx : l->dw;
+        d.in = d.pass == LS_CONV_DATA ? dy : x;
+        d.dy = dy;
+        d.out = stored(half, out, count);
         d.out_bias = l->db;
-        d.scratch = ls_alloc(k->dense.scratch(&d), 1);
+        d.scratch = ls_alloc(k->k->scratch(&d), 1);
         assert_non_null(d.scratch);
-        k->dense.run(&d);
+        memset(d.scratch, 0xff, k->k->scratch(&d)); /* NaN: whatever is read must have been written */
+        k->k->run(&d);
         ls_free(d.scratch);
+        take(half, d.out, out, count);
     }
+    ls_free(x);
+    ls_free(dy);
 }
 
-static void assert_near(double a, double b)
+static void assert_near(double a, double b, double error)
 {
-    assert_true(fabs(a - b) < 1e-4 * (1 + fabs(b)));
+    assert_true(fabs(a - b) < error * (1 + fabs(b)));
 }
 
-static void compare_with_doubles(const struct layer *l)
+static void compare_with_doubles(const struct layer *l, bool bf16)
 {
+    double error = bf16 ? 4e-3 : 1e-4;
     for (int64_t n = 0; n < l->n; n++)
         for (int64_t r = 0; r < l->rows; r++) {
             double sum = (double)l->b[r];
             for (int64_t i = 0; i < l->inputs; i++)
                 sum += (double)l->x[n * l->inputs + i] * (double)l->w[weight_at(l, r, i)];
-            assert_near((double)l->y[n * l->rows + r], sum > 0 ? sum : 0);
+            assert_near((double)l->y[n * l->rows + r], sum > 0 ? sum : 0, error);
         }
     for (int64_t n = 0; n < l->n; n++)
         for (int64_t i = 0; i < l->inputs; i++) {
             double sum = 0;
             for (int64_t r = 0; r < l->rows; r++)
                 sum += (double)l->dy[n * l->rows + r] * (double)l->w[weight_at(l, r, i)];
-            assert_near((double)l->dx[n * l->inputs + i], sum);
+            assert_near((double)l->dx[n * l->inputs + i], sum, error);
         }
     for (int64_t r = 0; r < l->rows; r++)
         for (int64_t i = 0; i < l->inputs; i++) {
             double sum = 0;
             for (int64_t n = 0; n < l->n; n++)
                 sum += (double)l->dy[n * l->rows + r] * (double)l->x[n * l->inputs + i];
-            assert_near((double)l->dw[weight_at(l, r, i)], sum);
+            assert_near((double)l->dw[weight_at(l, r, i)], sum, 1e-4);
         }
 }
 
@@ -159,11 +224,11 @@ static void add_parts(struct sums *s, const struct layer *l, int first, int end,
     }
 }
 
-static void divide(const struct ls_kernels *k, const struct layer *whole, int workers, int64_t block)
+static void divide(const struct kernel *k, const struct layer *whole, int workers, int64_t block)
 {
     int64_t shape[] = {whole->n, whole->inputs, whole->whole}, chunk = ls_split_chunk(whole->whole);
     int chunks = ls_split_count(whole->whole);
-    struct sums sums = {.values = numbers(1, LS_SPLIT_CHUNKS * whole->n * whole->inputs)};
+    struct sums sums = {.values = room(LS_SPLIT_CHUNKS * whole->n * whole->inputs)};
     for (int w = 0; w < workers; w++) {
         int first = chunks * w / workers, end = chunks * (w + 1) / workers;
         int64_t last = end * chunk < whole->whole ? end * chunk : whole->whole;
@@ -171,35 +236,47 @@ static void divide(const struct ls_kernels *k, const struct layer *whole, int wo
         if (first == end)
             continue;
         layer_init(&part, shape, first * chunk, last - first * chunk, block);
-        compute(k, &part, 1 + w % 3);
+        compute(k, &part, 1 + w % 3, true);
         compare_rows(&part, whole);
         add_parts(&sums, &part, first, end, chunks);
         layer_release(&part);
     }
     assert_int_equal(sums.n, 1);
+    for (int64_t i = 0; k->bf16 && i < whole->n * whole->inputs; i++)
+        sums.values[i] = from_bf16(to_bf16(sums.values[i]));
     assert_memory_equal(sums.values, whole->dx, (size_t)(whole->n * whole->inputs) * sizeof(float));
     ls_free(sums.values);
+}
+
+static void try_kernel(const struct kernel *k, int vector)
+{
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
+        struct layer whole;
+        layer_init(&whole, shapes[s], 0, shapes[s][2], 0);
+        compute(k, &whole, 2, false);
+        compare_with_doubles(&whole, k->bf16);
+        for (int workers = 1; workers <= LS_SPLIT_CHUNKS; workers += workers < 4 ? 1 : 2)
+            divide(k, &whole, workers, workers != 2 || vector != 16 ? 64 : 0);
+        layer_release(&whole);
+    }
 }
 
 static void dense_test(void **state)
 {
     (void)state;
     int tried = 0;
-    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
-        struct ls_kernels k = {0};
-        if (!ls_kernels_pick(LS_F32, sets[set], &k))
-            continue;
-        tried++;
-        for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-            struct layer whole;
-            layer_init(&whole, shapes[s], 0, shapes[s][2], 0);
-            compute(&k, &whole, 2);
-            compare_with_doubles(&whole);
-            for (int workers = 1; workers <= LS_SPLIT_CHUNKS; workers += workers < 4 ? 1 : 2)
-                divide(&k, &whole, workers, workers != 2 || k.block != 16 ? 64 : 0);
-            layer_release(&whole);
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++)
+        for (int bf16 = 0; bf16 < 2; bf16++) {
+            struct ls_kernels k = {0};
+            if (!ls_kernels_pick(bf16 ? LS_BF16 : LS_F32, sets[set], &k))
+                continue;
+            const struct ls_dense_kernel *list[] = {&k.dense, &k.dense_amx};
+            for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+                if (list[i]->run) {
+                    tried++;
+                    try_kernel(&(struct kernel){list[i], bf16}, k.block);
+                }
         }
-    }
     assert_true(tried > 0);
 }
 

@@ -377,8 +377,10 @@ int main(void)
     const struct ls_backend *tested = ls_backend_find(tested_name());
     for (int i = 0; ls_case_at(i); i++) {
         const struct ls_case *c = ls_case_at(i);
-        if (c->large && c->op == &ls_op_dense && strncmp(c->name, "dense in chunks", 15) == 0)
+        if (c->large && c->op == &ls_op_dense && strncmp(c->name, "dense in chunks", 15) == 0) {
             add_compared(&l, "f32", c->name, compare_f32, c);
+            add_compared(&l, "bf16", c->name, compare_bf16, c);
+        }
         if (c->large) /* for `lockstep doctor --gpu` */
             continue;
         if (!c->inference && !ls_case_updates(c))

@@ -14,6 +14,19 @@
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
 
+INLINE int64_t min_of(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+INLINE int64_t max_of(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+INLINE int64_t up_to(int64_t x, int64_t multiple)
+{
+    return (x + multiple - 1) / multiple * multiple;
+}
+
 #if LS_KERNEL_BF16 && defined(__AVX512BF16__)
 #define LS_AMX 1
 
@@ -53,19 +66,6 @@ static const struct tiles ls_amx_whole = {.palette = 1,
 struct planes {
     int64_t step, y0, x0, rows, pitch;
 };
-
-INLINE int64_t min_of(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-INLINE int64_t max_of(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-INLINE int64_t up_to(int64_t x, int64_t multiple)
-{
-    return (x + multiple - 1) / multiple * multiple;
-}
 
 /* Copies rows [row, row + rows) of plane (py, px) of one block of a map. The pixels of the copy are `apart` elements apart: B,
  * or more with other blocks between them. map NULL: zeros. */

@@ -9,15 +9,11 @@
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
+#include "backend/onednn/kernels/transpose.h"
 
 #include <omp.h>
 
-#if LS_KERNEL_BF16
-void LS_KERNEL_NAME(fill_dense)(struct ls_kernels *k)
-{
-    (void)k;
-}
-#else
+#if !LS_KERNEL_BF16 /* dense_bf16.c */
 
 enum {
     VECTORS = B == 16 ? 4 : 2,
@@ -28,39 +24,6 @@ enum {
 };
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
-
-#if defined(__AVX512F__)
-#define STAGES(EXCHANGE)                                                     \
-    EXCHANGE(1, (0, 16, 2, 18, 4, 20, 6, 22, 8, 24, 10, 26, 12, 28, 14, 30), \
-             (1, 17, 3, 19, 5, 21, 7, 23, 9, 25, 11, 27, 13, 29, 15, 31))    \
-    EXCHANGE(2, (0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29),  \
-             (2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))   \
-    EXCHANGE(4, (0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27),  \
-             (4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31))   \
-    EXCHANGE(8, (0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23),    \
-             (8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
-#else
-#define STAGES(EXCHANGE)                                                  \
-    EXCHANGE(1, (0, 8, 2, 10, 4, 12, 6, 14), (1, 9, 3, 11, 5, 13, 7, 15)) \
-    EXCHANGE(2, (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15)) \
-    EXCHANGE(4, (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
-#endif
-#define OPEN(...) __VA_ARGS__
-#define SHUFFLE(...) __builtin_shufflevector(__VA_ARGS__)
-
-/* Rows of B values become columns. Each stage exchanges blocks of `step` values between rows that are `step` apart. */
-INLINE void transpose(vf *r)
-{
-#define EXCHANGE(step, low, high)                     \
-    for (int i = 0; i < B; i++)                       \
-        if (!(i & (step))) {                          \
-            vf x = r[i], y = r[i + (step)];           \
-            r[i] = SHUFFLE(x, y, OPEN low);           \
-            r[i + (step)] = SHUFFLE(x, y, OPEN high); \
-        }
-    STAGES(EXCHANGE)
-#undef EXCHANGE
-}
 
 INLINE bool forward_pass(const struct ls_dense *d)
 {
@@ -110,7 +73,7 @@ static void pack_by_columns(const struct ls_dense *d, int64_t depth, int64_t n, 
             const float *from = matrix_at(d, depth + r, column + v * B);
             for (int i = 0; i < B; i++)
                 values[i] = vloadf(from + i * step);
-            transpose(values);
+            transpose_lanes(values);
             for (int i = 0; i < B; i++)
                 vstoref(to + (r + i) * COLUMNS + v * B, values[i]);
         }
@@ -189,7 +152,8 @@ static void sum_over(const struct ls_dense *d, int64_t from, int64_t end, int64_
         int64_t n = end - at < DEPTH ? end - at : DEPTH;
         if (!in_place)
             pack(d, at, n, column, columns, packed);
-        multiply_all(d, d->in + at, stride, n, in_place ? matrix_at(d, at, column) : packed, at == from, to);
+        multiply_all(d, (const float *)d->in + at, stride, n, in_place ? matrix_at(d, at, column) : packed, at == from,
+                     to);
     }
 }
 
@@ -203,10 +167,11 @@ static void add(const struct ls_dense *d, float *to, const float *other)
 
 static void write_results(const struct ls_dense *d, const float *sums, int64_t column, int64_t columns)
 {
+    float *out = d->out;
     for (int64_t n = 0; n < d->n; n++)
         for (int64_t c = 0; c < columns; c++) {
             float y = sums[n * COLUMNS + c] + (d->bias ? d->bias[column + c] : 0.0f);
-            d->out[n * d->rows + column + c] = activate(d->act, vset(y))[0];
+            out[n * d->rows + column + c] = activate(d->act, vset(y))[0];
         }
 }
 
@@ -227,7 +192,8 @@ static void forward(const struct ls_dense *d, int64_t column, int64_t columns, f
 static void write_part(const struct ls_dense *d, const float *from, int64_t column, int64_t columns, int part)
 {
     for (int64_t n = 0; n < d->n; n++)
-        memcpy(d->out + (part * d->n + n) * d->inputs + column, from + n * COLUMNS, (size_t)columns * sizeof *from);
+        memcpy((float *)d->out + (part * d->n + n) * d->inputs + column, from + n * COLUMNS,
+               (size_t)columns * sizeof *from);
 }
 
 /* Chunks come from left to right. Two neighbouring sums become one where they are the halves of a sum of the tree. */
@@ -286,7 +252,7 @@ static void write_gradient(const struct ls_dense *d, const float *tile, int64_t 
     for (int64_t s = 0; s < SAMPLES && tall + s < talls; s++)
         for (int64_t c = 0; c < columns; c++) {
             const float *at = d->block > 0 ? weight_at(d, column + c, tall + s) : weight_at(d, tall + s, column + c);
-            d->out[at - d->w] = tile[s * COLUMNS + c];
+            ((float *)d->out)[at - d->w] = tile[s * COLUMNS + c];
         }
 }
 
@@ -301,7 +267,7 @@ static void weights_gradient(const struct ls_dense *d, int64_t column, const flo
     for (int64_t p = 0; p < panels_of(d); p++) {
         const float *panel = panels + p * d->n * SAMPLES;
         if (d->block == COLUMNS && (p + 1) * SAMPLES <= o.talls) { /* results lie as they are computed */
-            float *tile = d->out + (weight_at(d, column, p * SAMPLES) - d->w);
+            float *tile = (float *)d->out + (weight_at(d, column, p * SAMPLES) - d->w);
             multiply(SAMPLES, panel, 1, SAMPLES, d->n, packed, true, true, tile);
             continue;
         }
@@ -316,7 +282,7 @@ static void bias_gradient(const struct ls_dense *d)
     for (int64_t row = 0; row < d->rows; row++) {
         double sum = 0;
         for (int64_t n = 0; n < d->n; n++)
-            sum += (double)d->dy[n * d->rows + row];
+            sum += (double)((const float *)d->dy)[n * d->rows + row];
         d->out_bias[row] = (float)sum;
     }
 }
@@ -340,13 +306,13 @@ static void run(const struct ls_dense *d)
     bool gradient = d->pass == LS_CONV_WEIGHTS;
     int64_t all = gradient ? outer_of(d).wides : forward_pass(d) ? d->rows : d->inputs;
     int64_t blocks = (all + COLUMNS - 1) / COLUMNS;
-    float *panels = d->scratch + thread_floats(d) * d->threads;
+    float *panels = (float *)d->scratch + thread_floats(d) * d->threads;
 #pragma omp parallel for schedule(static) num_threads(d->threads)
     for (int64_t p = 0; p < (gradient ? panels_of(d) : 0); p++)
         pack_panel(d, p, panels + p * d->n * SAMPLES);
 #pragma omp parallel for schedule(static) num_threads(d->threads)
     for (int64_t block = 0; block < blocks; block++) {
-        float *packed = d->scratch + omp_get_thread_num() * thread_floats(d), *sums = packed + DEPTH * COLUMNS;
+        float *packed = (float *)d->scratch + omp_get_thread_num() * thread_floats(d), *sums = packed + DEPTH * COLUMNS;
         int64_t column = block * COLUMNS, columns = all - column < COLUMNS ? all - column : COLUMNS;
         if (gradient)
             weights_gradient(d, column, panels, packed);

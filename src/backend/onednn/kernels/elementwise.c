@@ -42,6 +42,13 @@ static void scale(float factor, const void *x, void *y, int64_t count)
         store((E *)y + i * B, load((const E *)x + i * B) * factor);
 }
 
+static void from_f32(const float *x, void *y, int64_t count)
+{
+#pragma omp parallel for schedule(static) if (count > ALONE)
+    for (int64_t i = 0; i < blocks_of(count); i++)
+        store((E *)y + i * B, vloadf(x + i * B));
+}
+
 INLINE float kept(uint64_t seed, uint64_t stream, int64_t i, float p)
 {
     uint32_t r[4];
@@ -166,6 +173,7 @@ void LS_KERNEL_NAME(fill_elementwise)(struct ls_kernels *k)
     k->act_bwd = act_backward;
     k->add = add;
     k->scale = scale;
+    k->from_f32 = from_f32;
     k->dropout = dropout;
     k->sgd = sgd;
     k->norm2 = norm2;

@@ -109,26 +109,30 @@ struct ls_conv_kernel {
     void (*run)(const struct ls_conv *);       /* NULL where this processor or type has none */
 };
 
-/* A pass of a large dense layer (kernels/dense.c).
+/* A pass of a large dense layer (kernels/dense.c, dense_bf16.c). Inputs, results and their gradients have the type of
+ * activations.
  *   FORWARD  in: inputs, w, bias -> out: [sample][row]
- *   DATA     in: gradient of the results, w -> out: gradient of the inputs, [part][sample][input]
- *   WEIGHTS  in: inputs, dy: gradient of the results -> out: like w, which is not read; out_bias */
+ *   DATA     in: gradient of the results, w -> out: gradient of the inputs; with `sums` the parts of it that are here, which are
+ *            f32: [part][sample][input]
+ *   WEIGHTS  in: inputs, dy: gradient of the results -> out: f32, like w, which is not read; out_bias */
 enum { LS_DENSE_STRETCH = 512 };
 struct ls_dense {
     enum ls_conv_pass pass;
     int threads;
     int64_t n, rows, inputs; /* samples; rows of the weights that are here; values of a sample as stored */
     struct ls_split_range range;
-    int64_t block; /* weights are [row / block][input][block]; 0: [row][input] */
-    const float *w, *in, *dy;
-    const float *bias; /* NULL: none */
+    int64_t block; /* weights are [row / block][input][block]; 0: [row][input]; in bf16 64 or 0 */
+    bool sums;
+    const float *w, *bias; /* bias NULL: none */
+    const void *in, *dy;
     enum ls_act act;
-    float *out, *out_bias;
-    float *scratch;
+    void *out;
+    float *out_bias;
+    void *scratch;
 };
 struct ls_dense_kernel {
     size_t (*scratch)(const struct ls_dense *); /* bytes */
-    void (*run)(const struct ls_dense *);       /* NULL: bf16 has none */
+    void (*run)(const struct ls_dense *);       /* NULL where this processor or type has none */
 };
 
 struct ls_sgd {
@@ -169,6 +173,7 @@ struct ls_kernels {
     void (*act_bwd)(enum ls_act, const void *dy, const void *y, void *dx, int64_t count);
     void (*add)(enum ls_act, const void *a, const void *b, void *y, int64_t count);
     void (*scale)(float factor, const void *x, void *y, int64_t count);
+    void (*from_f32)(const float *x, void *y, int64_t count);
     /* The activations that do not clip. smooth_bwd reads x. Padding of y is what the function makes of 0. */
     void (*smooth)(enum ls_act, const void *x, void *y, int64_t count);
     void (*smooth_bwd)(enum ls_act, const void *dy, const void *x, void *dx, int64_t count);
@@ -202,7 +207,7 @@ struct ls_kernels {
     void (*unflatten)(const struct ls_map *, int64_t channels, const void *x, void *y);
     void (*depthwise_bwd_weights)(const struct ls_depthwise *);
     struct ls_conv_kernel conv[LS_CONV_METHODS];
-    struct ls_dense_kernel dense;
+    struct ls_dense_kernel dense, dense_amx; /* by vectors, and in bf16 by AMX */
     void (*softmax)(const struct ls_loss *);
     void (*softmax_bwd)(const struct ls_loss *);
     void (*l2)(const struct ls_loss *);
