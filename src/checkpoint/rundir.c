@@ -303,16 +303,16 @@ static struct ls_options normalised(const struct ls_options *o, bool any_length)
     return plain;
 }
 
-enum ls_status ls_rundir_result_options(const struct ls_options *o, char **text, size_t *size)
+/* Free *text with free(). */
+static enum ls_status write_options(struct ls_options plain, bool common, char **text, size_t *size)
 {
-    struct ls_options plain = normalised(o, !ls_schedule_whole_run(o->schedule));
-    char *model = o->model_yaml ? model_meaning(o) : NULL;
-    if (o->model_yaml && !model)
+    char *model = plain.model_yaml ? model_meaning(&plain) : NULL;
+    if (plain.model_yaml && !model)
         return LS_FAILED;
     plain.model = model ? model : plain.model;
     FILE *file = open_memstream(text, size);
     if (file)
-        ls_options_write_result(&plain, LS_CMD_TRAIN, file);
+        ls_options_write_result(&plain, LS_CMD_TRAIN, common, file);
     ls_free(model);
     if (!file)
         return ls_fail(LS_FAILED, "the configuration cannot be formatted: %s", strerror(errno));
@@ -320,6 +320,12 @@ enum ls_status ls_rundir_result_options(const struct ls_options *o, char **text,
         return LS_OK;
     free(*text);
     return ls_fail(LS_FAILED, "the configuration cannot be formatted: out of memory");
+}
+
+enum ls_status ls_rundir_common_options(const struct ls_options *o, char **text)
+{
+    size_t size;
+    return write_options(*o, true, text, &size);
 }
 
 void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room)
@@ -333,7 +339,7 @@ enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest)
 {
     char *text;
     size_t size;
-    LS_TRY(ls_rundir_result_options(o, &text, &size));
+    LS_TRY(write_options(normalised(o, !ls_schedule_whole_run(o->schedule)), false, &text, &size));
     *digest = ls_checksum_of(text, size);
     free(text);
     return LS_OK;

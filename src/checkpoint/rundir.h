@@ -28,10 +28,11 @@ enum ls_status ls_rundir_load_config(const char *run, struct ls_options *o);
 /* Writes the effective configuration to config.yaml, without --run and --resume and with absolute paths, and the text of a
  * model file to model.yaml. */
 enum ls_status ls_rundir_config(const char *run, const struct ls_options *o);
-/* Writes the options that determine the result of a run as YAML, without those about placement, speed or output. Free
- * *text with free(). */
-enum ls_status ls_rundir_result_options(const struct ls_options *o, char **text, size_t *size);
-/* Describes the differences of two configurations in these options: "--lr 0.1 is now 0.2, ...", or "". */
+/* Writes the options that all processes of a run have alike as YAML, a model file as its name and checksum. Free *text with
+ * free(). */
+enum ls_status ls_rundir_common_options(const struct ls_options *o, char **text);
+/* Describes the differences of two configurations in the options that determine the result of a run, not its placement, speed
+ * or output: "--lr 0.1 is now 0.2, ...", or "". */
 void ls_rundir_changes(const struct ls_options *was, const struct ls_options *is, char *text, size_t room);
 /* Computes the checksum of these options. */
 enum ls_status ls_rundir_digest(const struct ls_options *o, uint64_t *digest);

@@ -49,9 +49,10 @@ static enum ls_status compare(const struct ls_comm *c, const struct hello *all)
             return ls_fail(LS_USAGE, "rank %d (host %s) is another version of Lockstep: install one version everywhere",
                            r, c->peers[r].host);
         if (h->replicas != mine->replicas)
-            return ls_fail(LS_USAGE,
-                           "rank %d (host %s) has %d replicas, rank %d has %d: give all ranks the same --replicas", r,
-                           c->peers[r].host, h->replicas, c->rank, mine->replicas);
+            return ls_fail(
+                LS_USAGE,
+                "rank %d (host %s) has %d replicas, rank %d has %d: give all ranks the same --replicas and --parallel",
+                r, c->peers[r].host, h->replicas, c->rank, mine->replicas);
         if (h->collective != mine->collective || h->max_bytes != mine->max_bytes)
             return ls_fail(LS_USAGE,
                            "rank %d (host %s) was started with another --collective, model or bucket size than rank %d",

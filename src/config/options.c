@@ -292,13 +292,14 @@ static bool has_meaning(const struct ls_option *option, enum ls_command command)
     return (option->commands & command) && !option->here && !option->view && !option->free;
 }
 
-void ls_options_write_result(const struct ls_options *o, enum ls_command command, FILE *out)
+void ls_options_write_result(const struct ls_options *o, enum ls_command command, bool common, FILE *out)
 {
     char room[32];
     for (int i = 0; i < ls_option_count; i++) {
-        const char *value = ls_option_get(o, &ls_option_table[i], room);
-        if (has_meaning(&ls_option_table[i], command))
-            fprintf(out, "%s: %s\n", ls_option_table[i].name, value ? value : "");
+        const struct ls_option *option = &ls_option_table[i];
+        const char *value = ls_option_get(o, option, room);
+        if (has_meaning(option, command) || (common && option->common && (option->commands & command)))
+            fprintf(out, "%s: %s\n", option->name, value ? value : "");
     }
 }
 

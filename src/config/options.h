@@ -107,8 +107,9 @@ enum ls_status ls_options_load(struct ls_options *o, const char *path);
 /* Writes the effective configuration as YAML that `lockstep train FILE` accepts. Only options of `command` are
  * written. */
 enum ls_status ls_options_write(const struct ls_options *o, enum ls_command command, FILE *out);
-/* Writes the options that determine what a run computes, as lines `name: value`. */
-void ls_options_write_result(const struct ls_options *o, enum ls_command command, FILE *out);
+/* Writes the options that determine what a run computes, as lines `name: value`; with `common`, also the others that all
+ * processes of a run have alike. */
+void ls_options_write_result(const struct ls_options *o, enum ls_command command, bool common, FILE *out);
 /* Lists those of these options in which two runs differ, as "--lr 0.1 is now 0.2, ..."; "" when there is none. */
 void ls_options_differ(const struct ls_options *was, const struct ls_options *is, enum ls_command command, char *text,
                        size_t room);

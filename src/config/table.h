@@ -38,6 +38,7 @@ struct ls_option {
     bool here;        /* depends on this process, or a secret: not written into a run's config.yaml */
     bool view;        /* affects only what this command prints: neither written into a config.yaml nor read from one */
     bool free;        /* may change between parts of a run: results agree up to rounding */
+    bool common;      /* here or free, but all processes of a run must have the same value */
     bool secret;      /* log.txt omits the value */
     bool axis;        /* a command that takes lists measures each of several values: --batch 32,64 */
     bool floor;       /* WHOLE: may also be auto, or auto:N with a least value N (LS_FLOOR_AUTO) */

@@ -2,16 +2,19 @@
 #include "base/log.h"
 #include "base/memory.h"
 
+#include <assert.h>
+
 enum op_kind {
     OP_RUN,   /* replica, pass */
-    OP_KEEP,  /* put the gradients by at a level; they will be overwritten */
+    OP_KEEP,  /* put the gradients by in a memory of `unfinished`; they will be overwritten */
     OP_ADD,   /* gradients = what was put by + gradients */
-    OP_FINISH /* the gradients are part number `level` */
+    OP_JOIN,  /* what was put by = what was put by + gradients: an add and a keep */
+    OP_FINISH /* the gradients are part number `at` */
 };
 
 struct ls_replicas_op {
     enum op_kind kind;
-    int level, replica, pass;
+    int at, replica, pass; /* at: the number of a memory, or of a part */
 };
 
 /* --- the walk as a list ------------------------------------------------------------------------------- */
@@ -25,16 +28,33 @@ static void emit(struct ls_replicas *r, struct ls_replicas_op op)
     r->ops[r->n_ops++] = op;
 }
 
+/* A sum that is put by is made in the memory of what is added, so that nothing is copied. The two levels change their memories. */
+static void emit_keep(struct ls_replicas *r, int level)
+{
+    struct ls_replicas_op *last = r->n_ops > 0 ? &r->ops[r->n_ops - 1] : NULL;
+    if (!last || last->kind != OP_ADD) {
+        emit(r, (struct ls_replicas_op){OP_KEEP, .at = r->at[level]});
+        return;
+    }
+    last->kind = OP_JOIN;
+    for (int i = 0; i < r->levels; i++)
+        if (r->at[i] == last->at) {
+            r->at[i] = r->at[level];
+            break;
+        }
+    r->at[level] = last->at;
+}
+
 /* EXEC-1 */
 static void list_replica(struct ls_replicas *r, int replica)
 {
     int level = r->levels - 1;
     for (int pass = 0; pass < r->passes; pass++) {
         if (pass > 0)
-            emit(r, (struct ls_replicas_op){OP_KEEP, .level = level});
+            emit_keep(r, level);
         emit(r, (struct ls_replicas_op){OP_RUN, .replica = replica, .pass = pass});
         if (pass > 0)
-            emit(r, (struct ls_replicas_op){OP_ADD, .level = level});
+            emit(r, (struct ls_replicas_op){OP_ADD, .at = r->at[level]});
     }
 }
 
@@ -48,9 +68,9 @@ static void list_tree(struct ls_replicas *r, int replicas, int v, int s, int lev
     list_tree(r, replicas, v, 2 * s, level + 1);
     if (v + s >= replicas)
         return;
-    emit(r, (struct ls_replicas_op){OP_KEEP, .level = level});
+    emit_keep(r, level);
     list_tree(r, replicas, v + s, 2 * s, level + 1);
-    emit(r, (struct ls_replicas_op){OP_ADD, .level = level});
+    emit(r, (struct ls_replicas_op){OP_ADD, .at = r->at[level]});
 }
 
 static int tree_depth(int replicas)
@@ -63,21 +83,27 @@ static int tree_depth(int replicas)
 
 /* --- sums --------------------------------------------------------------------------------------------- */
 
-static float *kept_at(const struct ls_replicas *r, int level)
+static float *kept_at(const struct ls_replicas *r, int at)
 {
-    return r->unfinished + (size_t)level * r->memory.count;
+    return r->unfinished + (size_t)at * r->memory.count;
 }
 
-static enum ls_status keep(struct ls_replicas *r, int level)
+static enum ls_status keep(struct ls_replicas *r, int at)
 {
     const struct ls_replicas_memory *m = &r->memory;
-    return m->backend->queue->copy(m->program, kept_at(r, level), m->grads, m->count);
+    return m->backend->queue->copy(m->program, kept_at(r, at), m->grads, m->count);
 }
 
-static enum ls_status add(struct ls_replicas *r, int level, size_t first, size_t count)
+static enum ls_status add(struct ls_replicas *r, int at, size_t first, size_t count)
 {
     const struct ls_replicas_memory *m = &r->memory;
-    return m->backend->queue->add(m->program, m->grads + first, kept_at(r, level) + first, count);
+    return m->backend->queue->add(m->program, m->grads + first, kept_at(r, at) + first, count);
+}
+
+static enum ls_status join(struct ls_replicas *r, int at)
+{
+    const struct ls_replicas_memory *m = &r->memory;
+    return m->backend->queue->add(m->program, kept_at(r, at), m->grads, m->count);
 }
 
 /* A part that the next pass would overwrite. */
@@ -92,7 +118,7 @@ enum ls_status ls_replicas_settle(struct ls_replicas *r, size_t first, size_t co
 {
     for (int i = r->last_run + 1; i < r->n_ops; i++)
         if (r->ops[i].kind == OP_ADD)
-            LS_TRY(add(r, r->ops[i].level, first, count));
+            LS_TRY(add(r, r->ops[i].at, first, count));
     return LS_OK;
 }
 
@@ -112,13 +138,16 @@ enum ls_status ls_replicas_run(struct ls_replicas *r, ls_pass pass, void *contex
             LS_TRY(pass(context, op->replica, op->pass, i == r->last_run));
             break;
         case OP_KEEP:
-            LS_TRY(keep(r, op->level));
+            LS_TRY(keep(r, op->at));
             break;
         case OP_ADD:
-            LS_TRY(settled ? LS_OK : add(r, op->level, 0, r->memory.count));
+            LS_TRY(settled ? LS_OK : add(r, op->at, 0, r->memory.count));
+            break;
+        case OP_JOIN:
+            LS_TRY(join(r, op->at));
             break;
         case OP_FINISH:
-            LS_TRY(settled ? LS_OK : put_aside(r, op->level));
+            LS_TRY(settled ? LS_OK : put_aside(r, op->at));
         }
     }
     return LS_OK;
@@ -161,6 +190,9 @@ enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tre
     int leaves = tree->first[rank + 1] - tree->first[rank], slices = leaves * passes;
     *r = (struct ls_replicas){.passes = passes, .n_parts = n_parts, .memory = *memory, .last_run = -1};
     r->levels = tree_depth(replicas) + (passes > 1);
+    assert(r->levels <= LS_REPLICAS_LEVELS);
+    for (int i = 0; i < r->levels; i++)
+        r->at[i] = i;
     r->order = ls_alloc((size_t)slices, sizeof *r->order);
     /* A run for each slice, and for each of them at most a keep and an add; an end for each part. */
     r->ops = ls_alloc((size_t)(3 * slices + n_parts), sizeof *r->ops);
@@ -172,7 +204,7 @@ enum ls_status ls_replicas_init(struct ls_replicas *r, const struct ls_tree *tre
         const struct ls_tree_part *part = &tree->parts[first + i];
         r->parts[i] = i < n_parts - 1 ? memory->side + (size_t)i * memory->count : memory->sum;
         list_tree(r, replicas, part->v, part->s, 0);
-        emit(r, (struct ls_replicas_op){OP_FINISH, .level = i});
+        emit(r, (struct ls_replicas_op){OP_FINISH, .at = i});
     }
     return LS_OK;
 failed:

@@ -31,8 +31,11 @@ struct ls_replicas_memory {
     struct ls_program *program; /* whose queue moves gradients */
 };
 
+enum { LS_REPLICAS_LEVELS = 32 };
+
 struct ls_replicas {
     int passes, n_slices, n_parts, levels;
+    int at[LS_REPLICAS_LEVELS]; /* while the walk is listed: which of the unfinished sums each level has */
     int *order;                 /* owned; slice numbers (replica * passes + pass) in the order of the walk */
     struct ls_replicas_op *ops; /* owned; the walk, as a list */
     int n_ops, last_run;

@@ -14,14 +14,15 @@ struct before {
     int trained;
 };
 
-static enum ls_status sum_before(const struct ls_layers *l, int passes, struct before **list)
+static enum ls_status sum_before(const struct ls_layers *l, const struct ls_cut_rule *r, struct before **list)
 {
     struct before *b = *list = ls_alloc((size_t)l->n + 1, sizeof *b);
     if (!b)
         return LS_FAILED;
     for (int n = 0; n < l->n; n++) {
         const struct ls_layer *a = &l->list[n];
-        b[n + 1] = (struct before){.work = b[n].work + (a->forward + a->backward) * passes + a->update,
+        double work = (a->forward + a->backward) * r->passes + a->update + r->additions * (double)a->grads;
+        b[n + 1] = (struct before){.work = b[n].work + work,
                                    .kept = b[n].kept + a->kept,
                                    .grads = b[n].grads + a->grads,
                                    .activations = b[n].activations + a->activations,
@@ -99,7 +100,7 @@ enum ls_status ls_cut_evenly(const struct ls_layers *l, const struct ls_cut_rule
     int *from = NULL;
     if (r->stages > LS_MOST_STAGES)
         return ls_fail(LS_USAGE, "pipeline:%d: at most %d stages are possible", r->stages, LS_MOST_STAGES);
-    LS_TRY_GOTO(out, sum_before(l, r->passes, &b));
+    LS_TRY_GOTO(out, sum_before(l, r, &b));
     most = ls_alloc((size_t)(r->stages + 1) * row, sizeof *most);
     from = ls_alloc((size_t)(r->stages + 1) * row, sizeof *from);
     if (!most || !from) {

@@ -24,6 +24,13 @@ static int grad_copies(const struct ls_prices *p, int passes)
     return 1 + (passes > 1 ? depth + (p->accumulate > 1) : 0);
 }
 
+/* Seconds for each byte of gradients of so many passes, which one process adds: all but one are added, and every second one is
+ * kept until its neighbour comes (exec/replicas.h, exec/split/sums.h). */
+static double additions(const struct ls_prices *p, int passes)
+{
+    return passes > 1 ? (passes - 1) * p->add + passes / 2 * p->copy : 0;
+}
+
 /* --- data and dense ----------------------------------------------------------------------------------------------- */
 
 static double larger(double a, double b)
@@ -97,7 +104,7 @@ static void predict(const struct ls_layers *l, const struct ls_prices *p, int wi
         bool here = is_split(a, width);
         int slices = here ? passes * width : passes;
         double share = here ? 1.0 / width : 1;
-        work += passes * (a->forward + a->backward) + share * (a->update + (slices - 1) * p->add * (double)a->grads);
+        work += passes * (a->forward + a->backward) + share * (a->update + additions(p, slices) * (double)a->grads);
         kept += share * (double)a->kept;
         grads += share * (double)a->grads * grad_copies(p, slices);
         *(here ? &split : &summed) += share * (double)a->grads;
@@ -170,7 +177,7 @@ static void fill_stage(const struct ls_layers *l, const struct ls_prices *p, con
     double in = number > 0 ? (double)l->list[first].crossing : 0, out = end < l->n ? (double)l->list[end].crossing : 0;
     double ranges = 2.0 * (groups - 1) / groups * (double)sum.grads;
     s->forward = sum.forward + p->message_work * (in + out);
-    s->backward = sum.backward + p->message_work * (in + out) + (passes > 1 ? p->add * (double)sum.grads : 0);
+    s->backward = sum.backward + p->message_work * (in + out) + additions(p, passes) / passes * (double)sum.grads;
     s->update = sum.update + p->message_work * ranges + (groups > 1 ? p->add * (double)sum.grads : 0);
     s->sums = groups > 1 ? 2 * p->message.alpha + p->message.beta * ranges : 0;
     s->travel = p->message.alpha + p->message.beta * in;
@@ -266,7 +273,8 @@ struct ls_cut_rule ls_predict_rule(const struct ls_prices *p, int stages)
                                 .byte = p->message.beta,
                                 .limit = p->limit,
                                 .grad_copies = grad_copies(p, passes),
-                                .arena = p->arena};
+                                .arena = p->arena,
+                                .additions = additions(p, passes)};
 }
 
 enum ls_status ls_predict_stages(const struct ls_layers *l, const struct ls_prices *p, int stages, const int *cuts,

@@ -14,10 +14,10 @@ struct ls_prices {
     struct ls_cost sum;                  /* of an allreduce over all processes: seconds, and seconds a byte */
     struct ls_cost message;              /* of a message to the next process, while all processes send one */
     double sum_work, message_work;       /* seconds of a core for each byte, in each process */
-    double add;                          /* seconds for each byte of gradients that are added to others */
-    bool overlap;                        /* sums begin while the pass runs (--sync overlap) */
-    size_t limit;                        /* bytes that a process may take; 0: not known */
-    double arena;                        /* bytes of memory for each byte of activations; 0: 1 */
+    double add, copy; /* seconds for each byte of gradients that is added to others, or kept for that */
+    bool overlap;     /* sums begin while the pass runs (--sync overlap) */
+    size_t limit;     /* bytes that a process may take; 0: not known */
+    double arena;     /* bytes of memory for each byte of activations; 0: 1 */
 };
 
 struct ls_prediction {

@@ -42,6 +42,7 @@ struct ls_cut_rule {
     size_t limit;         /* bytes of a process; 0: none */
     int grad_copies;      /* memories of the size of all gradients; 0: 1 */
     double arena;         /* bytes of memory for each byte of activations; 0: 1 */
+    double additions;     /* seconds for each byte of gradients, in which those of a step's passes are added */
 };
 
 /* Finds the layers that stages begin with, cuts[0 .. stages-1], such that the process or wire that is busy longest is so for as

@@ -223,6 +223,22 @@ else
     expect_no_file other-model
 fi
 
+it "names an option that decides when ranks work together, where one rank has another"
+if [ -n "${no_tcp:-}" ]; then
+    skip "$no_tcp"
+else
+    for other in "parallel auto" "shard state" "checkpoint-every 2" "eval-every 2" "sync allreduce"; do
+        mark
+        by_hand 0 . --run other-option
+        by_hand 1 . --run other-option --${other% *} "${other#* }"
+        by_hand 2 . --run other-option
+        all_by_hand
+        expect "$codes" = "2 2 2 "
+        expect_err "rank 1 .*was started with '${other% *}: ${other#* }'"
+        expect_no_file other-option
+    done
+fi
+
 it "names a rank that does not have the data, on every rank"
 if [ -n "${no_tcp:-}" ]; then
     skip "$no_tcp"

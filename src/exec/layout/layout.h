@@ -62,6 +62,6 @@ int ls_candidates_list(int processes, struct ls_candidate *list);
 enum ls_status ls_candidates_predict(const struct ls_layers *l, const struct ls_prices *p, struct ls_candidate *list,
                                      int n);
 /* The number of the fastest: data where nothing is clearly faster. Where none fits into memory, the one that takes least. */
-int ls_candidates_choose(const struct ls_candidate *list, int n);
+int ls_candidates_choose(const struct ls_candidate *list, int n, const struct ls_prices *p);
 
 #endif

@@ -140,8 +140,8 @@ static enum ls_status time_part(const struct ls_options *o, const struct ls_mode
     return st;
 }
 
-/* Seconds for each byte of gradients that is added to others. */
-static double time_additions(const struct ls_backend *b)
+/* Seconds for each byte of gradients that `how` adds to others, or copies. */
+static double time_moves(enum ls_status (*how)(struct ls_program *p, float *to, const float *from, size_t count))
 {
     float *to = ls_alloc(ADDED, sizeof *to), *from = ls_alloc(ADDED, sizeof *from);
     double took = 0;
@@ -149,7 +149,7 @@ static double time_additions(const struct ls_backend *b)
         memset(from, 0, ADDED * sizeof *from); /* as in touch */
     for (int i = 0; i < 3 && to && from; i++) {
         double start = thread_seconds();
-        if (b->queue->add(NULL, to, from, ADDED) != LS_OK)
+        if (how(NULL, to, from, ADDED) != LS_OK)
             break;
         double now = thread_seconds() - start;
         took = i < 2 || now < took ? now : took; /* the first touches pages */
@@ -248,7 +248,7 @@ static enum ls_status price_comm(struct ls_comm *comm, struct ls_prices *p)
 /* What one process measured. */
 struct figures {
     int32_t status;
-    double share, add, limit;
+    double share, add, copy, limit;
     char why[128];
 };
 
@@ -314,9 +314,10 @@ static void measure_parts(const struct ls_options *o, struct ls_comm *comm, cons
         st = time_part(&part, size, choices, i, &m->whole, seconds);
     f->status = (int32_t)st;
     f->limit = memory_limit(comm);
-    if (st == LS_OK)
-        f->add = time_additions(b);
-    else
+    if (st == LS_OK) {
+        f->add = time_moves(b->queue->add);
+        f->copy = time_moves(b->queue->copy);
+    } else
         snprintf(f->why, sizeof f->why, "%s", ls_log_last());
 }
 
@@ -352,6 +353,7 @@ static enum ls_status gather_figures(struct ls_comm *comm, const struct figures 
             snprintf(m->why, sizeof m->why, "%s", *all[r].why ? all[r].why : "a part of the model could not be run");
         p->cores += all[r].share * p->processes / size;
         p->add += all[r].add / size;
+        p->copy += all[r].copy / size;
         if (all[r].limit > 0 && (p->limit == 0 || all[r].limit < (double)p->limit))
             p->limit = (size_t)all[r].limit;
     }

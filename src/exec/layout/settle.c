@@ -206,7 +206,7 @@ static enum ls_status choose(const struct ls_options *o, struct ls_comm *comm, c
         bool muted = ls_log_mute(true);
         st = ls_candidates_predict(&m.layers, &m.prices, list, n);
         ls_log_mute(muted);
-        chosen = layout->chosen = ls_candidates_choose(list, n);
+        chosen = layout->chosen = ls_candidates_choose(list, n, &m.prices);
     }
     if (st == LS_OK) {
         const struct ls_candidate *c = &list[chosen];

@@ -34,16 +34,35 @@ static void give_buffer(struct ls_sums *s, float *buffer)
     s->n_spare++;
 }
 
+typedef enum ls_status move(struct ls_program *program, float *to, const float *from, size_t count);
+
 /* buffer = gradients, or buffer += gradients */
-static enum ls_status put(struct ls_sums *s, float *buffer, bool first)
+static enum ls_status from_grads(struct ls_sums *s, float *buffer, move *how)
 {
-    const struct ls_backend_queue *q = s->program ? s->backend->queue : NULL;
-    for (int i = 0; q && i < 2; i++) {
+    for (int i = 0; s->program && i < 2; i++) {
         if (s->counts[i] > 0)
-            LS_TRY((first ? q->copy : q->add)(s->program, buffer, s->grads[i], s->counts[i]));
+            LS_TRY(how(s->program, buffer, s->grads[i], s->counts[i]));
         buffer += s->counts[i];
     }
     return LS_OK;
+}
+
+/* The same, the other way. The buffer is given back. */
+static enum ls_status to_grads(struct ls_sums *s, float *buffer, move *how)
+{
+    const float *from = buffer;
+    for (int i = 0; s->program && i < 2; i++) {
+        if (s->counts[i] > 0)
+            LS_TRY(how(s->program, s->grads[i], from, s->counts[i]));
+        from += s->counts[i];
+    }
+    give_buffer(s, buffer);
+    return LS_OK;
+}
+
+static bool is_last(const struct ls_sums *s)
+{
+    return s->came == s->n_slices;
 }
 
 static enum ls_status clear(struct ls_sums *s)
@@ -57,23 +76,29 @@ static enum ls_status clear(struct ls_sums *s)
 /* Sum number k: the last one takes the place of the gradients. */
 static enum ls_status put_result(struct ls_sums *s, int k)
 {
-    float *sum = s->slot[part_of(s, s->results[k])];
-    for (int i = 0; s->program && i < 2; i++) {
-        float *to = k + 1 < s->n_results ? s->aside[2 * k + i] : s->grads[i];
+    const struct ls_backend_queue *q = s->program ? s->backend->queue : NULL;
+    int part = part_of(s, s->results[k]);
+    bool here = part == s->here;
+    if (k + 1 == s->n_results)
+        return here ? LS_OK : to_grads(s, s->slot[part], q ? q->copy : NULL);
+    const float *sum = s->slot[part];
+    for (int i = 0; q && i < 2; i++) {
         if (s->counts[i] > 0)
-            LS_TRY(s->backend->queue->copy(s->program, to, sum, s->counts[i]));
-        sum += s->counts[i];
+            LS_TRY(q->copy(s->program, s->aside[2 * k + i], here ? s->grads[i] : sum, s->counts[i]));
+        sum += here ? 0 : s->counts[i];
     }
-    give_buffer(s, s->slot[part_of(s, s->results[k])]);
+    if (!here)
+        give_buffer(s, s->slot[part]);
     return LS_OK;
 }
 
 /* All sums are complete, and the next step can begin. */
 static enum ls_status finish(struct ls_sums *s)
 {
-    for (int k = 0; k < s->n_results; k++)
+    for (int k = 0; k < s->n_results; k++) /* the last at last: it overwrites another that is in its place */
         LS_TRY(put_result(s, k));
     s->came = 0;
+    s->here = -1;
     for (int part = 0; part < s->tree.n_parts; part++) {
         s->slot[part] = NULL;
         s->arrived[part] = false;
@@ -99,19 +124,61 @@ static bool can_add(const struct ls_sums *s, int sum)
     return true;
 }
 
+/* One of the two is where gradients come. There the last sum of a step is made, and others in the buffer of the other one: a+b
+ * and b+a have the same bits. */
+static enum ls_status add_here(struct ls_sums *s, const struct ls_tree_sum *sum)
+{
+    move *add = s->program ? s->backend->queue->add : NULL;
+    int other = sum->to == s->here ? sum->from : sum->to;
+    float *buffer = s->slot[other];
+    s->slot[other] = NULL;
+    s->here = is_last(s) ? sum->to : -1;
+    if (is_last(s))
+        return to_grads(s, buffer, add);
+    s->slot[sum->to] = buffer;
+    return from_grads(s, buffer, add);
+}
+
+static enum ls_status add_slots(struct ls_sums *s, const struct ls_tree_sum *sum)
+{
+    if (s->program)
+        LS_TRY(s->backend->queue->add(s->program, s->slot[sum->to], s->slot[sum->from], floats_of(s)));
+    give_buffer(s, s->slot[sum->from]);
+    s->slot[sum->from] = NULL;
+    return LS_OK;
+}
+
 static enum ls_status add_up(struct ls_sums *s)
 {
     for (int i = 0; i < s->tree.n_sums; i++) {
         const struct ls_tree_sum *sum = &s->tree.sums[i];
         if (!can_add(s, i))
             continue;
-        if (s->program)
-            LS_TRY(s->backend->queue->add(s->program, s->slot[sum->to], s->slot[sum->from], floats_of(s)));
-        give_buffer(s, s->slot[sum->from]);
-        s->slot[sum->from] = NULL;
+        LS_TRY(sum->to == s->here || sum->from == s->here ? add_here(s, sum) : add_slots(s, sum));
         s->done[i] = true;
     }
     return LS_OK;
+}
+
+/* The passes of a replica that came before are in its slot. */
+static enum ls_status add_pass(struct ls_sums *s, int part, bool first)
+{
+    move *add = s->program ? s->backend->queue->add : NULL;
+    if (!first && !is_last(s))
+        return from_grads(s, s->slot[part], add);
+    s->here = part;
+    return first ? LS_OK : to_grads(s, s->slot[part], add);
+}
+
+/* The next gradients come where these are. */
+static enum ls_status set_aside(struct ls_sums *s)
+{
+    int part = s->here;
+    if (part < 0)
+        return LS_OK;
+    s->here = -1;
+    s->slot[part] = take_buffer(s);
+    return from_grads(s, s->slot[part], s->program ? s->backend->queue->copy : NULL);
 }
 
 enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_samples)
@@ -119,15 +186,13 @@ enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_s
     int part = part_of(s, replica);
     if (!has_samples)
         LS_TRY(clear(s));
-    if (pass == 0)
-        s->slot[part] = take_buffer(s);
-    LS_TRY(put(s, s->slot[part], pass == 0));
     s->came++;
-    if (pass < s->passes - 1)
-        return LS_OK;
-    s->arrived[part] = true;
-    LS_TRY(add_up(s));
-    return s->came == s->n_slices ? finish(s) : LS_OK;
+    LS_TRY(add_pass(s, part, pass == 0));
+    if (pass == s->passes - 1) {
+        s->arrived[part] = true;
+        LS_TRY(add_up(s));
+    }
+    return is_last(s) ? finish(s) : set_aside(s);
 }
 
 /* --- made and unmade ---------------------------------------------------------------------------------------------- */
@@ -135,7 +200,7 @@ enum ls_status ls_sums_take(struct ls_sums *s, int replica, int pass, bool has_s
 enum ls_status ls_sums_init(struct ls_sums *s, int replicas, int passes, const int *order, int n,
                             const struct ls_tree_part *results, int n_results)
 {
-    *s = (struct ls_sums){.passes = passes, .n_slices = n, .n_results = n_results};
+    *s = (struct ls_sums){.passes = passes, .n_slices = n, .n_results = n_results, .here = -1};
     LS_TRY(ls_tree_init(&s->tree, replicas, replicas));
     s->slot = ls_alloc((size_t)s->tree.n_parts, sizeof *s->slot);
     s->spare = ls_alloc((size_t)s->tree.n_parts, sizeof *s->spare);

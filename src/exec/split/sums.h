@@ -18,6 +18,7 @@ struct ls_sums {
     int n_results;
     int n_slices, came;   /* of a step */
     float **slot;         /* owned list; of each part the sum so far; NULL: none */
+    int here;             /* the part whose sum so far is where gradients come; -1: none */
     bool *arrived, *done; /* owned; of parts, of sums */
     float **spare;        /* owned list; buffers that are not in use */
     int n_spare, n_buffers;

@@ -30,10 +30,9 @@ enum ls_status ls_rank_check_options(struct ls_comm *comm, const struct ls_optio
 {
     enum { ROOM = 8192 }; /* about forty short lines */
     char *text = NULL, mine[ROOM] = "", line[128], other[128];
-    size_t size;
     if (!comm || ls_comm_size(comm) == 1)
         return LS_OK;
-    LS_TRY(ls_rundir_result_options(o, &text, &size));
+    LS_TRY(ls_rundir_common_options(o, &text));
     snprintf(mine, ROOM, "%s", text);
     free(text);
     char *all = ls_alloc((size_t)ls_comm_size(comm), ROOM);

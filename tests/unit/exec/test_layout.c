@@ -46,7 +46,7 @@ static int choose(const struct model *m, const struct ls_prices *p, struct ls_ca
 {
     *n = ls_candidates_list(p->processes, list);
     assert_int_equal(ls_candidates_predict(&m->layers, p, list, *n), LS_OK);
-    return ls_candidates_choose(list, *n);
+    return ls_candidates_choose(list, *n, p);
 }
 
 static const char *chosen(const struct model *m, const struct ls_prices *p)
@@ -96,11 +96,16 @@ static void a_tie_goes_to_data(void **state)
     (void)state;
     struct ls_candidate list[2] = {{.text = "data", .p = {.seconds = 1.04, .bytes = 1}},
                                    {.text = "pipeline:2", .stages = 2, .p = {.seconds = 1, .bytes = 1}}};
-    assert_int_equal(ls_candidates_choose(list, 2), 0);
+    struct ls_prices p = free_prices(2), shared = free_prices(2);
+    shared.cores = 1;
+    assert_int_equal(ls_candidates_choose(list, 2, &p), 0);
     list[0].p.seconds = 1.06;
-    assert_int_equal(ls_candidates_choose(list, 2), 1);
+    assert_int_equal(ls_candidates_choose(list, 2, &p), 1);
+    assert_int_equal(ls_candidates_choose(list, 2, &shared), 0);
+    list[0].p.seconds = 1.13;
+    assert_int_equal(ls_candidates_choose(list, 2, &shared), 1);
     snprintf(list[1].why, sizeof list[1].why, "refused");
-    assert_int_equal(ls_candidates_choose(list, 2), 0);
+    assert_int_equal(ls_candidates_choose(list, 2, &p), 0);
 }
 
 static void slow_sums_are_avoided(void **state)
@@ -218,6 +223,31 @@ static void shared_cores_are_shared(void **state)
         assert_true(*list[i].why || fabs(list[i].p.seconds - 4 * 3e-3 * LAYERS) < 1e-9);
 }
 
+/* The passes of a step are added by one process: those of all workers where rows are divided, those of a stage in a pipeline. */
+static void additions_of_passes_count(void **state)
+{
+    (void)state;
+    struct model m;
+    struct ls_prediction data, dense, out;
+    int cuts[LS_MOST_STAGES];
+    make_model(&m);
+    m.list[7].rows = 4096;
+    m.list[7].inputs = m.list[7].results = 1000;
+    m.list[7].grads = 100 * MIB;
+    struct ls_prices p = free_prices(4);
+    p.add = 0.1e-3 / MIB;
+    p.copy = 0.06e-3 / MIB;
+    ls_predict_data(&m.layers, &p, &data);
+    assert_true(fabs(data.work - 3e-3 * LAYERS) < 1e-9);
+    assert_true(ls_predict_dense(&m.layers, &p, 4, &dense));
+    assert_true(fabs(dense.work - data.work - (3 * 10e-3 + 2 * 6e-3) / 4) < 1e-9);
+    assert_int_equal(ls_predict_pipeline(&m.layers, &p, 2, &out), LS_OK);
+    assert_int_equal(out.cuts[1], 5); /* 22 ms for two passes of the last layer, and 6 ms for each other */
+    struct ls_cut_rule rule = {.stages = 2, .passes = 2};
+    assert_int_equal(ls_cut_evenly(&m.layers, &rule, cuts), LS_OK);
+    assert_int_equal(cuts[1], 4);
+}
+
 static void cuts_have_names(void **state)
 {
     (void)state;
@@ -247,6 +277,7 @@ int main(void)
         cmocka_unit_test(layers_that_take_long_are_apart),
         cmocka_unit_test(the_simulated_schedule_has_its_formula),
         cmocka_unit_test(shared_cores_are_shared),
+        cmocka_unit_test(additions_of_passes_count),
         cmocka_unit_test(cuts_have_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
