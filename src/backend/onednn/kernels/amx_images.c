@@ -87,24 +87,11 @@ static void join_channels(const struct ls_conv *w, const struct cut *c, int64_t 
 AMX static void multiply(int64_t kernel_h, const E *x, int64_t pixel, int64_t length, const E *w0, const E *w1,
                          float c[4][ROWS * B])
 {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    sums_clear();
     for (int64_t ky = 0; ky < kernel_h; ky++, x += length, w0 += TILE, w1 += TILE) {
-        _tile_loadd(4, x, pixel);
-        _tile_loadd(6, w0, 64);
-        _tile_loadd(7, w1, 64);
-        _tile_loadd(5, (const char *)x + ROWS * pixel, pixel);
-        _tile_dpbf16ps(0, 4, 6);
-        _tile_dpbf16ps(1, 4, 7);
-        _tile_dpbf16ps(2, 5, 6);
-        _tile_dpbf16ps(3, 5, 7);
+        sums_add(x, (const char *)x + ROWS * pixel, pixel, w0, w1);
     }
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
+    sums_store((float *[]){c[0], c[1], c[2], c[3]});
 }
 
 INLINE void store_pixels(enum ls_act act, const float *c, int64_t pixels, vf bias, E *to)
@@ -218,32 +205,15 @@ struct rows {
 AMX static void accumulate(const struct rows *rows, int64_t pixels, float *c[4], bool fresh)
 {
     struct rows at = *rows;
-    if (fresh) {
-        _tile_zero(0);
-        _tile_zero(1);
-        _tile_zero(2);
-        _tile_zero(3);
-    } else {
-        _tile_loadd(0, c[0], 64);
-        _tile_loadd(1, c[1], 64);
-        _tile_loadd(2, c[2], 64);
-        _tile_loadd(3, c[3], 64);
-    }
+    if (fresh)
+        sums_clear();
+    else
+        sums_load(c);
     for (int64_t y = 0; y < rows->count; y++, at.x += at.x_row, at.dy0 += at.dy_row, at.dy1 += at.dy_row)
         for (int64_t i = 0; i < pixels; i += K) {
-            _tile_loadd(4, at.x + i, pixels * (int64_t)sizeof(E));
-            _tile_loadd(6, at.dy0 + i * B, 64);
-            _tile_loadd(7, at.dy1 + i * B, 64);
-            _tile_loadd(5, at.x + ROWS * pixels + i, pixels * (int64_t)sizeof(E));
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            sums_add(at.x + i, at.x + ROWS * pixels + i, pixels * (int64_t)sizeof(E), at.dy0 + i * B, at.dy1 + i * B);
         }
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
+    sums_store(c);
 }
 
 /* sums: [block of results][kernel's row][2 * ROWS taps and channels][B]. */
