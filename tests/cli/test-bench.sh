@@ -15,7 +15,7 @@ expect "$(json model <out)" = lenet
 expect "$(json batch <out)" = 16
 expect "$(json workers <out)" = 1
 expect "$(json dtype <out)" = f32
-for key in threads step_ms_median samples_per_s peak_bytes parameters tensors; do
+for key in threads step_ms_median step_cpu_ms samples_per_s peak_bytes parameters tensors; do
     expect -n "$(json $key <out)"
 done
 expect_out '"step_ms": *\['

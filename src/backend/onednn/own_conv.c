@@ -21,11 +21,11 @@ static bool amx_fits(const struct ls_program *p, const struct dnn_spec *s)
     return s->w_rank == 4 && s->wei[2] * s->wei[3] <= LS_AMX_TAPS && s->dtype == LS_BF16;
 }
 
-/* The taps and channels of a kernel's row fit into the row of a tile. */
+/* The taps and channels of a kernel's row fit into the rows of two tiles. */
 static bool images_fit(const struct ls_program *p, const struct dnn_spec *s)
 {
     (void)p;
-    return s->w_rank == 4 && s->wei[1] * s->wei[3] <= 32 && s->dtype == LS_BF16 && s->pass != DNN_BWD_DATA;
+    return s->w_rank == 4 && s->wei[1] * s->wei[3] <= 64 && s->dtype == LS_BF16 && s->pass != DNN_BWD_DATA;
 }
 
 static bool groups_fit(const struct ls_program *p, const struct dnn_spec *s)

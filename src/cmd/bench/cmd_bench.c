@@ -94,6 +94,7 @@ static enum ls_status end_repetition(struct ls_bench_session *b, double start, d
 static enum ls_status measure(struct ls_bench_session *b)
 {
     uint64_t first = b->step;
+    clock_t cpu = clock();
     for (int64_t i = 0; i < b->o->repeat; i++) {
         double start = ls_now();
         int64_t samples = 0;
@@ -112,6 +113,7 @@ static enum ls_status measure(struct ls_bench_session *b)
         b->speed[i] = (double)samples / seconds;
         b->measured_seconds += seconds;
     }
+    b->cpu_seconds = (double)(clock() - cpu) / CLOCKS_PER_SEC;
     if (b->engine.pipeline)
         LS_TRY(ls_pipeline_bubble(&b->engine, b->measured_seconds, b->waited_seconds, b->busy, &b->bubble,
                                   &b->least_bubble));

@@ -30,6 +30,7 @@ struct ls_bench_session {
     double start_seconds;   /* from the start of the process to the first step */
     double input_seconds;   /* that the measured steps waited for input */
     double measured_seconds;
+    double cpu_seconds;          /* processor time of this process in the measured steps */
     double waited_seconds;       /* that the measured steps waited for other processes */
     double busy[LS_MOST_STAGES]; /* of a pipeline: as ls_pipeline_bubble has them */
     double bubble, least_bubble;

@@ -109,7 +109,7 @@ static json_t *make_keys(const struct ls_bench_session *b, const struct ls_stats
     for (int64_t i = 0; i < b->o->repeat; i++)
         json_array_append_new(speeds, json_real(b->speed[i]));
     return json_pack(
-        "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f, s:s}",
+        "{s:s, s:s, s:I, s:[I,I,I], s:I, s:i, s:I, s:I, s:i, s:s, s:s, s:o, s:f, s:f, s:o, s:f, s:f, s:I, s:I, s:I, s:i, s:f, s:s, s:f}",
         "kind", "bench", "model", b->o->model, "batch", (json_int_t)b->o->batch, "input",
         (json_int_t)b->task.size.channels, (json_int_t)b->task.size.height, (json_int_t)b->task.size.width, "classes",
         (json_int_t)b->task.size.classes, "workers", b->comm ? ls_comm_size(b->comm) : 1, "replicas",
@@ -118,7 +118,7 @@ static json_t *make_keys(const struct ls_bench_session *b, const struct ls_stats
         ms->variation, "samples_per_s_repeats", speeds, "samples_per_s", speed->median, "samples_per_s_cv",
         speed->variation, "peak_bytes", (json_int_t)peak_bytes(b), "arena_bytes", (json_int_t)b->engine.arena_bytes,
         "parameters", (json_int_t)parameters, "tensors", tensors, "start_seconds", b->start_seconds, "parallel",
-        b->o->parallel);
+        b->o->parallel, "step_cpu_ms", 1000 * b->cpu_seconds / (double)(b->steps * b->o->repeat));
 }
 
 static enum ls_status write_result(const struct ls_bench_session *b, const struct ls_stats *ms,

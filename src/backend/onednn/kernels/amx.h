@@ -61,6 +61,41 @@ static const struct tiles ls_amx_whole = {.palette = 1,
                                           .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
                                           .rows = {ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS, ROWS}};
 
+/* Four sums, of two tiles of A by two of B: tiles 0 to 3 are A0 B0, A0 B1, A1 B0, A1 B1. */
+AMX static inline void sums_clear(void)
+{
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+}
+AMX static inline void sums_load(float *const c[4])
+{
+    _tile_loadd(0, c[0], 64);
+    _tile_loadd(1, c[1], 64);
+    _tile_loadd(2, c[2], 64);
+    _tile_loadd(3, c[3], 64);
+}
+AMX static inline void sums_store(float *const c[4])
+{
+    _tile_stored(0, c[0], 64);
+    _tile_stored(1, c[1], 64);
+    _tile_stored(2, c[2], 64);
+    _tile_stored(3, c[3], 64);
+}
+/* The rows of A are a_row bytes apart, those of B follow each other. */
+AMX static inline void sums_add(const void *a0, const void *a1, int64_t a_row, const void *b0, const void *b1)
+{
+    _tile_loadd(4, a0, a_row);
+    _tile_loadd(6, b0, 64);
+    _tile_loadd(7, b1, 64);
+    _tile_loadd(5, a1, a_row);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+}
+
 /* The part of a map that a pass reads: planes of `rows` x `pitch` pixels. Plane (py, px) has the pixels
  * (y0 + py + i * step, x0 + px + j * step) of the map at (i, j). */
 struct planes {

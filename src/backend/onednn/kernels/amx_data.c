@@ -139,26 +139,13 @@ static void pack_weights(const struct ls_conv *w, const struct plan *p, E *packe
 AMX static void multiply(const struct phase *f, int64_t pairs, const char *x, size_t pair, size_t plane, const E *w0,
                          const E *w1, float c[4][ROWS * B])
 {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    sums_clear();
     for (int64_t k = 0; k < pairs; k++, x += pair)
         for (int t = 0; t < f->n_taps; t++, w0 += 2 * B * B, w1 += 2 * B * B) {
             const char *at = x + (size_t)f->taps[t].plane * plane + f->taps[t].shift * WIDE;
-            _tile_loadd(4, at, WIDE);
-            _tile_loadd(6, w0, 64);
-            _tile_loadd(7, w1, 64);
-            _tile_loadd(5, at + ROWS * WIDE, WIDE);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            sums_add(at, at + ROWS * WIDE, WIDE, w0, w1);
         }
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
+    sums_store((float *[]){c[0], c[1], c[2], c[3]});
 }
 
 /* Where the results of a strip go. */

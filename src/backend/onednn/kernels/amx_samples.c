@@ -115,25 +115,12 @@ static int taps_of(const struct ls_conv *w, int64_t y, int64_t x, struct tap tap
 AMX static void multiply(const struct tap *taps, int n_taps, int64_t pairs, const E *x0, const E *x1, int64_t x_pair,
                          const E *w0, const E *w1, int64_t w_pair, float c[4][ROWS * B])
 {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    sums_clear();
     for (int64_t k = 0; k < pairs; k++, x0 += x_pair, x1 += x_pair, w0 += w_pair, w1 += w_pair)
         for (int t = 0; t < n_taps; t++) {
-            _tile_loadd(4, x0 + taps[t].x, 64);
-            _tile_loadd(6, w0 + taps[t].w, 64);
-            _tile_loadd(7, w1 + taps[t].w, 64);
-            _tile_loadd(5, x1 + taps[t].x, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            sums_add(x0 + taps[t].x, x1 + taps[t].x, 64, w0 + taps[t].w, w1 + taps[t].w);
         }
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
+    sums_store((float *[]){c[0], c[1], c[2], c[3]});
 }
 
 INLINE void store_samples(const struct ls_conv *w, enum ls_act act, int64_t group, int64_t m, int64_t pixel,
@@ -257,27 +244,14 @@ AMX static void accumulate(const struct operands *o, int64_t groups, int64_t x_g
                            const struct product *list, int n, float *c[4])
 {
     struct operands at = *o;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    sums_clear();
     for (int64_t g = 0; g < groups; g++) {
         for (int i = 0; i < n; i++) {
-            _tile_loadd(4, at.x0 + list[i].x, 64);
-            _tile_loadd(6, at.dy0 + list[i].dy, 64);
-            _tile_loadd(7, at.dy1 + list[i].dy, 64);
-            _tile_loadd(5, at.x1 + list[i].x, 64);
-            _tile_dpbf16ps(0, 4, 6);
-            _tile_dpbf16ps(1, 4, 7);
-            _tile_dpbf16ps(2, 5, 6);
-            _tile_dpbf16ps(3, 5, 7);
+            sums_add(at.x0 + list[i].x, at.x1 + list[i].x, 64, at.dy0 + list[i].dy, at.dy1 + list[i].dy);
         }
         at = (struct operands){at.x0 + x_group, at.x1 + x_group, at.dy0 + dy_group, at.dy1 + dy_group};
     }
-    _tile_stored(0, c[0], 64);
-    _tile_stored(1, c[1], 64);
-    _tile_stored(2, c[2], 64);
-    _tile_stored(3, c[3], 64);
+    sums_store(c);
 }
 
 /* The gradients of one tap between two blocks of inputs and two of results; the second of each may be missing. */

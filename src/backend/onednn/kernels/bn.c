@@ -5,6 +5,7 @@
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/smooth.h"
 #include "backend/onednn/kernels/table.h"
+#include "backend/onednn/kernels/unpool.h"
 
 #include <omp.h>
 
@@ -257,33 +258,6 @@ INLINE struct source source_of(const struct ls_bn_bwd *a, int64_t plane, int64_t
     };
 }
 
-enum { STRETCH = 64 }; /* columns of a row at a time */
-
-/* The gradients that max pooling returns to columns [x0, x1) of row iy: for each pixel the sum over the windows in which it
- * was the maximum. A window is read once for its columns of the row. */
-INLINE void unpool(const struct ls_map *m, const struct source *s, int64_t iy, int64_t x0, int64_t x1, vf dz[STRETCH])
-{
-    for (int64_t i = 0; i < x1 - x0; i++)
-        dz[i] = vset(0.0f);
-    int64_t first = x0, last = x1 - 1; /* of the columns that belong to a window */
-    while (first < last && m->x->last[first] < 0)
-        first++;
-    while (first < last && m->x->last[last] < 0)
-        last--;
-    for (int32_t oy = m->y->first[iy]; oy <= m->y->last[iy]; oy++)
-        for (int32_t ox = m->x->first[first]; ox <= m->x->last[last]; ox++) {
-            int64_t o = (oy * m->x->out + ox) * B, left = m->x->origin[ox];
-            int64_t from = left > x0 ? left : x0, to = left + m->x->kernel < x1 ? left + m->x->kernel : x1;
-            vf dy = load(s->dy + o);
-            if (s->dy2)
-                dy += load(s->dy2 + o);
-            vi index = vload_index(s->index + o);
-            int row = (int)((iy - m->y->origin[oy]) * m->x->kernel - left);
-            for (int64_t ix = from; ix < to; ix++)
-                dz[ix - x0] += vkeep_index(index, row + (int)ix, dy);
-        }
-}
-
 enum form { PLAIN, TWO, MASKED_BY_Y, TWO_MASKED_BY_Y };
 
 INLINE vf gradient(enum ls_act act, enum form form, const struct source *s, struct affine f, int64_t i, vf x)
@@ -322,10 +296,11 @@ INLINE void pooled_sums(enum ls_act act, const struct ls_map *m, const struct so
                         struct sums *t)
 {
     vf back[STRETCH];
+    struct pooled p = {s->dy, s->dy2, NULL, s->index};
     for (int64_t iy = 0; iy < m->h; iy++)
         for (int64_t x0 = 0; x0 < m->w; x0 += STRETCH) {
             int64_t x1 = x0 + STRETCH < m->w ? x0 + STRETCH : m->w;
-            unpool(m, s, iy, x0, x1, back);
+            unpool(LS_ACT_NONE, m, &p, iy, x0, x1, back);
             for (int64_t ix = x0; ix < x1; ix++) {
                 vf x = load(s->x + (iy * m->w + ix) * B);
                 vf dz = pass_back(act, x * f.scale + f.shift, back[ix - x0]);
@@ -354,10 +329,11 @@ INLINE void pooled_dx(enum ls_act act, const struct ls_map *m, const struct sour
                       E *dx)
 {
     vf back[STRETCH];
+    struct pooled p = {s->dy, s->dy2, NULL, s->index};
     for (int64_t iy = 0; iy < m->h; iy++)
         for (int64_t x0 = 0; x0 < m->w; x0 += STRETCH) {
             int64_t x1 = x0 + STRETCH < m->w ? x0 + STRETCH : m->w;
-            unpool(m, s, iy, x0, x1, back);
+            unpool(LS_ACT_NONE, m, &p, iy, x0, x1, back);
             for (int64_t ix = x0; ix < x1; ix++) {
                 int64_t i = (iy * m->w + ix) * B;
                 vf x = load(s->x + i);

@@ -49,11 +49,49 @@ static void from_f32(const float *x, void *y, int64_t count)
         store((E *)y + i * B, vloadf(x + i * B));
 }
 
-INLINE float kept(uint64_t seed, uint64_t stream, int64_t i, float p)
+typedef uint64_t vw __attribute__((vector_size(B * 8)));
+
+/* factor[i % 4][i / 4] is what ls_random_keep returns for element 4 * call + i: the numbers of B calls of ls_philox. */
+static void keep_factors(uint64_t seed, uint64_t stream, uint64_t call, float p, float factor[4][B])
 {
-    uint32_t r[4];
-    ls_philox(seed, stream, (uint64_t)i / 4, r);
-    return ls_uniform(r[i % 4]) >= p ? 1.0f / (1.0f - p) : 0.0f;
+    vu c[4], k0 = (uint32_t)seed - (vu){0}, k1 = (uint32_t)(seed >> 32) - (vu){0};
+    for (uint64_t l = 0; l < B; l++) {
+        c[0][l] = (uint32_t)(call + l);
+        c[1][l] = (uint32_t)((call + l) >> 32);
+    }
+    c[2] = (uint32_t)stream - (vu){0};
+    c[3] = (uint32_t)(stream >> 32) - (vu){0};
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        vw p0 = __builtin_convertvector(c[0], vw) * 0xD2511F53u, p1 = __builtin_convertvector(c[2], vw) * 0xCD9E8D57u;
+        c[0] = __builtin_convertvector(p1 >> 32, vu) ^ c[1] ^ k0;
+        c[2] = __builtin_convertvector(p0 >> 32, vu) ^ c[3] ^ k1;
+        c[1] = __builtin_convertvector(p1, vu);
+        c[3] = __builtin_convertvector(p0, vu);
+    }
+    for (int k = 0; k < 4; k++) {
+        vf uniform = __builtin_convertvector((vi)(c[k] >> 8), vf) * 0x1p-24f;
+        vstoref(factor[k], vpick(uniform >= p, vset(1.0f / (1.0f - p)), vset(0.0f)));
+    }
+}
+
+enum { FACTORS = 4 * B };
+
+/* One block of a sample, whose elements have logical numbers from `first` on: channel by channel. */
+static void dropout_block(int64_t first, int64_t channels, int64_t area, float p, uint64_t seed, uint64_t stream,
+                          const E *x, E *y)
+{
+    float factor[4][B];
+    int64_t end = first + channels * area, lane = 0, pixel = 0;
+    for (int64_t at = first / FACTORS * FACTORS; at < end; at += FACTORS) {
+        keep_factors(seed, stream, (uint64_t)at / 4, p, factor);
+        for (int64_t i = at < first ? first - at : 0; i < FACTORS && at + i < end; i++) {
+            put(y + pixel * B + lane, get(x + pixel * B + lane) * factor[i % 4][i / 4]);
+            if (++pixel == area)
+                pixel = 0, lane++;
+        }
+    }
+    for (pixel = 0; pixel < area && channels < B; pixel++)
+        memset(y + pixel * B + channels, 0, (size_t)(B - channels) * sizeof *y);
 }
 
 /* The random number of an element depends on its logical number, not on its position in memory. */
@@ -62,26 +100,21 @@ static void dropout(const struct ls_shape *s, bool blocked, float p, uint64_t se
 {
     if (!blocked) {
         int64_t count = ls_shape_count(s);
-        float scale = 1.0f / (1.0f - p);
 #pragma omp parallel for schedule(static) if (count > ALONE)
-        for (int64_t four = 0; four < (count + 3) / 4; four++) {
-            uint32_t r[4];
-            ls_philox(seed, stream, (uint64_t)four, r);
-            for (int64_t i = four * 4, k = 0; k < 4 && i < count; i++, k++)
-                put((E *)y + i, ls_uniform(r[k]) >= p ? get((const E *)x + i) * scale : 0.0f);
+        for (int64_t at = 0; at < count; at += FACTORS) {
+            float factor[4][B];
+            keep_factors(seed, stream, (uint64_t)at / 4, p, factor);
+            for (int64_t i = 0; i < FACTORS && at + i < count; i++)
+                put((E *)y + at + i, get((const E *)x + at + i) * factor[i % 4][i / 4]);
         }
         return;
     }
     int64_t channels = s->dim[1], area = s->dim[2] * s->dim[3], blocks = (channels + B - 1) / B;
 #pragma omp parallel for schedule(static)
     for (int64_t plane = 0; plane < s->dim[0] * blocks; plane++) {
-        int64_t n = plane / blocks, first = plane % blocks * B;
-        for (int64_t i = 0; i < area; i++)
-            for (int64_t l = 0; l < B; l++) {
-                int64_t at = (plane * area + i) * B + l, logical = (n * channels + first + l) * area + i;
-                float x1 = first + l < channels ? get((const E *)x + at) : 0.0f;
-                put((E *)y + at, first + l < channels ? x1 * kept(seed, stream, logical, p) : 0.0f);
-            }
+        int64_t n = plane / blocks, first = plane % blocks * B, real = channels - first < B ? channels - first : B;
+        dropout_block((n * channels + first) * area, real, area, p, seed, stream, (const E *)x + plane * area * B,
+                      (E *)y + plane * area * B);
     }
 }
 

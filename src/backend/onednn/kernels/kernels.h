@@ -66,7 +66,9 @@ static inline size_t ls_bn_scratch(int64_t blocks)
     return (size_t)blocks * LS_BN_PARTS * 2 * 16 * sizeof(double);
 }
 
-/* A depthwise convolution. Weights are [channel block][tap][B]. */
+/* A depthwise convolution. Weights are [channel block][tap][B]. A row of the kernel reaches over LS_DEPTHWISE_REACH pixels at
+ * most. */
+enum { LS_DEPTHWISE_REACH = 256 };
 struct ls_depthwise {
     struct ls_map in, out;
     int64_t kernel_h, kernel_w, stride_h, stride_w, pad_t, pad_l, dilation_h, dilation_w;

@@ -1,8 +1,9 @@
-/* Max and mean pooling over blocked maps. Backward passes gather: each input pixel sums the gradients of the windows
+/* Max and mean pooling over blocked maps. Backward passes sum for each input pixel the gradients of the windows
  * that contain it. No two threads write the same element, and the order of additions is fixed. */
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
+#include "backend/onednn/kernels/unpool.h"
 
 INLINE void maxpool_plane(enum ls_act act, const struct ls_map *m, const E *x, E *y, uint8_t *index)
 {
@@ -35,22 +36,15 @@ static void maxpool(const struct ls_map *m, enum ls_act act, const void *x, void
     }
 }
 
-INLINE void maxpool_bwd_plane(enum ls_act act, const struct ls_map *m, const E *dy, const uint8_t *index, const E *y,
-                              E *dx)
+INLINE void maxpool_bwd_plane(enum ls_act act, const struct ls_map *m, const struct pooled *p, E *dx)
 {
+    vf back[STRETCH];
     for (int64_t iy = 0; iy < m->h; iy++)
-        for (int64_t ix = 0; ix < m->w; ix++) {
-            vf sum = {0};
-            for (int32_t oy = m->y->first[iy]; oy <= m->y->last[iy]; oy++)
-                for (int32_t ox = m->x->first[ix]; ox <= m->x->last[ix]; ox++) {
-                    int64_t o = (oy * m->x->out + ox) * B;
-                    vf d = load(dy + o);
-                    if (act != LS_ACT_NONE)
-                        d = pass_back(act, load(y + o), d);
-                    int k = (int)((iy - m->y->origin[oy]) * m->x->kernel + ix - m->x->origin[ox]);
-                    sum += vkeep_index(vload_index(index + o), k, d);
-                }
-            store(dx + (iy * m->w + ix) * B, sum);
+        for (int64_t x0 = 0; x0 < m->w; x0 += STRETCH) {
+            int64_t x1 = x0 + STRETCH < m->w ? x0 + STRETCH : m->w;
+            unpool(act, m, p, iy, x0, x1, back);
+            for (int64_t ix = x0; ix < x1; ix++)
+                store(dx + (iy * m->w + ix) * B, back[ix - x0]);
         }
 }
 
@@ -60,8 +54,9 @@ static void maxpool_bwd(const struct ls_map *m, enum ls_act act, const void *dy,
     int64_t area = m->h * m->w * B, out = m->y->out * m->x->out * B;
 #pragma omp parallel for schedule(static)
     for (int64_t plane = 0; plane < m->n * m->blocks; plane++) {
-        const E *py = y ? (const E *)y + plane * out : NULL, *pd = (const E *)dy + plane * out;
-#define PLANE(a) maxpool_bwd_plane(a, m, pd, index + plane * out, py, (E *)dx + plane * area)
+        struct pooled p = {(const E *)dy + plane * out, NULL, y ? (const E *)y + plane * out : NULL,
+                           index + plane * out};
+#define PLANE(a) maxpool_bwd_plane(a, m, &p, (E *)dx + plane * area)
         FOR_EACH_ACT(act, PLANE)
 #undef PLANE
     }

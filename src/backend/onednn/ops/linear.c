@@ -228,6 +228,7 @@ static bool own_depthwise(const struct ls_program *p, const struct ls_node *n, c
     dnn_md_text(&p->layouts[o->wei].md, layout, sizeof layout);
     return strstr(c->pd.name, "ref") && n->attr.groups == tensor_shape(p, o->src)->dim[1] &&
            n->attr.groups == tensor_shape(p, o->dst)->dim[1] && p->layouts[o->src].blocked &&
+           (tensor_shape(p, o->wei)->dim[3] - 1) * n->attr.dilation_w < LS_DEPTHWISE_REACH &&
            strcmp(layout, p->k.block == 16 ? "Abcde16a" : "Abcde8a") == 0;
 }
 
