@@ -157,6 +157,7 @@ struct stage {
     int lanes, begun, done;
     enum doing doing;
     double left;    /* of what it does: seconds at full speed; of sums: until when */
+    double ends;    /* when it is through with that, if nothing changes before; INFINITY: it waits */
     double *in;     /* when the input of each pass is there; INFINITY: not yet */
     double *back;   /* when its gradient is */
     double wire[2]; /* until when the wires from and to the stage before are in use */
@@ -241,11 +242,11 @@ static double simulate(struct simulation *x)
         }
         double rate = busy > x->cores ? x->cores / busy : 1;
         for (int i = 0; i < x->n; i++) {
-            const struct stage *s = &x->stages[i];
-            double ends = s->doing == SUMS                        ? s->left
-                          : s->doing == WAITS || s->doing == DONE ? INFINITY
-                                                                  : x->now + s->left / rate;
-            next = ends < next ? ends : next;
+            struct stage *s = &x->stages[i];
+            s->ends = s->doing == SUMS                        ? s->left
+                      : s->doing == WAITS || s->doing == DONE ? INFINITY
+                                                              : x->now + s->left / rate;
+            next = s->ends < next ? s->ends : next;
         }
         double went = (next - x->now) * rate;
         x->now = next;
@@ -255,7 +256,7 @@ static double simulate(struct simulation *x)
                 continue;
             if (s->doing != SUMS)
                 s->left -= went;
-            bool over = s->doing == SUMS ? s->left <= x->now : s->left <= 1e-12;
+            bool over = s->ends <= x->now; /* not left <= 0: what rounding leaves may be too little to move the clock */
             if (over)
                 complete(x, i);
             left -= over && s->doing == DONE;

@@ -223,6 +223,24 @@ static void shared_cores_are_shared(void **state)
         assert_true(*list[i].why || fabs(list[i].p.seconds - 4 * 3e-3 * LAYERS) < 1e-9);
 }
 
+/* Where nothing could be measured, times are estimates in other units. */
+static void the_simulation_ends_in_any_unit(void **state)
+{
+    (void)state;
+    struct model m;
+    struct ls_prediction out;
+    make_model(&m);
+    for (int i = 0; i < LAYERS; i++) {
+        m.list[i].forward = 1e9 / (3 + i);
+        m.list[i].backward = 2e9 / (7 + i);
+    }
+    struct ls_prices p = free_prices(4);
+    p.replicas = 7;
+    p.cores = 1.3;
+    assert_int_equal(ls_predict_pipeline(&m.layers, &p, 4, &out), LS_OK);
+    assert_true(out.seconds > 1e9);
+}
+
 /* The passes of a step are added by one process: those of all workers where rows are divided, those of a stage in a pipeline. */
 static void additions_of_passes_count(void **state)
 {
@@ -277,6 +295,7 @@ int main(void)
         cmocka_unit_test(layers_that_take_long_are_apart),
         cmocka_unit_test(the_simulated_schedule_has_its_formula),
         cmocka_unit_test(shared_cores_are_shared),
+        cmocka_unit_test(the_simulation_ends_in_any_unit),
         cmocka_unit_test(additions_of_passes_count),
         cmocka_unit_test(cuts_have_names),
     };
