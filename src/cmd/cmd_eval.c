@@ -1,5 +1,6 @@
 /* lockstep eval: computes exact loss, top-1 and top-5 of a trained model. */
 #include "base/text/text.h"
+#include "base/files/file.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "cmd/cmd.h"
@@ -107,9 +108,14 @@ static enum ls_status print_classes(const struct ls_confusion *c, const struct l
 
 static enum ls_status check_confusion(const struct ls_options *o)
 {
-    if (!o->confusion || ls_ends_in(o->confusion, ".csv") || ls_ends_in(o->confusion, ".json"))
+    struct ls_file_writer trial;
+    if (!o->confusion)
         return LS_OK;
-    return ls_fail(LS_USAGE, "--confusion %s: name a file that ends in .csv or .json", o->confusion);
+    if (!ls_ends_in(o->confusion, ".csv") && !ls_ends_in(o->confusion, ".json"))
+        return ls_fail(LS_USAGE, "--confusion %s: name a file that ends in .csv or .json", o->confusion);
+    LS_TRY(ls_file_writer_open(&trial, o->confusion)); /* reports a folder that is missing or cannot be written */
+    ls_file_writer_cancel(&trial);
+    return LS_OK;
 }
 
 /* Before an evaluation that may take long: can its result be computed? */

@@ -70,9 +70,10 @@ lockstep eval run --eval-data trees --confusion matrix.txt
 expect_code 2
 expect_error "--confusion matrix.txt: name a file that ends in .csv or .json"
 
-it "names a folder that is not there"
+it "names a folder that is not there, before anything is computed"
 lockstep eval run --eval-data trees --confusion nowhere/matrix.csv
 expect_code 1
 expect_err 'nowhere/matrix.csv'
+if grep -q Evaluating out; then miss "the evaluation was made first"; fi
 
 finish
