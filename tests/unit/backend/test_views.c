@@ -3,7 +3,7 @@
 
 #include "model/model.h"
 
-enum { SAMPLES = 3, CHANNELS = 3, SIDE = 32, CLASSES = 10, PLANE = SIDE * SIDE, IMAGE = CHANNELS * PLANE };
+enum { SAMPLES = 3, CHANNELS = 3, SIDE = 16, CLASSES = 10, PLANE = SIDE * SIDE, IMAGE = CHANNELS * PLANE };
 
 static void open_model(struct ls_session *s, const struct ls_backend *backend, struct ls_views views, bool training,
                        enum ls_dtype dtype)
