@@ -1,5 +1,5 @@
-/* Measures peaks. Bandwidth: copies and sums over memory that no cache holds. Operations: one dense layer through the backend, as
- * large as takes a fiftieth of a second. */
+/* Measures peaks. Bandwidth: copies and sums over memory that no cache holds. Operations: dense layers through the backend, a small
+ * one, and one that is as large as takes a fiftieth of a second, but large enough for kernels that only large layers have. */
 #define _GNU_SOURCE
 #include "cmd/bench/profile/peaks.h"
 #include "exec/node_times.h"
@@ -18,8 +18,9 @@
 
 #define MIB ((size_t)1 << 20)
 #define ENOUGH 0.2 /* seconds of one measurement, after at least two rounds */
-#define LONG 0.02  /* seconds of the product */
-enum { ROUNDS = 5, FIRST = 512, LARGEST = 4096 };
+#define LONG 0.02  /* seconds of the large product */
+#define TOO_LONG 2 /* seconds that the large product is not worth */
+enum { ROUNDS = 5, FIRST = 512, LARGE = 2048, LARGEST = 4096 };
 
 /* --- memory of the host ------------------------------------------------------------------------------------------- */
 
@@ -176,8 +177,13 @@ static enum ls_status time_dense(const struct ls_engine *e, const float *images,
     return st;
 }
 
-/* A layer of n by n weights over 2 n samples. */
-static enum ls_status measure_product(const struct ls_options *options, int64_t n, double *seconds, double *operations)
+/* Operations of a layer of n by n weights over 2 n samples. */
+static double products(int64_t n)
+{
+    return 4.0 * (double)n * (double)n * (double)n;
+}
+
+static enum ls_status measure_product(const struct ls_options *options, int64_t n, double *seconds)
 {
     char yaml[] = "layers:\n  - {name: product, op: dense, out: classes}\n", name[] = "product.yaml", loss[] = "xent";
     struct ls_options o = *options;
@@ -199,24 +205,30 @@ static enum ls_status measure_product(const struct ls_options *options, int64_t 
         st = time_dense(&e, images, labels, seconds);
         ls_engine_close(&e);
     }
-    *operations = 4.0 * (double)n * (double)n * (double)n;
     ls_free(images);
     ls_free(labels);
     return st;
 }
 
+/* The width of the large layer, by the rate of the small one; 0: it would take too long. */
+static int64_t large_width(double rate)
+{
+    int64_t n = LARGEST;
+    while (n > LARGE && products(n) > LONG * rate)
+        n -= 256;
+    return products(n) <= TOO_LONG * rate ? n : 0;
+}
+
 static enum ls_status measure_operations(const struct ls_options *o, double *rate)
 {
-    double seconds = 0, operations = 0, best = 0;
-    for (int64_t n = FIRST, next = 0; n > 0; n = next) {
-        LS_TRY(measure_product(o, n, &seconds, &operations));
-        double now = seconds > 0 ? operations / seconds : 0;
-        best = now > best ? now : best;
-        next = 0;
-        for (int64_t k = LARGEST; k > n && next == 0 && n == FIRST; k -= 256)
-            next = 4.0 * (double)k * (double)k * (double)k <= LONG * now ? k : 0;
+    double seconds = 0;
+    LS_TRY(measure_product(o, FIRST, &seconds));
+    *rate = seconds > 0 ? products(FIRST) / seconds : 0;
+    int64_t n = large_width(*rate);
+    if (n > 0) {
+        LS_TRY(measure_product(o, n, &seconds));
+        *rate = seconds > 0 ? fmax(*rate, products(n) / seconds) : *rate;
     }
-    *rate = best;
     return LS_OK;
 }
 
@@ -229,8 +241,8 @@ static void make_key(const struct ls_options *o, const struct ls_engine *e, char
     bool card = e->backend->queue->own_memory;
     e->backend->about(&about);
     ls_bench_machine(*about.bus ? about.isa : "", machine, sizeof machine);
-    snprintf(key, room, "%s, %s, %s %s, %d threads, %s", machine, e->backend->name, about.library, about.isa,
-             card ? 0 : e->threads, o->dtype);
+    snprintf(key, room, "%s, %s, %s %s, %d threads, %s, dense %d", machine, e->backend->name, about.library, about.isa,
+             card ? 0 : e->threads, o->dtype, LARGE);
 }
 
 /* A dense layer of the step may be faster than what was measured while the machine was busy. Then the machine can do that. */
