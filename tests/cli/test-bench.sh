@@ -84,7 +84,7 @@ peaks=.cache/lockstep/peaks.json
     expect_code 0
     expect_err measuring
     expect "$(grep -c '"another machine": {' $peaks)" = 1
-    expect "$(grep -c 'onednn, .* 1 threads, f32": {' $peaks)" = 1
+    expect "$(grep -c 'onednn, .* 1 threads, f32, dense 2048": {' $peaks)" = 1
     head -c 60 first.json >$peaks
     lockstep $profile
     expect_code 0
