@@ -1,4 +1,5 @@
 /* Convolutions by AMX against sums in double precision, and the same bits on any number of threads. */
+#include "bf16.h"
 #include "backend/onednn/kernels/kernels.h"
 #include "base/memory.h"
 
@@ -57,19 +58,6 @@ static float value(uint64_t i)
     i ^= i >> 29;
     i *= 0xbf58476d1ce4e5b9u;
     return (float)(int32_t)(i >> 40) / (float)(1 << 23) - 1.0f;
-}
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-static float from_bf16(uint16_t h)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 /* Operands of a convolution in blocks. Exact sizes, so that a tool for memory errors sees what is read beyond them. */

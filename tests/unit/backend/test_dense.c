@@ -1,6 +1,7 @@
 /* Our own kernels of large dense layers on every instruction set that this processor has, in f32 and bf16: all passes against sums in double
  * precision; and the bits of the whole layer from its rows divided among 2 to 8 workers (SPLIT-1, SPLIT-2), in both layouts of
  * the weights, on one to three threads (LOOP-1). */
+#include "bf16.h"
 #include "backend/onednn/kernels/kernels.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -28,20 +29,6 @@ struct layer {
     int64_t n, inputs, rows, first, whole, block;
     float *x, *w, *b, *dy, *y, *dx, *dw, *db; /* owned; dx has room for all parts */
 };
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-static float from_bf16(uint16_t h)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* bf16 has them all. */
 static float *numbers(uint64_t stream, int64_t count)

@@ -1,6 +1,7 @@
 /* Our own Winograd against sums in double precision, on every instruction set this processor has, in f32 and, where there is
  * one, in bf16: each pass, few tiles and many, maps that are no multiple of a tile, odd numbers of blocks, every padding;
  * and the same bits on one, two and three threads (LOOP-1). */
+#include "bf16.h"
 #include "backend/onednn/kernels/kernels.h"
 #include "base/memory.h"
 #include "base/random.h"
@@ -34,20 +35,6 @@ struct problem {
     float *x, *w, *bias, *y, *dx, *dw, *db;
     size_t nx, nw, ny;
 };
-
-static uint16_t to_bf16(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-static float from_bf16(uint16_t h)
-{
-    uint32_t bits = (uint32_t)h << 16;
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* Numbers that bf16 holds exactly. */
 static float *numbers(uint64_t stream, size_t count)
