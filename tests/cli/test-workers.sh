@@ -5,6 +5,10 @@
 # A run that lasts until it is told to end.
 endless="--data synthetic:1x14x14:10:160 --batch 48 --epochs 1000000"
 
+worker_is_there() {
+    [ -n "$(worker "$1")" ]
+}
+
 it "starts as many workers as asked for and ends with them"
 lockstep bench --workers 3 --batch 48 --threads 1 --steps 1 --repeat 1 --data synthetic:1x14x14:10:160
 expect_code 0
@@ -63,6 +67,16 @@ kill -USR1 "$parent"
 end
 expect_code 75
 
+
+it "reports a signal that ends workers which do not save"
+"$program" bench --workers 2 --batch 48 --threads 1 --steps 1000000 --repeat 1 --data synthetic:1x14x14:10:160 >out 2>err &
+parent=$!
+mark
+within 60 worker_is_there 1 || miss "the workers do not start"
+kill "$parent"
+end
+expect_code 143
+expect_error 'stopped by signal 15 \(Terminated\); nothing was saved'
 
 it "leaves no worker behind when the parent is killed"
 # shellcheck disable=SC2086

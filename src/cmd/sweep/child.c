@@ -170,7 +170,8 @@ static enum ls_trial_state state_of(struct ls_sweep *s, struct ls_trial *t, int 
     int code = WIFEXITED(how) ? WEXITSTATUS(how) : -1, number = WIFSIGNALED(how) ? WTERMSIG(how) : 0;
     if (code == LS_OK)
         return LS_TRIAL_DONE;
-    if (code == LS_INTERRUPTED || (is_stopping && number == SIGTERM)) /* SIGTERM came before its first step */
+    /* SIGTERM may come before the first step: to one process, or to the parent of workers. */
+    if (code == LS_INTERRUPTED || (is_stopping && (number == SIGTERM || code == 128 + SIGTERM)))
         return LS_TRIAL_PAUSED;
     if (code == LS_DIVERGED)
         return LS_TRIAL_DIVERGED;

@@ -115,8 +115,11 @@ static bool has_reported(const struct group *p, int number, int code)
 static int report_signal(const struct group *p, int number, pid_t pid, int signal_number)
 {
     int code = p->job->foreign ? 128 + signal_number : LS_PEER_LOST;
-    if (signal_number == p->forwarded) /* the user sent that signal */
-        return p->job->foreign ? code : LS_FAILED;
+    if (signal_number == p->forwarded) { /* the user's: to a worker that does not save, or a second time */
+        if (!p->job->foreign)
+            ls_fail(LS_FAILED, "stopped by signal %d (%s); nothing was saved", signal_number, strsignal(signal_number));
+        return 128 + signal_number; /* as a shell reports one process that the signal ended */
+    }
     ls_fail(LS_PEER_LOST, "%s %d (pid %ld) was killed by signal %d (%s)", noun(p), ls_child_rank(p->job, number),
             (long)pid, signal_number, strsignal(signal_number));
     return code;

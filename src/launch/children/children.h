@@ -20,8 +20,9 @@ struct ls_children_job {
 };
 
 /* Returns when all children have ended. *code is 0 or the exit code of the first child that failed; a failure that is only
- * the consequence of another one does not count. A child that a signal killed counts as LS_PEER_LOST, of another program
- * as 128 and the number of the signal. A status other than LS_OK means that they could not be started. */
+ * the consequence of another one does not count. A child that a signal killed counts as LS_PEER_LOST; of another program, and
+ * where this process got the same signal, as 128 and the number of the signal. A status other than LS_OK means that they
+ * could not be started. */
 enum ls_status ls_children_run(const struct ls_children_job *job, int *code);
 
 #endif
