@@ -58,14 +58,15 @@ static struct exchange exchange_of(const struct ls_layer *a, int width)
                              .behind = others * parts * (double)a->part};
 }
 
-/* Seconds for which a pass waits at a layer. */
+/* Seconds for which a pass waits at a layer. An exchange ends when the last process has had its turn: where processes share
+ * cores, later by as much as they slow each other down. */
 static double wait_at(const struct ls_layer *a, const struct ls_prices *p, int width)
 {
     if (!is_split(a, width))
         return 0;
     struct exchange x = exchange_of(a, width);
     double parts = p->message.alpha + p->message.beta * x.behind - a->backward * slowdown(p) / 2;
-    return 3 * p->message.alpha + p->message.beta * x.waited + larger(parts, 0);
+    return slowdown(p) * (3 * p->message.alpha + p->message.beta * x.waited + larger(parts, 0));
 }
 
 /* When the sums of the last pass are complete, counted from its begin. Gradients come from the last layer to the first. When

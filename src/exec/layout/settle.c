@@ -110,8 +110,11 @@ static void print_reason(const struct ls_candidate *list, int n, int chosen, FIL
     else if (chosen == 0 && data->p.seconds > list[next].p.seconds)
         fprintf(out, ", because %s would not be clearly faster", list[next].text);
     else if (chosen > 0 && !*data->why)
-        fprintf(out, ", predicted to take %.2f of the time of data, which waits %.1f ms of a step and sends %.1f MiB",
-                c->p.seconds / data->p.seconds, 1e3 * data->p.waits, (double)data->p.sent / 1048576);
+        fprintf(out, ", predicted to take %.2f of the time of data, which waits %.1f ms of a step and sends %.1f MiB%s",
+                c->p.seconds / data->p.seconds, 1e3 * data->p.waits, (double)data->p.sent / 1048576,
+                next > 0 && list[next].p.seconds < c->p.seconds
+                    ? "; split layers take longer than predicted where processes share cores"
+                    : "");
     else
         fprintf(out, ", predicted to take %.2f of the time of %s, the next best", c->p.seconds / list[next].p.seconds,
                 list[next].text);

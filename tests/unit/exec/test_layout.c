@@ -102,10 +102,31 @@ static void a_tie_goes_to_data(void **state)
     list[0].p.seconds = 1.06;
     assert_int_equal(ls_candidates_choose(list, 2, &p), 1);
     assert_int_equal(ls_candidates_choose(list, 2, &shared), 0);
-    list[0].p.seconds = 1.13;
+    list[0].p.seconds = 1.09;
     assert_int_equal(ls_candidates_choose(list, 2, &shared), 1);
     snprintf(list[1].why, sizeof list[1].why, "refused");
     assert_int_equal(ls_candidates_choose(list, 2, &p), 0);
+}
+
+static void split_layers_on_shared_cores_must_be_clearly_faster_than_pipelines(void **state)
+{
+    (void)state;
+    struct ls_candidate list[3] = {{.text = "data", .p = {.seconds = 2, .bytes = 1}},
+                                   {.text = "dense:2", .width = 2, .p = {.seconds = 0.95, .bytes = 1}},
+                                   {.text = "pipeline:2", .stages = 2, .p = {.seconds = 1, .bytes = 1}}};
+    struct ls_prices own = free_prices(2), shared = free_prices(2);
+    shared.cores = 1;
+    assert_int_equal(ls_candidates_choose(list, 3, &own), 1);
+    assert_int_equal(ls_candidates_choose(list, 3, &shared), 2);
+    list[1].p.seconds = 0.85;
+    assert_int_equal(ls_candidates_choose(list, 3, &shared), 1);
+    /* What is not clearly faster than data does not stand in the way of what is. */
+    list[0].p.seconds = 1;
+    list[2].p.seconds = 0.94;
+    assert_int_equal(ls_candidates_choose(list, 3, &shared), 1);
+    /* Without data the others remain. */
+    snprintf(list[0].why, sizeof list[0].why, "refused");
+    assert_int_equal(ls_candidates_choose(list, 3, &shared), 2);
 }
 
 static void slow_sums_are_avoided(void **state)
@@ -288,6 +309,7 @@ int main(void)
         cmocka_unit_test(one_process_has_the_whole_model),
         cmocka_unit_test(data_parallel_wins_where_sums_are_free),
         cmocka_unit_test(a_tie_goes_to_data),
+        cmocka_unit_test(split_layers_on_shared_cores_must_be_clearly_faster_than_pipelines),
         cmocka_unit_test(slow_sums_are_avoided),
         cmocka_unit_test(what_does_not_fit_is_left_out),
         cmocka_unit_test(stages_shrink_to_the_limit),
