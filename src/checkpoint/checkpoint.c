@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define REASON_ROOM (LS_CHECKPOINT_PATH + 512)
@@ -202,8 +203,16 @@ static const char *folder_of_step(char room[LS_CHECKPOINT_PATH], const char *all
     return ls_checkpoint_path(room, all, ls_checkpoint_step_name(name, (uint64_t)step, ""));
 }
 
+static bool is_removed(const char *folder)
+{
+    struct stat s;
+    return lstat(folder, &s) != 0 && errno == ENOENT;
+}
+
+enum { NONE_VALID = -1, REMOVED = -2 };
+
 /* Chooses the checkpoint to resume from: the newest valid one that was compared among the processes, else the newest valid
- * one. Returns -1 if none is valid; `reason` is then that of the oldest. */
+ * one. NONE_VALID: `reason` is that of the oldest. REMOVED: the run goes on and removed one meanwhile. */
 static int choose(const char *all, const int64_t *steps, int n, struct ls_state *state, char reason[REASON_ROOM])
 {
     char one[LS_CHECKPOINT_PATH];
@@ -213,6 +222,8 @@ static int choose(const char *all, const int64_t *steps, int n, struct ls_state 
         if (unverified >= 0 && (!read_state(one, state, reason) || !state->verified))
             continue;
         if (!verify(one, state, reason)) {
+            if (is_removed(one))
+                return REMOVED;
             if (i + 1 < n)
                 ls_warn("%s; an older checkpoint is used", reason);
         } else if (state->verified) {
@@ -225,21 +236,42 @@ static int choose(const char *all, const int64_t *steps, int n, struct ls_state 
             unverified = i;
     }
     if (unverified >= 0 && !read_state(folder_of_step(one, all, steps[unverified]), state, reason))
-        return -1;
+        return is_removed(one) ? REMOVED : NONE_VALID;
     return unverified;
 }
 
-enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state)
+/* Sets *folder and *held to the chosen checkpoint, if it is still there. */
+static bool hold(const char *one, char **folder, FILE **held)
 {
+    *held = ls_checkpoint_hold(one);
+    *folder = *held ? ls_strdup(one) : NULL;
+    return *held;
+}
+
+enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state, FILE **held)
+{
+    enum { TRIES = 1000 };
     char all[LS_CHECKPOINT_PATH], one[LS_CHECKPOINT_PATH], reason[REASON_ROOM] = "";
+    FILE *here = NULL;
     int64_t *steps;
-    int n;
-    LS_TRY(ls_checkpoint_steps(ls_checkpoint_path(all, run, "checkpoints"), &steps, &n));
-    int chosen = choose(all, steps, n, state, reason);
-    *folder = chosen < 0 ? NULL : ls_strdup(folder_of_step(one, all, steps[chosen]));
-    ls_free(steps);
+    int n, chosen = REMOVED;
+    *folder = NULL;
+    for (int tries = 0; chosen == REMOVED && tries < TRIES; tries++) {
+        LS_TRY(ls_checkpoint_steps(ls_checkpoint_path(all, run, "checkpoints"), &steps, &n));
+        chosen = choose(all, steps, n, state, reason);
+        if (chosen >= 0 && !hold(folder_of_step(one, all, steps[chosen]), folder, &here))
+            chosen = REMOVED;
+        ls_free(steps);
+    }
+    if (held)
+        *held = here;
+    else
+        ls_checkpoint_let_go(&here);
     if (chosen >= 0)
         return *folder ? LS_OK : LS_FAILED;
+    if (chosen == REMOVED)
+        return ls_fail(LS_BAD_INPUT,
+                       "%s: its run removes checkpoints faster than they are read; use a larger --keep there", run);
     if (n > 0)
         return ls_fail(LS_BAD_INPUT, "%s; there is no older checkpoint to resume from", reason);
     return ls_fail(LS_BAD_INPUT, "%s: no checkpoint has been saved there yet", run);

@@ -14,10 +14,12 @@
  *      next older one.
  *  K4  A resumed run computes the same bits as a run that was not interrupted.
  *  K5  A run has one history: a save removes checkpoints of later steps that are left from before a resume.
- *  K6  A checkpoint is saved only if all processes hold the same values. One that was not compared is not preferred. */
+ *  K6  A checkpoint is saved only if all processes hold the same values. One that was not compared is not preferred.
+ *  K7  A checkpoint that a reader holds (hold.h) is removed only for K5. */
 #ifndef LS_CHECKPOINT_CHECKPOINT_H
 #define LS_CHECKPOINT_CHECKPOINT_H
 
+#include "checkpoint/hold.h"
 #include "checkpoint/model_card.h"
 #include "exec/engine.h"
 #include "checkpoint/run_lock.h"
@@ -63,8 +65,9 @@ enum ls_status ls_checkpoint_mark_best(const char *run, const struct ls_state *s
  * read. Reports no error. */
 bool ls_checkpoint_peek(const char *run, struct ls_state *state);
 /* Finds the newest valid checkpoint whose values were compared among the processes (ls_state.verified), or else the newest
- * valid one. Warns about newer ones that it skips. LS_BAD_INPUT if there is none. Free *folder with ls_free. */
-enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state);
+ * valid one. Warns about newer ones that it skips. LS_BAD_INPUT if there is none. Free *folder with ls_free. held: NULL, or
+ * where the hold goes that keeps the checkpoint while its run goes on (hold.h). */
+enum ls_status ls_checkpoint_find(const char *run, char **folder, struct ls_state *state, FILE **held);
 /* Reads and verifies one checkpoint folder. */
 enum ls_status ls_checkpoint_read(const char *folder, struct ls_state *state);
 /* Loads weights and optimizer state from a verified folder. */

@@ -110,10 +110,23 @@ enum ls_status ls_checkpoint_mark_best(const char *run, const struct ls_state *s
     return mark_best(all, state->best_step);
 }
 
+/* K1, K5, K7: a checkpoint that is being read stays until a later save, unless it is of a step to come. */
+static enum ls_status remove_one(const char *all, uint64_t step, bool to_come)
+{
+    char folder[LS_CHECKPOINT_PATH], temporary[LS_CHECKPOINT_PATH], name[64];
+    bool in_use;
+    ls_checkpoint_path(folder, all, ls_checkpoint_step_name(name, step, ""));
+    ls_checkpoint_path(temporary, all, ls_checkpoint_step_name(name, step, ".tmp"));
+    int claim = ls_checkpoint_claim(folder, &in_use);
+    enum ls_status st = in_use && !to_come ? LS_OK : ls_dir_remove(rename(folder, temporary) == 0 ? temporary : folder);
+    if (claim >= 0)
+        close(claim);
+    return st;
+}
+
 /* K2, K5 */
 static enum ls_status remove_others(const char *all, const struct ls_state *state, int64_t keep)
 {
-    char path[LS_CHECKPOINT_PATH], name[64];
     enum ls_status st;
     int64_t *steps, kept = 0, now = (int64_t)state->step, best = (int64_t)state->best_step;
     int n;
@@ -122,8 +135,7 @@ static enum ls_status remove_others(const char *all, const struct ls_state *stat
         if (steps[i] <= now && kept++ < keep)
             continue;
         if (steps[i] != best || best == 0)
-            LS_TRY_GOTO(out, ls_dir_remove(
-                                 ls_checkpoint_path(path, all, ls_checkpoint_step_name(name, (uint64_t)steps[i], ""))));
+            LS_TRY_GOTO(out, remove_one(all, (uint64_t)steps[i], steps[i] > now));
     }
 out:
     ls_free(steps);

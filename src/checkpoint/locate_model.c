@@ -7,6 +7,10 @@
 #include "checkpoint/rundir.h"
 #include "checkpoint/safetensors.h"
 
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 /* --data from the user replaces the run's --eval-data. */
 static enum ls_status load_config(const char *run, struct ls_options *o)
 {
@@ -19,59 +23,100 @@ static enum ls_status load_config(const char *run, struct ls_options *o)
     return LS_OK;
 }
 
-/* Finds the weights in a folder and loads the configuration of its run. */
-static enum ls_status find_in_folder(const char *folder, struct ls_options *o, char **file)
+/* The checkpoint that a link names, such as checkpoints/best: the run may make it name another one meanwhile. */
+static char *follow_link(const char *folder)
+{
+    char target[LS_CHECKPOINT_PATH], path[LS_CHECKPOINT_PATH];
+    size_t length = strlen(folder);
+    while (length > 1 && folder[length - 1] == '/')
+        length--;
+    snprintf(path, sizeof path, "%.*s", (int)length, folder);
+    ssize_t n = readlink(path, target, sizeof target - 1);
+    if (n <= 0)
+        return ls_strdup(folder);
+    target[n] = 0;
+    char *slash = strrchr(path, '/');
+    return target[0] == '/' || !slash ? ls_strdup(target) : ls_format("%.*s/%s", (int)(slash - path), path, target);
+}
+
+/* Holds and verifies a checkpoint that was given by its folder or a link to it. */
+static enum ls_status read_held(const char *folder, char **checkpoint, FILE **held)
+{
+    enum { TRIES = 1000 };
+    struct ls_state state;
+    for (int tries = 0; tries < TRIES && !*held; tries++) {
+        ls_free(*checkpoint);
+        *checkpoint = follow_link(folder);
+        if (!*checkpoint)
+            return LS_FAILED;
+        *held = ls_checkpoint_hold(*checkpoint);
+        if (!*held && strcmp(*checkpoint, folder) == 0)
+            break; /* ls_checkpoint_read says why */
+    }
+    return ls_checkpoint_read(*checkpoint, &state);
+}
+
+/* Finds the checkpoint in a folder, which is one itself or a run directory. Free *checkpoint and *held also after a failure. */
+static enum ls_status find_checkpoint(const char *folder, char **checkpoint, FILE **held)
 {
     struct ls_state state;
-    char *checkpoint = NULL, *run = NULL;
-    enum ls_status st;
-    if (ls_rundir_is_checkpoint(folder)) {
-        st = ls_checkpoint_read(folder, &state);
-        checkpoint = ls_strdup(folder);
-        run = ls_format("%s/../..", folder);
-    } else {
-        st = ls_checkpoint_find(folder, &checkpoint, &state);
-        run = ls_strdup(folder);
-    }
-    if (st == LS_OK)
-        st = checkpoint && run ? load_config(run, o) : LS_FAILED;
-    if (st == LS_OK) {
-        *file = ls_format("%s/model.safetensors", checkpoint);
-        st = *file ? LS_OK : LS_FAILED;
-    }
-    ls_free(checkpoint);
+    *checkpoint = NULL;
+    *held = NULL;
+    return ls_rundir_is_checkpoint(folder) ? read_held(folder, checkpoint, held)
+                                           : ls_checkpoint_find(folder, checkpoint, &state, held);
+}
+
+/* Finds the weights in a folder and loads the configuration of its run. */
+static enum ls_status find_in_folder(struct ls_located_model *t, const char *folder, struct ls_options *o)
+{
+    LS_TRY(find_checkpoint(folder, &t->name, &t->held));
+    char *run = ls_rundir_is_checkpoint(folder) ? ls_format("%s/../..", t->name) : ls_strdup(folder);
+    enum ls_status st = run ? load_config(run, o) : LS_FAILED;
     ls_free(run);
+    if (st == LS_OK) {
+        t->file = ls_format("%s/model.safetensors", t->name);
+        st = t->file ? LS_OK : LS_FAILED;
+    }
     return st;
 }
 
-static enum ls_status find_file(const char *name, struct ls_options *o, char **file)
+static enum ls_status check_file(const char *name)
 {
-    if (ls_file_is_dir(name))
-        return find_in_folder(name, o, file);
-    if (!ls_file_exists(name))
-        return ls_fail(LS_BAD_INPUT, "%s: no such run directory, checkpoint or file", name);
-    *file = ls_strdup(name);
-    return *file ? LS_OK : LS_FAILED;
+    return ls_file_exists(name) ? LS_OK : ls_fail(LS_BAD_INPUT, "%s: no such run directory, checkpoint or file", name);
 }
 
-enum ls_status ls_locate_weights(const char *name, char **file)
+static enum ls_status find_file(struct ls_located_model *t, const char *name, struct ls_options *o)
 {
-    struct ls_state state;
-    char *checkpoint = NULL;
+    if (ls_file_is_dir(name))
+        return find_in_folder(t, name, o);
+    LS_TRY(check_file(name));
+    t->name = ls_strdup(name);
+    t->file = ls_strdup(name);
+    return t->name && t->file ? LS_OK : LS_FAILED;
+}
+
+enum ls_status ls_locate_weights(const char *name, char **file, FILE **held)
+{
+    char *checkpoint;
+    *file = NULL;
+    *held = NULL;
     if (ls_file_exists(name) && (ls_ends_in(name, ".pth") || ls_ends_in(name, ".pt")))
         return ls_fail(LS_BAD_INPUT,
                        "%s: a file of PyTorch; convert it: python -c \"import torch, safetensors.torch as s; "
                        "s.save_file(torch.load('%s', weights_only=True), 'weights.safetensors')\"",
                        name, name);
-    if (!ls_file_is_dir(name))
-        return find_file(name, NULL, file);
-    if (ls_rundir_is_checkpoint(name))
-        LS_TRY(ls_checkpoint_read(name, &state));
-    else
-        LS_TRY(ls_checkpoint_find(name, &checkpoint, &state));
-    *file = ls_format("%s/model.safetensors", checkpoint ? checkpoint : name);
+    if (!ls_file_is_dir(name)) {
+        LS_TRY(check_file(name));
+        *file = ls_strdup(name);
+        return *file ? LS_OK : LS_FAILED;
+    }
+    enum ls_status st = find_checkpoint(name, &checkpoint, held);
+    if (st == LS_OK)
+        *file = ls_format("%s/model.safetensors", checkpoint);
     ls_free(checkpoint);
-    return *file ? LS_OK : LS_FAILED;
+    if (st != LS_OK)
+        ls_checkpoint_let_go(held);
+    return st == LS_OK && !*file ? LS_FAILED : st;
 }
 
 static enum ls_status replace(char **text, char *with)
@@ -123,7 +168,7 @@ enum ls_status ls_located_model_find(struct ls_located_model *t, const char *nam
         name = o->run ? o->run : o->init;
     if (!name)
         return ls_fail(LS_USAGE, "which model? Give a run directory, a checkpoint folder, or --init FILE.safetensors");
-    LS_TRY_GOTO(failed, find_file(name, o, &t->file));
+    LS_TRY_GOTO(failed, find_file(t, name, o));
     LS_TRY_GOTO(failed, ls_safetensors_open(t->file, &file));
     st = ls_model_card_read(&file, t->file, &t->strings, &t->card);
     ls_safetensors_release(&file);
@@ -140,6 +185,8 @@ failed:
 
 void ls_located_model_release(struct ls_located_model *t)
 {
+    ls_checkpoint_let_go(&t->held);
+    ls_free(t->name);
     ls_free(t->file);
     ls_arena_release(&t->strings);
     *t = (struct ls_located_model){0};

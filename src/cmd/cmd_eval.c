@@ -22,7 +22,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { NAME = 256 };
+enum { NAME = 256, NAME_ROOM = 4096 };
 
 static json_t *transform_json(const struct ls_augment *a)
 {
@@ -161,10 +161,33 @@ static enum ls_status evaluate(const struct ls_options *o, struct ls_comm *comm,
     return st;
 }
 
-/* Opens the model and the data. Every process opens them itself. */
-static enum ls_status open_parts(struct ls_options *o, struct ls_located_model *trained, struct ls_task *task)
+/* Tells all ranks which checkpoint rank 0 found: a run that goes on saves newer ones. *name: "" if rank 0 failed. */
+static enum ls_status share_name(struct ls_comm *comm, const struct ls_located_model *found, char name[NAME_ROOM])
 {
-    LS_TRY(ls_located_model_find(trained, o->n_args > 0 ? o->args[0] : NULL, o));
+    bool fits = !found->name || strlen(found->name) < NAME_ROOM;
+    snprintf(name, NAME_ROOM, "%s", found->name && fits ? found->name : "");
+    LS_TRY(ls_comm_broadcast(comm, 0, name, NAME_ROOM));
+    return fits ? LS_OK : ls_fail(LS_USAGE, "%s: the path is too long", found->name);
+}
+
+/* Finds the model: rank 0 first, then the others the same one. */
+static enum ls_status find_model(struct ls_options *o, struct ls_comm *comm, struct ls_located_model *trained)
+{
+    const char *given = o->n_args > 0 ? o->args[0] : NULL;
+    char name[NAME_ROOM] = "";
+    bool root = !comm || ls_comm_rank(comm) == 0;
+    enum ls_status st = root ? ls_located_model_find(trained, given, o) : LS_OK;
+    if (!comm || ls_comm_size(comm) == 1)
+        return st;
+    LS_TRY(share_name(comm, trained, name));
+    return root ? st : ls_located_model_find(trained, *name ? name : given, o);
+}
+
+/* Opens the model and the data. Every process opens them itself. */
+static enum ls_status open_parts(struct ls_options *o, struct ls_comm *comm, struct ls_located_model *trained,
+                                 struct ls_task *task)
+{
+    LS_TRY(find_model(o, comm, trained));
     enum ls_status st = ls_task_open(task, o, false, true, &trained->card);
     if (st == LS_OK)
         st = ls_engine_pass_batch(o, &task->size.batch);
@@ -178,7 +201,7 @@ static enum ls_status open_together(struct ls_options *o, struct ls_comm *comm, 
     bool root = !comm || ls_comm_rank(comm) == 0;
     if (!root)
         ls_log_mute(1);
-    enum ls_status st = open_parts(o, trained, task);
+    enum ls_status st = open_parts(o, comm, trained, task);
     if (!root)
         st = ls_rank_reduce_unmute(st);
     return ls_rank_reduce_status(comm, st);

@@ -2,6 +2,7 @@
 #include "cmd/cmd.h"
 #include "cmd/revision.h"
 
+#include "base/system/program.h"
 #include "base/system/clock.h"
 #include "base/log.h"
 
@@ -70,13 +71,12 @@ static double spin_turn(void)
 static void limit_spinning(int argc, char **argv)
 {
     const double spin = 300e3; /* nanoseconds */
-    char self[4096], count[32];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0 || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
+    char room[4096], count[32];
+    const char *self = ls_program_path(room, sizeof room);
+    if (!self || getenv("GOMP_SPINCOUNT") || getenv("OMP_WAIT_POLICY"))
         return;
     if (argc > 1 && strcmp(argv[1], "run") == 0) /* the variable would reach another program */
         return;
-    self[n] = 0;
     snprintf(count, sizeof count, "%.0f", spin / spin_turn());
     setenv("GOMP_SPINCOUNT", count, 1);
     execv(self, argv); /* returns only when it fails; the program then runs with libgomp's default */

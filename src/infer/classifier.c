@@ -20,6 +20,7 @@ enum ls_status ls_classifier_open(struct ls_classifier *c, struct ls_options *o,
     ls_augment_describe(&c->augment, c->transform);
     LS_TRY(ls_engine_open(&c->engine, o, NULL, &c->task.size, NULL, LS_ENGINE_EVAL));
     LS_TRY(ls_weights_load(&c->engine, LS_WEIGHTS_MODEL, c->trained.file));
+    ls_checkpoint_let_go(&c->trained.held);
     c->labels = ls_alloc((size_t)batch, sizeof *c->labels);
     if (!c->labels)
         return LS_FAILED;

@@ -67,7 +67,7 @@ static enum ls_status find_state(struct ls_trainer *t, bool given)
         t->checkpoint = NULL;
     }
     LS_TRY(given ? ls_checkpoint_read(t->checkpoint, &t->state)
-                 : ls_checkpoint_find(t->run, &t->checkpoint, &t->state));
+                 : ls_checkpoint_find(t->run, &t->checkpoint, &t->state, NULL));
     LS_TRY(ls_fingerprint_check(t->checkpoint, t->data));
     return check_resumed(t);
 }
@@ -245,8 +245,10 @@ static char *describe_machine(const struct ls_trainer *t)
 static enum ls_status start_weights(struct ls_trainer *t)
 {
     char *file;
-    LS_TRY(ls_locate_weights(t->o->init, &file));
+    FILE *held;
+    LS_TRY(ls_locate_weights(t->o->init, &file, &held));
     enum ls_status st = ls_weights_start(&t->engine, file, &t->new_head, &t->init_classes);
+    ls_checkpoint_let_go(&held);
     ls_free(file);
     return st;
 }

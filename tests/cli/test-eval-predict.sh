@@ -74,6 +74,35 @@ lockstep predict --run run
 expect_code 2
 expect_error 'image|file'
 
+it "evaluates, predicts and exports a run that saves and removes checkpoints all the time, on all ranks the same one"
+"$program" train --model lenet --data photos --input 3x28x28 --augment none --batch 8 --steps 100000 --lr 0.01 \
+    --checkpoint-every 1 --keep 1 --threads 1 --run busy >busy.out 2>busy.err </dev/null &
+busy=$!
+tries=0
+until [ -d busy/checkpoints ] || [ "$tries" = 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+for round in 1 2 3; do
+    lockstep eval busy --threads 1
+    expect_code 0
+    lockstep eval busy --workers 2 --threads 1
+    expect_code 0
+    lockstep predict busy "$images/bars.jpg"
+    expect_code 0
+    lockstep export busy --onnx busy.onnx
+    expect_code 0
+    lockstep train --init busy --model lenet --data photos --input 3x28x28 --batch 8 --steps 1
+    expect_code 0
+done
+kill "$busy"
+{ wait "$busy"; } 2>/dev/null
+
+it "evaluates the best checkpoint by its link, and says which one that is"
+lockstep eval busy/checkpoints/best/
+expect_code 0
+expect_out 'Evaluating busy/checkpoints/step-[0-9]*/model.safetensors'
+
 it "says that there is no run"
 lockstep eval nowhere
 expect_code 3

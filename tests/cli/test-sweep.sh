@@ -350,6 +350,26 @@ lockstep sweep stopped
 expect_code 0
 expect "$(weights stopped/trials/0001-lr0.1 2000)" = "$(weights undisturbed/trials/0001-lr0.1 2000)"
 
+it "goes on when the program is replaced by a new build, and counts trials that are tried again"
+cp "$program" mine
+# shellcheck disable=SC2086
+GOMP_SPINCOUNT=1000 ./mine sweep $options $long --workers 1,2 --run replaced >out 2>err </dev/null &
+child=$!
+within 60 test -d replaced/trials || miss "no trial begins"
+rm mine
+echo broken >mine
+wait "$child"
+code=$?
+expect_code 0
+expect_out '^\[4/4\]'
+check replaced 'len(s["trials"]) == 4 and all(t["state"] == "done" for t in s["trials"])'
+lockstep sweep --run retried $options --lr 0.1,0.01 --data nowhere
+expect_code 1
+expect_out '^\[2/2\].*failed'
+mkdir -p nowhere
+lockstep sweep retried
+expect_out '^\[1/2\].*failed'
+
 it "takes the recipe of Caffe's experiment"
 lockstep sweep "$source_root/recipes/caffe-sweep/sweep.yaml" --model mlp --data synthetic:1x14x14:10:200 --steps 2 \
     --no-evaluate --workers 1 --batch 50 --run caffe

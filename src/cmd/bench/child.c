@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "cmd/bench/child.h"
+#include "base/system/program.h"
 #include "base/system/clock.h"
 #include "base/log.h"
 
@@ -46,13 +47,12 @@ static char **make_words(const struct ls_bench_child *c)
 /* Runs in the child and does not return. */
 static void become_bench(const struct ls_bench_child *c, char **words, int out, int err, pid_t parent)
 {
-    char self[4096];
+    char room[4096];
     sigset_t none;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char *self = ls_program_path(room, sizeof room);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (n <= 0 || getppid() != parent)
+    if (!self || getppid() != parent)
         _exit(LS_FAILED);
-    self[n] = 0;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     dup2(out, STDOUT_FILENO);

@@ -1,6 +1,7 @@
 /* A trial as a child process: this same program, as `lockstep train`. */
 #define _GNU_SOURCE
 #include "cmd/sweep/sweep.h"
+#include "base/system/program.h"
 #include "base/system/clock.h"
 #include "base/files/file.h"
 #include "base/system/interrupt.h"
@@ -81,14 +82,13 @@ struct start {
  * sweep. If the sweep dies, SIGTERM makes it save and end (S2). */
 static void become_trial(const struct start *c)
 {
-    char self[4096];
+    char room[4096];
     sigset_t none;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    const char *self = ls_program_path(room, sizeof room);
     setpgid(0, 0);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (n <= 0 || getppid() != c->parent)
+    if (!self || getppid() != c->parent)
         _exit(LS_FAILED);
-    self[n] = 0;
     take_cores(c->slot, c->slots);
     if (c->cards)
         setenv("CUDA_VISIBLE_DEVICES", c->cards, 1);

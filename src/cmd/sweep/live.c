@@ -24,15 +24,24 @@ static int count(const struct ls_sweep *s, enum ls_trial_state state)
     return n;
 }
 
+/* Trials that need no more work. One that failed in an earlier start is tried again. */
+static int count_finished(const struct ls_sweep *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n_trials; i++) {
+        enum ls_trial_state state = s->trials[i].state;
+        n += !s->trials[i].is_waiting && state != LS_TRIAL_RUNNING && state != LS_TRIAL_PAUSED;
+    }
+    return n;
+}
+
 void ls_live_begin(struct ls_live *l, const struct ls_sweep *s)
 {
     *l = (struct ls_live){.quiet = s->o.quiet, .start = ls_now()};
     l->on = s->o.progress && !s->o.quiet && isatty(STDOUT_FILENO);
     if (l->quiet)
         return;
-    int kept = 0;
-    for (int i = 0; i < s->n_trials; i++)
-        kept += !s->trials[i].is_waiting && s->trials[i].state != LS_TRIAL_PAUSED;
+    int kept = count_finished(s);
     ls_print("Sweep of %d trials in %s, %d at a time%s.", s->n_trials, s->folder, s->side_by_side,
              s->has_asha ? ", with successive halving" : "");
     if (kept > 0)
@@ -69,7 +78,7 @@ static const char *shown_state(const struct ls_trial *t, char text[64])
 void ls_live_event(struct ls_live *l, const struct ls_sweep *s, const struct ls_trial *t)
 {
     char numbers[128], state[64];
-    int over = s->n_trials - count(s, LS_TRIAL_PLANNED) - count(s, LS_TRIAL_RUNNING) - count(s, LS_TRIAL_PAUSED);
+    int over = count_finished(s);
     figures(t, numbers, sizeof numbers);
     if (l->quiet || l->on)
         return;

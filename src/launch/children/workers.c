@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "launch/children/workers.h"
+#include "base/system/program.h"
 #include "base/log.h"
 #include "launch/children/children.h"
 #include "launch/launch.h"
@@ -11,12 +12,11 @@
 /* Starts copies of this program with its own command line. */
 static enum ls_status run_workers(const struct ls_options *o, const struct ls_launch *launch)
 {
-    char self[4096];
+    char room[4096];
     int code;
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0)
+    const char *self = ls_program_path(room, sizeof room);
+    if (!self)
         return ls_fail(LS_FAILED, "/proc/self/exe: the path of the program cannot be read: %s", strerror(errno));
-    self[n] = 0;
     struct ls_children_job job = {
         .launch = launch, .n = launch->workers, .program = self, .argv = o->command_line, .deadline = o->deadline};
     LS_TRY(ls_children_run(&job, &code));

@@ -1,4 +1,4 @@
-/* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K6 of
+/* Checkpoints: whole or not there, the newest good one, and nothing lost. Cites K1 .. K7 of
  * checkpoint/checkpoint.h. */
 #include "train_tiny.h"
 
@@ -49,7 +49,7 @@ static const char *newest(const char *run, struct ls_state *s)
 {
     static char name[64];
     char *folder;
-    assert_int_equal(ls_checkpoint_find(tiny_path(run), &folder, s), LS_OK);
+    assert_int_equal(ls_checkpoint_find(tiny_path(run), &folder, s, NULL), LS_OK);
     snprintf(name, sizeof name, "%s", strrchr(folder, '/') + 1);
     ls_free(folder);
     return name;
@@ -143,8 +143,8 @@ static void test_damaged_is_passed_over(void **state)
     }
     damage("damaged", "step-00000010/model.safetensors");
     char *folder;
-    assert_int_equal(ls_checkpoint_find(tiny_path("damaged"), &folder, &s), LS_BAD_INPUT);
-    assert_int_equal(ls_checkpoint_find(tiny_path("never"), &folder, &s), LS_BAD_INPUT);
+    assert_int_equal(ls_checkpoint_find(tiny_path("damaged"), &folder, &s, NULL), LS_BAD_INPUT);
+    assert_int_equal(ls_checkpoint_find(tiny_path("never"), &folder, &s, NULL), LS_BAD_INPUT);
 }
 
 static char *read_state(const char *path, size_t *size)
@@ -269,6 +269,58 @@ static void test_one_story(void **state)
     assert_int_equal(save("story", 150, 0, 1), LS_OK);
     assert_string_equal(newest("story", &s), "step-00000150");
     assert_false(exists("story", "step-00000200") || exists("story", "step-00000100"));
+}
+
+/* K7: a checkpoint that is read stays until a save after its reader has ended, except for K5. */
+static void test_held(void **state)
+{
+    (void)state;
+    struct ls_state s;
+    FILE *held;
+    char *folder;
+    assert_int_equal(save("held", 10, 0, 1), LS_OK);
+    assert_int_equal(ls_checkpoint_find(tiny_path("held"), &folder, &s, &held), LS_OK);
+    assert_non_null(held);
+    assert_int_equal(save("held", 20, 0, 1), LS_OK);
+    assert_int_equal(ls_checkpoint_read(folder, &s), LS_OK);
+    assert_string_equal(newest("held", &s), "step-00000020");
+    ls_checkpoint_let_go(&held);
+    assert_null(held);
+    assert_int_equal(save("held", 30, 0, 1), LS_OK);
+    assert_false(exists("held", "step-00000010") || exists("held", "step-00000020"));
+    assert_null(ls_checkpoint_hold(folder));
+    ls_free(folder);
+
+    assert_int_equal(ls_checkpoint_find(tiny_path("held"), &folder, &s, &held), LS_OK);
+    assert_int_equal(save("held", 25, 0, 1), LS_OK);
+    assert_false(exists("held", "step-00000030"));
+    assert_string_equal(newest("held", &s), "step-00000025");
+    ls_checkpoint_let_go(&held);
+    ls_free(folder);
+}
+
+/* Finding a checkpoint of a run that saves and removes as fast as it can always gives a whole one. */
+static void test_found_while_saving(void **state)
+{
+    (void)state;
+    assert_int_equal(save("busy", 1, 0, 1), LS_OK);
+    pid_t child = fork();
+    if (child == 0) {
+        for (uint64_t step = 2; save("busy", step, step / 3, 1) == LS_OK;)
+            step++;
+        _exit(1);
+    }
+    for (int i = 0; i < 200; i++) {
+        struct ls_state s;
+        FILE *held;
+        char *folder;
+        assert_int_equal(ls_checkpoint_find(tiny_path("busy"), &folder, &s, &held), LS_OK);
+        assert_int_equal(ls_checkpoint_read(folder, &s), LS_OK);
+        ls_checkpoint_let_go(&held);
+        ls_free(folder);
+    }
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
 static void test_same_step_again(void **state)
@@ -422,6 +474,8 @@ int main(void)
         cmocka_unit_test(test_renamed),
         cmocka_unit_test(test_verified_is_preferred),
         cmocka_unit_test(test_one_story),
+        cmocka_unit_test(test_held),
+        cmocka_unit_test(test_found_while_saving),
         cmocka_unit_test(test_same_step_again),
         cmocka_unit_test(test_leftovers),
         cmocka_unit_test(test_full_disk),

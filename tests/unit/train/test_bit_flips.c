@@ -136,7 +136,7 @@ static void test_found_before_saving(void **state)
         uint64_t last = cases[i].servers ? TINY_STEPS : 3;
         assert_false(saved(cases[i].at));
         assert_true(saved(last));
-        assert_int_equal(ls_checkpoint_find(tiny_path("flipped"), &folder, &s), LS_OK);
+        assert_int_equal(ls_checkpoint_find(tiny_path("flipped"), &folder, &s, NULL), LS_OK);
         assert_true(s.step == last && s.verified);
         ls_free(folder);
         ls_dir_remove(tiny_path("flipped"));
