@@ -105,6 +105,22 @@ static bool better_without(struct ls_sync *s, int worker)
 
 /* --- steps ---------------------------------------------------------------------------------------------------- */
 
+/* Answers all workers whose step is closed. The one that is answered last begins last and is most likely to come too late, so
+ * that each worker has this place in turn. */
+static enum ls_status answer_waiting(struct ls_sync *s)
+{
+    struct ls_pushpull *p = s->state;
+    for (int i = 0; i < p->workers; i++) {
+        int w = (int)((p->open + (uint64_t)i) % (uint64_t)p->workers);
+        if (!p->pushers[w].waits || p->pushers[w].push.step >= p->open)
+            continue;
+        bool dropped = p->pushers[w].push.step + 1 < p->open;
+        p->pushers[w].clock = p->open;
+        LS_TRY(ls_pushpull_answer(s, w, p->open, (struct ls_lag){0}, dropped));
+    }
+    return LS_OK;
+}
+
 /* Makes one update from all gradients of the open step. The mean is over the samples that arrived. */
 static enum ls_status close_step(struct ls_sync *s)
 {
@@ -124,12 +140,7 @@ static enum ls_status close_step(struct ls_sync *s)
     }
     LS_TRY(ls_pushpull_update(s, all->grads, p->open, all->push.lr, samples));
     p->open++;
-    for (int w = 0; w < p->workers; w++)
-        if (p->pushers[w].waits && p->pushers[w].push.step < p->open) {
-            bool dropped = p->pushers[w].push.step + 1 < p->open;
-            p->pushers[w].clock = p->open;
-            LS_TRY(ls_pushpull_answer(s, w, p->open, (struct ls_lag){0}, dropped));
-        }
+    LS_TRY(answer_waiting(s));
     if (is_auto(s))
         plan_step(s);
     return LS_OK;
