@@ -61,7 +61,8 @@ static enum ls_status columns(struct ls_program *p, void *to, size_t to_step, co
                               size_t bytes, size_t rows)
 {
     struct mark *mark = timeline_begin(p, p->device->compute);
-    CUDA_TRY(cudaMemcpy2DAsync(to, to_step, from, from_step, bytes, rows, cudaMemcpyDeviceToDevice, p->device->compute));
+    CUDA_TRY(
+        cudaMemcpy2DAsync(to, to_step, from, from_step, bytes, rows, cudaMemcpyDeviceToDevice, p->device->compute));
     end_copy(p, mark, "copy columns", bytes * rows);
     return LS_OK;
 }

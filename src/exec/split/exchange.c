@@ -134,8 +134,8 @@ static enum ls_status copy_columns(const struct ls_split *s, const struct ls_spl
 {
     size_t n = (size_t)columns_of(s, l, worker) * s->size, all = (size_t)l->columns * s->size;
     char *at = (char *)whole + (size_t)first_column(s, l, worker) * s->size;
-    return queue_of(s)->columns(t->net->program, out ? columns : at, out ? n : all, out ? at : columns, out ? all : n, n,
-                                (size_t)s->batch);
+    return queue_of(s)->columns(t->net->program, out ? columns : at, out ? n : all, out ? at : columns, out ? all : n,
+                                n, (size_t)s->batch);
 }
 
 static enum ls_status run_node(struct ls_split *s, const struct ls_split_turn *t, int node)
@@ -335,7 +335,8 @@ static void post_gradients(struct ls_split *s, struct ls_split_layer *l, const s
     for (int i = 1; i < s->workers; i++) {
         int w = after_me(s, i);
         if (t->active[w])
-            post(s, l, RESULT_GRADIENTS, false, w, &s->rows[w].receive, result_bytes(s, l, s->me), &s->rows[w].received);
+            post(s, l, RESULT_GRADIENTS, false, w, &s->rows[w].receive, result_bytes(s, l, s->me),
+                 &s->rows[w].received);
         if (!t->active[s->me])
             continue;
         if (t->nodes->data != LS_NONE)

@@ -40,8 +40,8 @@ struct ls_split_layer {
     int64_t columns;         /* of all rows' results, as stored: with padding */
     size_t inputs;           /* values of a worker's inputs, as stored */
     struct ls_split_room *x; /* owned; the inputs of each worker, from forward to backward */
-    struct ls_sums sums; /* of the gradients of the rows */
-    int grads[2];        /* tensors: weights and bias, or LS_NONE */
+    struct ls_sums sums;     /* of the gradients of the rows */
+    int grads[2];            /* tensors: weights and bias, or LS_NONE */
 };
 
 /* Messages with each worker: a result or its gradient (rows), the gradient of inputs (parts of it, f32). */

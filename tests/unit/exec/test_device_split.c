@@ -169,7 +169,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_workers),           cmocka_unit_test(test_groups), cmocka_unit_test(test_goes_on_elsewhere),
+        cmocka_unit_test(test_workers),    cmocka_unit_test(test_groups),  cmocka_unit_test(test_goes_on_elsewhere),
         cmocka_unit_test(test_card_fails), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, begin, tiny_end);

@@ -90,7 +90,8 @@ static struct product *product_of_chunks(const struct linear *l)
     int chunks = r->end - r->first;
     int64_t rest = l->conv.y.c - (chunks - 1) * r->chunk; /* rows of the last chunk */
     bool shorter = rest < r->chunk;
-    struct product *m = product_of(l, shorter && chunks == 1 ? rest : r->chunk, shorter && chunks > 1 ? chunks - 1 : chunks);
+    struct product *m =
+        product_of(l, shorter && chunks == 1 ? rest : r->chunk, shorter && chunks > 1 ? chunks - 1 : chunks);
     if (!m)
         return NULL;
     m->leaves = ((size_t)(chunks * l->conv.x.n * l->conv.x.c) * sizeof(float) + 255) / 256 * 256;
@@ -190,6 +191,36 @@ static void algo_name(const cublasLtMatmulAlgo_t *a, char *name, size_t room)
         algo_value(a, CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, 2), algo_value(a, CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, 4));
 }
 
+/* Lists an algorithm. workspace: what it needs. */
+static bool add(const struct linear *l, const cublasLtMatmulAlgo_t *algo, size_t workspace, struct conv_algorithm *to)
+{
+    struct product *m = product_new(l);
+    if (!m)
+        return false;
+    m->algo = *algo;
+    algo_name(algo, to->name, sizeof to->name);
+    to->state = m;
+    to->workspace = m->leaves + workspace;
+    to->after = l->pass == FORWARD && !fuses(l);
+    return true;
+}
+
+/* An algorithm that divides a sum by the number of tiles computes parts in another way. By a fixed number it does not. */
+static int add_splits(struct device *d, const struct linear *l, const struct product *m, cublasLtMatmulAlgo_t algo,
+                      struct conv_algorithm *list, int room)
+{
+    static const int splits[] = {2, 3, 4};
+    cublasLtMatmulHeuristicResult_t r;
+    int found = 0;
+    for (int i = 0; i < 3 && found < room; i++)
+        if (!cublasLtMatmulAlgoConfigSetAttribute(&algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits[i],
+                                                  sizeof splits[i]) &&
+            !cublasLtMatmulAlgoCheck(d->blas, m->what, m->a, m->b, m->d, m->d, &algo, &r) && !r.state &&
+            r.workspaceSize <= WORKSPACE)
+            found += add(l, &algo, r.workspaceSize, &list[found]);
+    return found;
+}
+
 static int list(struct device *d, const struct linear *l, struct conv_algorithm *list, int room)
 {
     enum { MOST = 6, MOST_IN_CHUNKS = 16 }; /* of those in chunks, some do not compute parts in the same way */
@@ -199,15 +230,14 @@ static int list(struct device *d, const struct linear *l, struct conv_algorithm 
     struct product *m = product_new(l);
     int most = linear_in_chunks(l) ? MOST_IN_CHUNKS : MOST, found = 0;
     int n = m ? heuristics(d, l, m, results, most < room ? most : room) : 0;
-    for (int i = 0; i < n; i++) {
-        struct product *own = results[i].state == CUBLAS_STATUS_SUCCESS ? product_new(l) : NULL;
-        if (!own)
+    for (int i = 0; i < n && found < room; i++) {
+        const cublasLtMatmulAlgo_t *algo = &results[i].algo;
+        if (results[i].state != CUBLAS_STATUS_SUCCESS)
             continue;
-        own->algo = results[i].algo;
-        algo_name(&own->algo, list[found].name, sizeof list[found].name);
-        list[found].state = own;
-        list[found].workspace = own->leaves + results[i].workspaceSize;
-        list[found++].after = l->pass == FORWARD && !fuses(l);
+        if (linear_in_chunks(l) && algo_value(algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, 4) < 0)
+            found += add_splits(d, l, m, *algo, list + found, room - found);
+        else
+            found += add(l, algo, results[i].workspaceSize, &list[found]);
     }
     if (m)
         product_release(m);

@@ -342,9 +342,8 @@ static enum ls_status weights_run(struct ls_program *p, int node)
                            (int)p->stem.row, (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);
     if (n->out[1] != LS_NONE)
         (linear_in_chunks(&s->l) ? ls_cuda_bias_bwd_columns : ls_cuda_bias_bwd)(
-            p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
-                         y->n * y->h * y->w, y->c,
-                         (float *)(void *)(p->execs[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
+            p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]), y->n * y->h * y->w, y->c,
+            (float *)(void *)(p->execs[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
     return LS_OK;
 }
 
