@@ -86,6 +86,9 @@ struct ls_backend_queue {
     enum ls_status (*copy)(struct ls_program *p, float *to, const float *from, size_t count);
     enum ls_status (*add)(struct ls_program *p, float *to, const float *other, size_t count);
     enum ls_status (*clear)(struct ls_program *p, float *to, size_t count);
+    /* Some columns of a matrix of the backend's memory: so many bytes of each row, which lie to_step and from_step bytes apart. */
+    enum ls_status (*columns)(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
+                              size_t bytes, size_t rows);
     /* Floats to the host as they are at this point of the queue; runs beside what is enqueued later. arrived waits for the
      * fetch with that mark (0 .. LS_QUEUE_MARKS-1). `host` may be `from` where memory is the host's: nothing is copied. */
     enum ls_status (*fetch)(struct ls_program *p, int mark, float *host, const float *from, size_t count);
@@ -233,6 +236,8 @@ struct ls_backend {
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
     /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
+    /* Values of a tensor as they are stored, padding included; its memory may be a little longer. */
+    size_t (*stored)(const struct ls_program *p, int tensor);
     /* Gives a tensor that is apart (graph.h) its memory: all of it for read and write, or what its windows hold for run.
      * NULL: the backend takes no such tensors. */
     void (*point)(struct ls_program *p, int tensor, void *memory);

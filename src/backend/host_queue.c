@@ -56,6 +56,15 @@ enum ls_status ls_host_clear(struct ls_program *p, float *to, size_t count)
     return LS_OK;
 }
 
+enum ls_status ls_host_columns(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
+                               size_t bytes, size_t rows)
+{
+    (void)p;
+    for (size_t i = 0; i < rows; i++)
+        memcpy((char *)to + i * to_step, (const char *)from + i * from_step, bytes);
+    return LS_OK;
+}
+
 enum ls_status ls_host_fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
 {
     (void)mark;

@@ -249,7 +249,8 @@ enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls
 {
     const struct ls_bucket *b = &e->buckets[bucket];
     struct ls_run with_squares = *run;
-    if (e->grads != e->kept)
+    bool stays = b->local && !ls_split_mates(e); /* no other process has added to it */
+    if (e->grads != e->kept && !stays)
         LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
     if (e->updates_together && bucket + 1 < e->n_buckets)
         return LS_OK;

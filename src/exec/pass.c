@@ -136,6 +136,12 @@ enum ls_status ls_step_settle(void *stepper, int bucket)
     return ls_replicas_settle(&s->replicas, b->first, b->count);
 }
 
+/* No other process adds to it. */
+static bool stays(const struct ls_engine *e, const struct ls_bucket *b)
+{
+    return b->local && !ls_split_mates(e);
+}
+
 static enum ls_status fetch_bucket(struct ls_stepper *s, int bucket)
 {
     const struct ls_engine *e = s->engine;
@@ -143,6 +149,9 @@ static enum ls_status fetch_bucket(struct ls_stepper *s, int bucket)
     if (!fetches(e) || ((bucket + 1) % each != 0 && bucket + 1 < e->n_buckets))
         return LS_OK;
     size_t first = e->buckets[mark * each].first, end = e->buckets[bucket].first + e->buckets[bucket].count;
+    if (each == 1 && stays(e, &e->buckets[bucket]))
+        return LS_OK;
+    LS_TRY(ls_split_fetch(e, mark, first, end));
     return queue_of(s)->fetch(e->train.program, mark, e->grads + first, e->kept + first, end - first);
 }
 

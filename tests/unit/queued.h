@@ -9,6 +9,7 @@
 #define LS_TESTS_QUEUED_H
 
 #include "backend/backend.h"
+#include "backend/host_queue.h"
 #include "base/log.h"
 #include "base/memory.h"
 
@@ -45,6 +46,7 @@ enum queued_kind {
     QUEUED_COPY,
     QUEUED_ADD,
     QUEUED_CLEAR,
+    QUEUED_COLUMNS,
     QUEUED_FETCH,
     QUEUED_SEND,
     QUEUED_ASK,
@@ -63,6 +65,7 @@ struct queued_work {
     float *to;
     const float *from;
     size_t count;
+    size_t rows, to_step, from_step; /* of COLUMNS, whose count is in bytes */
 };
 
 enum { QUEUED_ROOM = 4096, QUEUED_REGIONS = 256 };
@@ -236,6 +239,9 @@ static inline void queued_do(const struct queued_work *w)
     case QUEUED_CLEAR:
         memset(w->to, 0, w->count * sizeof *w->to);
         break;
+    case QUEUED_COLUMNS:
+        ls_host_columns(NULL, w->to, w->to_step, w->from, w->from_step, w->count, w->rows);
+        break;
     case QUEUED_ASK:
         QUEUED_NEED(ref->read(inner, w->p->g->loss, w->p->loss[w->mark]) == LS_OK);
         QUEUED_NEED(ref->read(inner, w->p->g->label_rank, w->p->rank[w->mark]) == LS_OK);
@@ -343,6 +349,21 @@ static enum ls_status queued_clear(struct ls_program *p, float *to, size_t count
 {
     QUEUED_NEED(queued_holds(to, count));
     return queued_add_work((struct queued_work){.kind = QUEUED_CLEAR, .p = p, .to = to, .count = count});
+}
+
+static enum ls_status queued_columns(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
+                                     size_t bytes, size_t rows)
+{
+    QUEUED_NEED(rows > 0 && queued_holds(to, ((rows - 1) * to_step + bytes) / sizeof(float)) &&
+                queued_holds(from, ((rows - 1) * from_step + bytes) / sizeof(float)));
+    return queued_add_work((struct queued_work){.kind = QUEUED_COLUMNS,
+                                                .p = p,
+                                                .to = to,
+                                                .from = from,
+                                                .count = bytes,
+                                                .rows = rows,
+                                                .to_step = to_step,
+                                                .from_step = from_step});
 }
 
 static enum ls_status queued_fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
@@ -593,6 +614,11 @@ static void *queued_memory(const struct ls_program *p, int tensor, size_t *bytes
     return queued_ref()->memory(p->inner, tensor, bytes);
 }
 
+static size_t queued_stored(const struct ls_program *p, int tensor)
+{
+    return queued_ref()->stored(p->inner, tensor);
+}
+
 static void queued_point(struct ls_program *p, int tensor, void *memory)
 {
     queued_work(queued.n);
@@ -705,6 +731,7 @@ static struct ls_backend_queue queued_queue = {
     .copy = queued_copy,
     .add = queued_add,
     .clear = queued_clear,
+    .columns = queued_columns,
     .fetch = queued_fetch,
     .arrived = queued_arrived,
     .send = queued_send,
@@ -742,6 +769,7 @@ static struct ls_backend queued_backend = {
     .write = queued_write,
     .input = queued_input,
     .memory = queued_memory,
+    .stored = queued_stored,
     .point = queued_point,
     .matrix = queued_matrix,
     .choices = queued_choices,

@@ -114,8 +114,8 @@ static inline bool tiny_same(const char *a, const char *b)
 {
     char *x, *y;
     size_t x_size, y_size;
-    assert_int_equal(ls_file_read(tiny_path(a), 1 << 24, &x, &x_size), LS_OK);
-    assert_int_equal(ls_file_read(tiny_path(b), 1 << 24, &y, &y_size), LS_OK);
+    assert_int_equal(ls_file_read(tiny_path(a), 1 << 28, &x, &x_size), LS_OK);
+    assert_int_equal(ls_file_read(tiny_path(b), 1 << 28, &y, &y_size), LS_OK);
     bool same = x_size == y_size && memcmp(x, y, x_size) == 0;
     ls_free(x);
     ls_free(y);

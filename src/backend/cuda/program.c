@@ -309,6 +309,11 @@ static enum ls_status write_tensor(struct ls_program *p, int tensor, const void 
     return cuda_check(cudaStreamSynchronize(p->device->compute), "writing a tensor");
 }
 
+static size_t stored(const struct ls_program *p, int tensor)
+{
+    return (size_t)stored_count(p, tensor);
+}
+
 static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
 {
     const struct ls_place *place = &p->core.places[tensor];
@@ -361,6 +366,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .write = write_tensor,
     .input = input,
     .memory = ls_program_memory,
+    .stored = stored,
     .point = ls_program_point,
     .matrix = matrix,
     .choices = ls_program_choices,

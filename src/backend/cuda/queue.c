@@ -57,6 +57,16 @@ static enum ls_status clear(struct ls_program *p, float *to, size_t count)
     return LS_OK;
 }
 
+static enum ls_status columns(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
+                              size_t bytes, size_t rows)
+{
+    struct mark *mark = timeline_begin(p, p->device->compute);
+    CUDA_TRY(
+        cudaMemcpy2DAsync(to, to_step, from, from_step, bytes, rows, cudaMemcpyDeviceToDevice, p->device->compute));
+    end_copy(p, mark, "copy columns", bytes * rows);
+    return LS_OK;
+}
+
 static enum ls_status fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
 {
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
@@ -284,6 +294,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .copy = copy,
     .add = add,
     .clear = clear,
+    .columns = columns,
     .fetch = fetch,
     .arrived = arrived,
     .send = send,

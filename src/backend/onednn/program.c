@@ -189,6 +189,11 @@ static enum ls_status input(struct ls_program *p, int tensor, const void *values
     return LS_OK;
 }
 
+static size_t stored(const struct ls_program *p, int tensor)
+{
+    return (size_t)tensor_stored(p, tensor);
+}
+
 static void describe(const struct ls_program *p, int node, char *text, size_t room)
 {
     int out = p->core.g->nodes[node].out[0];
@@ -246,6 +251,7 @@ const struct ls_backend ls_backend_onednn = {
     .write = write_tensor,
     .input = input,
     .memory = ls_program_memory,
+    .stored = stored,
     .point = ls_program_point,
     .matrix = tensor_matrix,
     .squares = gradient_squares,

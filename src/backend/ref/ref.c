@@ -183,6 +183,11 @@ static void *ref_memory(const struct ls_program *p, int tensor, size_t *bytes)
     return p->data[tensor];
 }
 
+static size_t ref_stored(const struct ls_program *p, int tensor)
+{
+    return (size_t)ls_shape_count(&p->core.g->tensors[tensor].shape);
+}
+
 static void ref_point(struct ls_program *p, int tensor, void *memory)
 {
     p->data[tensor] = memory;
@@ -292,6 +297,7 @@ const struct ls_backend ls_backend_ref = {
     .write = ref_write,
     .input = ref_input,
     .memory = ref_memory,
+    .stored = ref_stored,
     .point = ref_point,
     .matrix = ref_matrix,
     .squares = ref_squares,

@@ -100,12 +100,12 @@ static enum ls_status check_nccl(const struct ls_engine *e, const struct ls_opti
     return LS_OK;
 }
 
-/* Sums by the tree, of processes on one machine that each have one part of it. */
+/* Sums by the tree, of processes on one machine that each have one part of it, and the whole model. */
 static bool memory_serves(const struct ls_engine *e, const struct ls_options *o)
 {
-    return e->backend->peers && e->comm && strcmp(o->collective, "auto") == 0 && e->strategy->on_device &&
-           strcmp(o->compress, "none") == 0 && ls_comm_local_size(e->comm) == ls_comm_size(e->comm) &&
-           ls_tree_most_parts(e->tree) == 1;
+    return e->backend->peers && e->comm && e->mesh.axes[LS_PARALLEL_DENSE].size < 2 &&
+           strcmp(o->collective, "auto") == 0 && e->strategy->on_device && strcmp(o->compress, "none") == 0 &&
+           ls_comm_local_size(e->comm) == ls_comm_size(e->comm) && ls_tree_most_parts(e->tree) == 1;
 }
 
 /* --- the strategy ----------------------------------------------------------------------------------------------------- */

@@ -46,9 +46,24 @@ enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine
                        "--parallel dense:%d with --sync %s: all workers take part in each step, whose other gradients "
                        "they add at once; use --sync overlap or allreduce",
                        axis->size, o->sync);
-    if (e->backend->queue->own_memory)
-        return ls_fail(LS_USAGE, "--parallel dense:%d: rows are divided on CPUs only; use --backend onednn",
-                       axis->size);
+    if (strcmp(o->collective, "nccl") == 0)
+        return ls_fail(
+            LS_USAGE,
+            "--parallel dense:%d with --collective nccl: workers exchange values in the middle of a pass; leave "
+            "--collective out",
+            axis->size);
+    if (o->clip_norm > 0 && !e->backend->squares)
+        return ls_fail(
+            LS_USAGE,
+            "--parallel dense:%d with --clip-norm: on a GPU no process sees all gradients of a step, so none can "
+            "tell their norm; leave it out, or use --backend onednn",
+            axis->size);
+    if (strcmp(o->dtype, "fp16") == 0)
+        return ls_fail(
+            LS_USAGE,
+            "--parallel dense:%d with --dtype fp16: no process sees all gradients of a step, so none can tell when "
+            "one overflows; use --dtype bf16",
+            axis->size);
     if (strcmp(o->compress, "none") != 0)
         return ls_fail(
             LS_USAGE,

@@ -38,17 +38,35 @@ static enum ls_status find_nodes(const struct ls_graph *g, int in, struct ls_spl
     return find_backward(g, g->nodes[in].name, n);
 }
 
-/* Values of a tensor as stored: plain, or with channels in blocks. */
-static size_t stored_values(const struct ls_shape *s, size_t size, size_t bytes)
+/* --- rooms -------------------------------------------------------------------------------------------------------- */
+
+/* Zeroed. */
+static enum ls_status open_room(const struct ls_engine *e, struct ls_split_room *room, size_t bytes)
 {
-    for (int64_t block = 1; block <= 16; block = block == 1 ? 8 : block * 2) {
-        int64_t channels = (s->dim[1] + block - 1) / block * block;
-        size_t values = (size_t)(ls_shape_count(s) / s->dim[1] * channels);
-        if ((values * size + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN == (bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN)
-            return values;
+    void *memory;
+    room->bytes = bytes + sizeof(float); /* queues move whole floats */
+    LS_TRY(ls_backend_take(e->backend, room->bytes, &memory));
+    room->here = memory;
+    if (e->backend->queue->own_memory) {
+        LS_TRY(ls_region_map(room->bytes, &memory));
+        e->backend->queue->pin(memory, room->bytes);
     }
-    return 0;
+    room->host = memory;
+    return LS_OK;
 }
+
+/* The backend's memory is given back first, which waits for all that is enqueued: it may read and write the host's. */
+static void close_room(const struct ls_engine *e, struct ls_split_room *room)
+{
+    bool apart = room->host && room->host != room->here;
+    ls_backend_give(e->backend, room->here, room->bytes);
+    if (!apart)
+        return;
+    e->backend->queue->unpin(room->host);
+    ls_region_unmap(room->host, room->bytes);
+}
+
+/* --- sums of gradients --------------------------------------------------------------------------------------------- */
 
 /* Gradients come in this order: in each round those of all workers, in the order of ranks. */
 static int list_slices(struct ls_split *s, int *order)
@@ -78,7 +96,7 @@ static enum ls_status open_sums(struct ls_split *s, struct ls_split_layer *l, co
         l->sums.grads[i] = e->backend->memory(e->train.program, l->grads[i], &bytes);
         l->sums.counts[i] = bytes / sizeof(float);
         for (int k = 0; k + 1 < parts; k++)
-            l->sums.aside[2 * k + i] = s->side[k] + (l->sums.grads[i] - e->kept) - s->mates.first;
+            l->sums.aside[2 * k + i] = s->side[k].here + (l->sums.grads[i] - e->kept) - s->mates.first;
     }
     return ls_sums_open(&l->sums, e->backend, e->train.program);
 }
@@ -87,23 +105,20 @@ static enum ls_status open_layer(struct ls_split *s, struct ls_split_layer *l, i
 {
     struct ls_engine *e = s->engine;
     const struct ls_graph *g = &e->train.graph;
-    size_t bytes;
     LS_TRY(find_nodes(g, in, &l->train));
+    int y = g->nodes[l->train.out].out[0];
+    size_t bytes, results = e->backend->stored(e->train.program, y);
     l->rows = g->nodes[l->train.dense].attr.whole_rows;
     l->grads[0] = l->grads[1] = LS_NONE;
-    /* Results are plain, and more than a few, so that what their memory is rounded up by does not matter. */
-    e->backend->memory(e->train.program, g->nodes[l->train.out].out[0], &bytes);
-    s->size = bytes / (size_t)(s->batch * l->rows);
-    e->backend->memory(e->train.program, g->nodes[in].in[0], &bytes);
-    l->inputs = stored_values(&g->tensors[g->nodes[in].in[0]].shape, s->size, bytes);
-    if (l->inputs == 0)
-        return ls_fail(LS_FAILED, "layer %s: the layout of its inputs is not known", g->nodes[in].name);
+    l->columns = (int64_t)results / s->batch;
+    e->backend->memory(e->train.program, y, &bytes);
+    s->size = bytes / results; /* what its memory is rounded up by is less than one more byte each */
+    l->inputs = e->backend->stored(e->train.program, g->nodes[in].in[0]);
     l->x = ls_alloc((size_t)s->workers, sizeof *l->x);
-    for (int w = 0; l->x && w < s->workers; w++)
-        if (!(l->x[w] = ls_alloc(l->inputs, s->size)))
-            return LS_FAILED;
     if (!l->x)
         return LS_FAILED;
+    for (int w = 0; w < s->workers; w++)
+        LS_TRY(open_room(e, &l->x[w], l->inputs * s->size));
     return l->train.weights == LS_NONE ? LS_OK : open_sums(s, l, order, n);
 }
 
@@ -153,17 +168,17 @@ static void find_stretch(const struct ls_engine *e, size_t *first, size_t *end)
 static enum ls_status open_side(struct ls_split *s, int parts)
 {
     size_t end;
-    void *memory;
     find_stretch(s->engine, &s->mates.first, &end);
-    s->side_floats = end > s->mates.first ? end - s->mates.first : 0;
-    s->side = ls_alloc((size_t)parts, sizeof *s->side);
-    if (!s->side)
+    size_t floats = end > s->mates.first ? end - s->mates.first : 0;
+    s->side = ls_alloc((size_t)parts + 1, sizeof *s->side);
+    s->parts_beside = ls_alloc((size_t)parts + 1, sizeof *s->parts_beside);
+    if (!s->side || !s->parts_beside)
         return LS_FAILED;
-    for (int i = 0; i + 1 < parts; i++) {
-        LS_TRY(ls_backend_take(s->engine->backend, s->side_floats * sizeof(float), &memory));
-        s->side[i] = memory;
+    for (s->n_side = 0; s->n_side + 1 < parts; s->n_side++) {
+        LS_TRY(open_room(s->engine, &s->side[s->n_side], floats * sizeof(float)));
+        s->parts_beside[s->n_side] = s->side[s->n_side].host;
     }
-    s->mates.parts = s->side;
+    s->mates.parts = s->parts_beside;
     return LS_OK;
 }
 
@@ -201,11 +216,10 @@ const struct ls_sync_group *ls_split_mates(const struct ls_engine *e)
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-static enum ls_status open_lane(struct ls_split_lane *lane, size_t values, size_t size)
+static enum ls_status open_lane(const struct ls_engine *e, struct ls_split_lane *lane, size_t bytes)
 {
-    lane->send = ls_alloc(values, size);
-    lane->receive = ls_alloc(values, size);
-    return lane->send && lane->receive ? LS_OK : LS_FAILED;
+    LS_TRY(open_room(e, &lane->send, bytes));
+    return open_room(e, &lane->receive, bytes);
 }
 
 static enum ls_status open_lanes(struct ls_split *s)
@@ -217,19 +231,18 @@ static enum ls_status open_lanes(struct ls_split *s)
             (size_t)(s->batch * ls_split_chunk(l->rows)) * ((LS_SPLIT_CHUNKS + s->workers - 1) / (size_t)s->workers);
         rows = most > rows ? most : rows;
         parts = LS_SPLIT_PARTS * l->inputs > parts ? LS_SPLIT_PARTS * l->inputs : parts;
-        longest = (size_t)(s->batch * l->rows) > longest ? (size_t)(s->batch * l->rows) : longest;
+        longest = (size_t)(s->batch * l->columns) > longest ? (size_t)(s->batch * l->columns) : longest;
         longest = l->inputs > longest ? l->inputs : longest;
     }
     s->rows = ls_alloc((size_t)s->workers, sizeof *s->rows);
     s->parts = ls_alloc((size_t)s->workers, sizeof *s->parts);
-    s->zeros = ls_alloc(longest, s->size);
-    if (!s->rows || !s->parts || !s->zeros)
+    if (!s->rows || !s->parts)
         return LS_FAILED;
     for (int w = 0; w < s->workers; w++) {
-        LS_TRY(open_lane(&s->rows[w], rows, s->size));
-        LS_TRY(open_lane(&s->parts[w], parts, sizeof(float)));
+        LS_TRY(open_lane(s->engine, &s->rows[w], rows * s->size));
+        LS_TRY(open_lane(s->engine, &s->parts[w], parts * sizeof(float)));
     }
-    return LS_OK;
+    return open_room(s->engine, &s->zeros, longest * s->size);
 }
 
 /* --- */
@@ -251,11 +264,11 @@ enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o)
     return open_lanes(s);
 }
 
-static void free_lanes(struct ls_split_lane *lanes, int n)
+static void close_lanes(const struct ls_engine *e, struct ls_split_lane *lanes, int n)
 {
     for (int i = 0; lanes && i < n; i++) {
-        ls_free(lanes[i].send);
-        ls_free(lanes[i].receive);
+        close_room(e, &lanes[i].send);
+        close_room(e, &lanes[i].receive);
     }
     ls_free(lanes);
 }
@@ -267,21 +280,21 @@ void ls_split_close(struct ls_engine *e)
         return;
     for (int i = 0; i < s->n_layers; i++) {
         for (int w = 0; s->layers[i].x && w < s->workers; w++)
-            ls_free(s->layers[i].x[w]);
+            close_room(e, &s->layers[i].x[w]);
         ls_free(s->layers[i].x);
         ls_sums_release(&s->layers[i].sums);
     }
-    free_lanes(s->rows, s->workers);
-    free_lanes(s->parts, s->workers);
-    int first, parts = s->side ? ls_tree_parts(&s->tree, s->mates.place, &first) : 0;
-    for (int i = 0; i + 1 < parts; i++)
-        ls_backend_give(e->backend, s->side[i], s->side_floats * sizeof(float));
+    close_lanes(e, s->rows, s->workers);
+    close_lanes(e, s->parts, s->workers);
+    close_room(e, &s->zeros);
+    for (int i = 0; s->side && i <= s->n_side; i++)
+        close_room(e, &s->side[i]);
     ls_tree_release(&s->tree);
     ls_free(s->side);
+    ls_free(s->parts_beside);
     ls_free(s->ranks);
     ls_free(s->mate_ranks);
     ls_free(s->layers);
-    ls_free(s->zeros);
     ls_free(s);
     e->split = NULL;
 }

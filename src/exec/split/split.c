@@ -172,3 +172,17 @@ bool ls_split_owns(const struct ls_engine *e, int tensor)
             return true;
     return false;
 }
+
+enum ls_status ls_split_fetch(const struct ls_engine *e, int mark, size_t first, size_t end)
+{
+    const struct ls_split *s = e->split;
+    for (int i = 0; s && i < s->n_side; i++) {
+        const struct ls_split_room *side = &s->side[i];
+        size_t from = s->mates.first, to = from + side->bytes / sizeof(float) - 1;
+        size_t a = first > from ? first : from, b = end < to ? end : to;
+        if (a < b)
+            LS_TRY(e->backend->queue->fetch(e->train.program, mark, side->host + (a - from), side->here + (a - from),
+                                            b - a));
+    }
+    return LS_OK;
+}

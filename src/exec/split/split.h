@@ -5,15 +5,27 @@
  * other: inputs go to all workers, and results come back. A worker that has fewer passes than others, or no samples, only
  * serves the others in that round. The last passes of all workers are in the last round.
  *
+ * Where run only enqueues, the host waits for values before it sends them, and the queue has the work of a layer for the next
+ * worker meanwhile.
+ *
  *   SPLIT-3  Results do not depend on the number of workers: rows are computed from one replica's samples at a time, gradients
  *            of inputs are added along the tree of SPLIT-1, and gradients of rows along the tree of EXEC-2: the subtrees that
- *            lie within the group here, the rest among the workers of all groups that have the same rows. */
+ *            lie within the group here, the rest among the workers of all groups that have the same rows.
+ *   SPLIT-4  A layer posts receives into a room of the host only when the queue is past all that was enqueued before: earlier
+ *            values of that room are in the backend's memory then. */
 #ifndef LS_EXEC_SPLIT_SPLIT_H
 #define LS_EXEC_SPLIT_SPLIT_H
 
 #include "exec/engine.h"
 #include "exec/split/sums.h"
 #include "graph/split.h"
+
+/* Values that travel: in the backend's memory, and in the host's, where messages begin and end. Where the backend's memory is
+ * the host's, both are the same. */
+struct ls_split_room {
+    float *here, *host; /* owned */
+    size_t bytes;       /* of each */
+};
 
 /* The nodes of a layer in a program, LS_NONE where there is none. */
 struct ls_split_nodes {
@@ -24,16 +36,17 @@ struct ls_split_nodes {
 
 struct ls_split_layer {
     struct ls_split_nodes train, eval;
-    int64_t rows;        /* of all workers */
-    size_t inputs;       /* values of a worker's inputs, as stored */
-    void **x;            /* owned; the inputs of each worker, from forward to backward */
-    struct ls_sums sums; /* of the gradients of the rows */
-    int grads[2];        /* tensors: weights and bias, or LS_NONE */
+    int64_t rows;            /* of all workers */
+    int64_t columns;         /* of all rows' results, as stored: with padding */
+    size_t inputs;           /* values of a worker's inputs, as stored */
+    struct ls_split_room *x; /* owned; the inputs of each worker, from forward to backward */
+    struct ls_sums sums;     /* of the gradients of the rows */
+    int grads[2];            /* tensors: weights and bias, or LS_NONE */
 };
 
 /* Messages with each worker: a result or its gradient (rows), the gradient of inputs (parts of it, f32). */
 struct ls_split_lane {
-    void *send, *receive; /* owned */
+    struct ls_split_room send, receive;
     struct ls_work sent, received;
 };
 
@@ -44,14 +57,16 @@ struct ls_split {
     struct ls_sync_group mates; /* those of all groups that have the same rows */
     int *mate_ranks;            /* owned */
     struct ls_tree tree;        /* of the replicas over the groups */
-    float **side;               /* owned, and so is the memory: mates.parts */
-    size_t side_floats;
+    struct ls_split_room *side; /* owned; this process's sums but the last, where it has several */
+    float **parts_beside;       /* owned; the host's memory of side: mates.parts */
+    int n_side;
     int64_t batch;
     size_t size;                   /* bytes of an activation */
     struct ls_split_layer *layers; /* owned; in the order of forward */
     int n_layers;
     struct ls_split_lane *rows, *parts; /* owned; one a worker */
-    void *zeros;                        /* owned; as long as the longest inputs or results */
+    struct ls_split_room zeros;         /* as long as the longest inputs or results */
+    float probe;                        /* fetched to learn that the queue is past something */
     /* the step under way */
     int rounds, round, passes;
     int64_t samples;
@@ -73,6 +88,8 @@ const struct ls_sync_group *ls_split_mates(const struct ls_engine *e);
 
 /* Is this the gradient of rows that are here alone? */
 bool ls_split_owns(const struct ls_engine *e, int tensor);
+/* Fetches the sums of this process that lie beside these floats of the kept gradients, for mates. */
+enum ls_status ls_split_fetch(const struct ls_engine *e, int mark, size_t first, size_t end);
 
 /* Exchanges follow in a pass that has run the nodes before `at`. Until they are over, no sum over all workers may begin: a
  * worker that serves comes to sums after its last exchange, and communication goes on with one sum at a time. */

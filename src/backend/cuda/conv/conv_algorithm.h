@@ -4,16 +4,25 @@
 #define LS_BACKEND_CUDA_CONV_CONV_ALGORITHM_H
 
 #include "backend/cuda/program.h"
+#include "graph/split.h"
 
 enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
 
-/* A dense layer is a convolution of maps of 1x1. */
+/* A dense layer is a convolution of maps of 1x1. A large one is computed in chunks of rows (graph/split.h), so that processes
+ * that divide its rows compute the bits of one:
+ *
+ *   CHUNK-1  Its algorithm is chosen for the whole layer, without its activation. Whoever has some of the rows computes them with
+ *            the same algorithm, which gives the bits of the whole layer: tuning compares them.
+ *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1. */
 struct linear {
     enum pass pass;
     struct ls_cuda_conv conv; /* act: FORWARD only */
     int pad_b, pad_r;
     bool bias; /* FORWARD */
     bool tf32, fast;
+    struct ls_split_range range; /* a large dense layer's chunks that are here; range.chunks 0: it is none */
+    int64_t whole;               /* then: its rows, here and elsewhere */
+    bool sums;                   /* BWD_DATA then: x is the sums of the parts that are here (SPLIT-2), in f32 */
 };
 
 /* BWD_DATA writes x, BWD_WEIGHTS writes w (f32). bias: f32, and in the type that products read. */
@@ -31,6 +40,9 @@ struct conv_library {
     bool (*build)(struct device *d, const struct linear *l, struct conv_algorithm *algorithm);
     enum ls_status (*run)(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
                           const struct operands *o);
+    /* CHUNK-1: makes *part compute l, some rows of the layer that an algorithm was built for, or all of them with an
+     * activation. False: it cannot. NULL: the same algorithm does. */
+    bool (*fit)(const struct linear *l, const struct conv_algorithm *algorithm, struct conv_algorithm *part);
     void (*release)(struct conv_algorithm *algorithm); /* NULL: nothing to do */
 };
 
@@ -54,6 +66,24 @@ static inline void conv_algorithm_release(struct conv_algorithm *w)
         w->library->release(w);
     *w = (struct conv_algorithm){0};
 }
+
+static inline bool conv_algorithm_fit(const struct linear *l, const struct conv_algorithm *algorithm,
+                                      struct conv_algorithm *part)
+{
+    *part = *algorithm;
+    part->state = part->shared = NULL;
+    return !algorithm->library->fit || algorithm->library->fit(l, algorithm, part);
+}
+
+static inline bool linear_in_chunks(const struct linear *l)
+{
+    return l->range.chunks > 0;
+}
+/* CHUNK-1: the whole of a layer that is computed in chunks; the rows of worker `place` of `workers`. */
+struct linear linear_whole(const struct linear *l);
+struct linear linear_part(const struct linear *whole, int place, int workers);
+/* CHUNK-2: how the products of the chunks that are here are added. */
+struct ls_cuda_tree linear_tree(const struct linear *l);
 
 /* Is it a product of matrices (rows of pixels by channels)? */
 static inline bool linear_is_product(const struct linear *l)

@@ -38,18 +38,27 @@ size_t measure_workspace(size_t workspace)
     return used;
 }
 
-static enum ls_status point(struct ls_program *p, const struct linear *l, size_t workspace, struct operands *o)
+/* more: bytes behind all operands, at *behind. */
+static enum ls_status point_with(struct ls_program *p, const struct linear *l, size_t workspace, size_t more,
+                                 struct operands *o, char **behind)
 {
     size_t used = 0, element = ls_dtype_size(l->conv.t), weights = (size_t)weights_count(l);
     size_t x = tune_lay_out(&used, (size_t)map_count(&l->conv.x) * element);
     size_t y = tune_lay_out(&used, (size_t)map_count(&l->conv.y) * element);
     size_t w = tune_lay_out(&used, weights * (l->pass == BWD_WEIGHTS ? sizeof(float) : element));
     size_t bias = tune_lay_out(&used, (size_t)l->conv.y.c * sizeof(float));
-    size_t work = tune_lay_out(&used, measure_workspace(workspace));
+    size_t work = tune_lay_out(&used, measure_workspace(workspace)), last = tune_lay_out(&used, more);
     LS_TRY(measure_reserve(p, used));
     char *r = p->tuner->region;
+    *behind = r + last;
     *o = (struct operands){r + x, r + w, r + y, l->bias ? r + bias : NULL, l->bias ? r + bias : NULL, r + work};
     return LS_OK;
+}
+
+static enum ls_status point(struct ls_program *p, const struct linear *l, size_t workspace, struct operands *o)
+{
+    char *behind;
+    return point_with(p, l, workspace, 0, o, &behind);
 }
 
 /* Capture `runs` runs as a graph. NULL: they cannot be captured, so no step could use them. */
@@ -176,21 +185,179 @@ static struct result result_of(const struct linear *l, const struct operands *o)
     }
 }
 
+static enum ls_status digest_of(struct ls_program *p, const void *data, size_t bytes, uint64_t *value)
+{
+    uint64_t *sum = p->tuner->sum;
+    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, p->device->compute));
+    ls_cuda_digest(p->device->compute, data, (int64_t)bytes, sum);
+    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
+    return cuda_check(cudaMemcpy(value, sum, sizeof *value, cudaMemcpyDeviceToHost), "a digest");
+}
+
 /* Of the result for a fixed input. Ways that add in the same order have the same. */
 enum ls_status measure_digest(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                               uint64_t *value, bool *good)
 {
     struct operands o;
-    uint64_t *sum = p->tuner->sum;
     LS_TRY(point(p, l, algorithm->workspace, &o));
     struct result r = result_of(l, &o);
     measure_fill(p);
-    CUDA_TRY(cudaMemsetAsync(sum, 0, sizeof *sum, p->device->compute));
     LS_TRY(run_once(p, l, algorithm, &o, good));
-    ls_cuda_digest(p->device->compute, r.data, r.count * (int64_t)ls_dtype_size(r.t), sum);
-    CUDA_TRY(cudaStreamSynchronize(p->device->compute));
-    CUDA_TRY(cudaMemcpy(value, sum, sizeof *sum, cudaMemcpyDeviceToHost));
-    return LS_OK;
+    return digest_of(p, r.data, (size_t)r.count * ls_dtype_size(r.t), value);
+}
+
+/* --- parts of a layer in chunks ----------------------------------------------------------------------------------- */
+
+/* A whole layer whose result is there, and room to compute parts of it. */
+struct in_parts {
+    struct ls_program *p;
+    const struct linear *l;
+    const struct conv_algorithm *algorithm;
+    struct operands o;
+    char *matrix;    /* y of a part, or its gradient */
+    char *result;    /* what is compared: of the part */
+    char *workspace; /* of the part */
+    size_t size;     /* of an activation */
+};
+
+/* Columns of y, one after the other in `to`. */
+static enum ls_status take_columns(const struct in_parts *c, int64_t first, int64_t columns, char *to)
+{
+    const struct ls_cuda_map *y = &c->l->conv.y;
+    size_t from = (size_t)y->c * c->size, width = (size_t)columns * c->size;
+    return cuda_check(cudaMemcpy2DAsync(to, width, (char *)c->o.y + (size_t)first * c->size, from, width, (size_t)y->n,
+                                        cudaMemcpyDeviceToDevice, c->p->device->compute),
+                      "columns");
+}
+
+/* The operands of some rows. */
+static enum ls_status point_part(const struct in_parts *c, const struct linear *part, int64_t first, struct operands *o)
+{
+    const struct linear *l = c->l;
+    size_t weight = l->pass == BWD_WEIGHTS ? sizeof(float) : c->size;
+    *o = (struct operands){.x = c->o.x,
+                           .w = (char *)c->o.w + (size_t)(first * l->conv.x.c) * weight,
+                           .y = c->matrix,
+                           .workspace = c->workspace};
+    if (l->bias)
+        o->bias = (const char *)c->o.bias + (size_t)first * sizeof(float);
+    if (l->bias)
+        o->half_bias = (const char *)c->o.half_bias + (size_t)first * c->size;
+    if (l->pass == FORWARD)
+        return LS_OK;
+    if (l->pass == BWD_WEIGHTS)
+        o->w = c->result;
+    if (l->pass == BWD_DATA)
+        o->x = c->result;
+    return take_columns(c, first, part->conv.y.c, c->matrix);
+}
+
+/* Where the part's result lies, and the whole layer's for the same rows. */
+static enum ls_status find_results(const struct in_parts *c, const struct linear *part, int64_t first,
+                                   const struct operands *o, const char **whole, const char **mine, size_t *bytes)
+{
+    const struct ls_cuda_conv *conv = &part->conv;
+    size_t leaf = (size_t)map_count(&conv->x) * sizeof(float);
+    switch (part->pass) {
+    case FORWARD:
+        *whole = c->result;
+        *mine = o->y;
+        *bytes = (size_t)map_count(&conv->y) * c->size;
+        return take_columns(c, first, conv->y.c, c->result);
+    case BWD_DATA: /* the products of chunks, which are then added in the same way (CHUNK-2) */
+        *whole = c->o.workspace + (size_t)part->range.first * leaf;
+        *mine = c->workspace;
+        *bytes = (size_t)(part->range.end - part->range.first) * leaf;
+        return LS_OK;
+    default:
+        *whole = (const char *)c->o.w + (size_t)(first * conv->x.c) * sizeof(float);
+        *mine = o->w;
+        *bytes = (size_t)(conv->y.c * conv->x.c) * sizeof(float);
+        return LS_OK;
+    }
+}
+
+static enum ls_status part_agrees(const struct in_parts *c, int place, int workers, bool *good)
+{
+    struct linear part = linear_part(c->l, place, workers);
+    int64_t first = ls_split_first_row(c->l->whole, place, workers);
+    struct conv_algorithm a;
+    struct operands o;
+    const char *whole = NULL, *mine = NULL;
+    uint64_t digests[2] = {0, 1};
+    size_t bytes = 0;
+    enum ls_status st = LS_OK;
+    if ((*good = conv_algorithm_fit(&part, c->algorithm, &a))) {
+        a.library = c->algorithm->library;
+        st = point_part(c, &part, first, &o);
+        if (st == LS_OK)
+            st = run_once(c->p, &part, &a, &o, good);
+        if (st == LS_OK)
+            st = find_results(c, &part, first, &o, &whole, &mine, &bytes);
+        if (st == LS_OK)
+            st = digest_of(c->p, whole, bytes, &digests[0]);
+        if (st == LS_OK)
+            st = digest_of(c->p, mine, bytes, &digests[1]);
+    }
+    conv_algorithm_release(&a);
+    *good = *good && digests[0] == digests[1];
+    return st;
+}
+
+/* relu as part of the product, and behind it. Changes the whole layer's result. */
+static enum ls_status act_agrees(const struct in_parts *c, bool *good)
+{
+    struct linear with = *c->l;
+    struct operands o = c->o;
+    struct conv_algorithm a;
+    uint64_t digests[2] = {0, 1};
+    const struct ls_cuda_conv *conv = &with.conv;
+    size_t bytes = (size_t)map_count(&conv->y) * c->size;
+    enum ls_status st = LS_OK;
+    with.conv.act = LS_ACT_RELU;
+    o.y = c->matrix;
+    o.workspace = c->workspace;
+    if ((*good = conv_algorithm_fit(&with, c->algorithm, &a))) {
+        ls_cuda_act(c->p->device->compute, conv->t, LS_ACT_RELU, c->o.y, c->o.y, map_count(&conv->y));
+        st = run_once(c->p, &with, &a, &o, good);
+        if (st == LS_OK)
+            st = digest_of(c->p, c->o.y, bytes, &digests[0]);
+        if (st == LS_OK)
+            st = digest_of(c->p, o.y, bytes, &digests[1]);
+    }
+    conv_algorithm_release(&a);
+    *good = *good && digests[0] == digests[1];
+    return st;
+}
+
+/* Parts of the first and the last worker, for each number of workers. */
+enum ls_status parts_agree(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
+                           bool *good)
+{
+    struct in_parts c = {.p = p, .l = l, .algorithm = algorithm, .size = ls_dtype_size(l->conv.t)};
+    size_t used = 0, leaves = 0, weights = 0;
+    if (!algorithm->library->fit) /* it computes each row by itself */
+        return LS_OK;
+    if (l->pass == BWD_DATA)
+        leaves = (size_t)(l->range.chunks * map_count(&l->conv.x)) * sizeof(float);
+    if (l->pass == BWD_WEIGHTS)
+        weights = (size_t)weights_count(l) * sizeof(float);
+    size_t y = (size_t)map_count(&l->conv.y) * c.size, result = leaves + weights > y ? leaves + weights : y;
+    size_t matrix = tune_lay_out(&used, y), compared = tune_lay_out(&used, result);
+    size_t workspace = tune_lay_out(&used, algorithm->workspace);
+    char *behind;
+    LS_TRY(point_with(p, l, algorithm->workspace, used, &c.o, &behind));
+    c.matrix = behind + matrix;
+    c.result = behind + compared;
+    c.workspace = behind + workspace;
+    measure_fill(p);
+    LS_TRY(run_once(p, l, algorithm, &c.o, good));
+    for (int workers = 2; workers <= l->range.chunks && *good; workers++) {
+        LS_TRY(part_agrees(&c, 0, workers, good));
+        if (*good)
+            LS_TRY(part_agrees(&c, workers - 1, workers, good));
+    }
+    return *good && l->pass == FORWARD ? act_agrees(&c, good) : LS_OK;
 }
 
 /* --- checking --------------------------------------------------------------------------------------------------- */

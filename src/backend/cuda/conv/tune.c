@@ -46,10 +46,11 @@ static void question_text(const struct linear *l, char *text, size_t room)
     const struct ls_cuda_conv *c = &l->conv;
     snprintf(text, room,
              "linear %s %s%s x %" PRId64 "x%" PRId64 "x%" PRId64 "x%" PRId64 " y %" PRId64 "x%" PRId64 "x%" PRId64
-             "x%" PRId64 " groups %" PRId64 " kernel %dx%d stride %dx%d pad %d,%d,%d,%d dilation %dx%d%s %s",
+             "x%" PRId64 " groups %" PRId64 " kernel %dx%d stride %dx%d pad %d,%d,%d,%d dilation %dx%d%s %s%s",
              pass[l->pass], ls_dtype_name(c->t), l->tf32 ? " tf32" : "", c->x.n, c->x.h, c->x.w, c->x.c, c->y.n, c->y.h,
              c->y.w, c->y.c, c->groups, c->kernel_h, c->kernel_w, c->stride_h, c->stride_w, c->pad_t, c->pad_l,
-             l->pad_b, l->pad_r, c->dilation_h, c->dilation_w, l->bias ? " bias" : "", ls_act_name(c->act));
+             l->pad_b, l->pad_r, c->dilation_h, c->dilation_w, l->bias ? " bias" : "", ls_act_name(c->act),
+             linear_in_chunks(l) ? " in chunks" : "");
 }
 
 /* --- choosing ------------------------------------------------------------------------------------------------- */
@@ -66,8 +67,8 @@ static bool is_listed(const struct conv_algorithm *algorithms, int n, const char
 static int list_algorithms(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithms)
 {
     const struct conv_library *const libraries[] = {&ls_cuda_native, &ls_cuda_cublas, &ls_cuda_cudnn};
-    int n = 0;
-    for (int k = 0; k < 3; k++) {
+    int n = 0, used = linear_in_chunks(l) ? 2 : 3; /* CHUNK-1: cuDNN chooses anew for other numbers of rows */
+    for (int k = 0; k < used; k++) {
         int more = libraries[k]->list(p->device, l, algorithms + n, MOST_ALGORITHMS - 1 - n), from = n;
         for (int i = from; i < from + more; i++) {
             algorithms[i].library = libraries[k];
@@ -80,7 +81,8 @@ static int list_algorithms(struct ls_program *p, const struct linear *l, struct 
             n += algorithms[n].library != NULL;
         }
     }
-    if (!linear_is_depthwise(l)) { /* slow, but it always works */
+    bool leaves = linear_in_chunks(l) && l->pass == BWD_DATA;
+    if (!linear_is_depthwise(l) && !leaves) { /* slow, but it always works */
         algorithms[n] = (struct conv_algorithm){.library = &ls_cuda_native, .last_resort = true};
         snprintf(algorithms[n++].name, sizeof algorithms->name, "own direct");
     }
@@ -96,7 +98,9 @@ static enum ls_status try_one(struct ls_program *p, const struct linear *l, stru
         return LS_OK;
     if (is_doubtful(l) && algorithm->library == &ls_cuda_cudnn)
         LS_TRY(agrees_with_native(p, l, algorithm, good));
-    return *good ? measure_digest(p, l, algorithm, &algorithm->digest, good) : LS_OK;
+    if (*good)
+        LS_TRY(measure_digest(p, l, algorithm, &algorithm->digest, good));
+    return *good && linear_in_chunks(l) ? parts_agree(p, l, algorithm, good) : LS_OK;
 }
 
 struct algorithm_list {

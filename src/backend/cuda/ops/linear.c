@@ -13,6 +13,7 @@
 #include "backend/cuda/ops/conv_act.h"
 #include "backend/cuda/ops/conv_pool.h"
 #include "backend/cuda/conv/tune.h"
+#include "base/log.h"
 #include "graph/ops.h"
 
 #include <stdio.h>
@@ -64,6 +65,11 @@ static void describe_linear(const struct ls_program *p, int node, enum pass pass
         l->conv.pad_t = (int)a->pad_t, l->conv.pad_l = (int)a->pad_l;
         l->pad_b = (int)a->pad_b, l->pad_r = (int)a->pad_r;
     }
+    int w = pass == BWD_WEIGHTS ? p->core.g->nodes[node].out[0] : p->core.g->nodes[node].in[1];
+    if (is_dense(p, node) && ls_split_range_of(a, &p->core.g->tensors[w].shape, &l->range)) {
+        l->whole = a->whole_rows > 0 ? a->whole_rows : l->conv.out;
+        l->sums = pass == BWD_DATA && a->whole_rows > 0;
+    }
     if (is_unfolded(p, x)) {
         l->conv.kernel_h = (int)p->stem.kernel;
         l->conv.kernel_w = l->conv.stride_h = l->conv.stride_w = 1;
@@ -99,6 +105,19 @@ static enum ls_status place_weights(struct ls_program *p, int node, const struct
     return place_as(p, bias, &layout, true);
 }
 
+/* CHUNK-1 */
+static enum ls_status choose_in_chunks(struct ls_program *p, int node, const struct linear *l,
+                                       struct conv_algorithm *algorithm)
+{
+    const char *name = p->core.g->nodes[node].name;
+    struct linear whole = linear_whole(l);
+    struct conv_algorithm chosen;
+    LS_TRY(tune_pick(p, name, &whole, &chosen));
+    bool fits = conv_algorithm_fit(l, &chosen, algorithm);
+    conv_algorithm_release(&chosen);
+    return fits ? LS_OK : ls_fail(LS_FAILED, "layer %s: %s has no product for these rows", name, algorithm->name);
+}
+
 static enum ls_status choose(struct ls_program *p, int node, const struct linear *l)
 {
     struct node_exec *exec = &p->execs[node];
@@ -106,7 +125,13 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     if (!s)
         return LS_FAILED;
     s->l = *l;
-    s->bn.node = LS_NONE;
+    s->bn.node = s->pool = s->act = LS_NONE;
+    if (linear_in_chunks(l)) {
+        LS_TRY(choose_in_chunks(p, node, l, &s->algorithm));
+        p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
+        snprintf(exec->note, sizeof exec->note, "%.80s in chunks", s->algorithm.name);
+        return LS_OK;
+    }
     s->pool = l->pass == FORWARD ? conv_pool_prepare(p, node, l) : LS_NONE;
     s->act = l->pass == FORWARD ? conv_act_prepare(p, node, l) : LS_NONE;
     if (s->pool != LS_NONE || s->act != LS_NONE)
@@ -316,9 +341,9 @@ static enum ls_status weights_run(struct ls_program *p, int node)
                            (int)(n->attr.kernel_w * p->core.g->tensors[p->core.g->input].shape.dim[1]),
                            (int)p->stem.row, (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);
     if (n->out[1] != LS_NONE)
-        ls_cuda_bias_bwd(p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]),
-                         y->n * y->h * y->w, y->c,
-                         (float *)(void *)(p->execs[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
+        (linear_in_chunks(&s->l) ? ls_cuda_bias_bwd_columns : ls_cuda_bias_bwd)(
+            p->device->compute, s->l.conv.t, o.y, (float *)(void *)data_of(p, n->out[1]), y->n * y->h * y->w, y->c,
+            (float *)(void *)(p->execs[node].join == LS_NONE ? p->sums : p->sums + p->sums_bytes));
     return LS_OK;
 }
 

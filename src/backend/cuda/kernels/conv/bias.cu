@@ -163,3 +163,14 @@ void ls_cuda_bias_bwd(ls_cuda_stream s, enum ls_dtype t, const void *dy, float *
     LS_CUDA_BY_TYPE(t, sum_rows_kernel<T>
                     <<<grid, SUM_THREADS, 0, s>>>(sh, dy, db, (unsigned *)scratch, scratch + LS_CUDA_BN_ZEROS / 4));
 }
+
+/* One block for all rows of a segment, and segments of the same width: a column's sum has the same order anywhere. */
+void ls_cuda_bias_bwd_columns(ls_cuda_stream s, enum ls_dtype t, const void *dy, float *db, int64_t rows, int64_t c,
+                              float *scratch)
+{
+    const int octets = (int)(c / 8);
+    const struct shape sh = {rows, octets, (int)ceil_div(octets, SUM_WIDEST), SUM_WIDEST, SUM_THREADS / SUM_WIDEST};
+    dim3 grid(1, (unsigned)sh.segments);
+    LS_CUDA_BY_TYPE(t, sum_rows_kernel<T>
+                    <<<grid, SUM_THREADS, 0, s>>>(sh, dy, db, (unsigned *)scratch, scratch + LS_CUDA_BN_ZEROS / 4));
+}
