@@ -62,8 +62,10 @@ enum ls_status ls_kernel_select(const struct ls_kernel_selection *c, int *winner
     double times[MOST];
     assert(c->n <= MOST);
     *winner = -1;
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; i < c->n; i++) {
+        times[i] = 0;
         LS_TRY(c->time(c->context, i, &times[i]));
+    }
     for (int i = 0; i < c->n; i++) {
         if (!begins_group(c, i))
             continue;

@@ -19,7 +19,8 @@ struct ls_kernel_selection {
     const uint64_t *groups; /* equal numbers: equal results; NULL: each candidate is one group */
     double margin;          /* 1.5: one and a half times as fast */
     double noise;           /* the expected error of a ratio of two times; 0.1: 10 % */
-    /* One measurement, in milliseconds; HUGE_VAL: the candidate cannot run after all. */
+    /* One measurement, in milliseconds; HUGE_VAL: the candidate cannot run after all. *ms is 0 at a candidate's first
+     * measurement. Later ones come in pairs, of which there are many: they may be shorter. */
     enum ls_status (*time)(void *context, int candidate, double *ms);
     void *context;
 };

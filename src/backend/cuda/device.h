@@ -10,12 +10,14 @@
 #include <cudnn.h>
 #include <stdatomic.h>
 
+enum { DEVICE_BUILDERS = 8 };
+
 struct device {
     int number;
     char name[96]; /* "NVIDIA H200" */
     int major, minor, multiprocessors;
     cudaStream_t compute, copies, aside;
-    cudnnHandle_t cudnn;
+    cudnnHandle_t cudnn, builders[DEVICE_BUILDERS]; /* builders: of threads that build plans, made on first use */
     cublasLtHandle_t blas;
     struct timeline *timeline; /* owned; NULL: nothing is recorded (timeline.h) */
     /* Enqueued work may wait for a lost process for ever: do not wait for the GPU any more, and free nothing on it. */

@@ -38,6 +38,8 @@ struct conv_library {
     int (*list)(struct device *d, const struct linear *l, struct conv_algorithm *algorithms, int room);
     /* Make it ready to run; false: it cannot run here. */
     bool (*build)(struct device *d, const struct linear *l, struct conv_algorithm *algorithm);
+    /* Builds those of n candidates that take long, side by side, so that `build` finds them ready. NULL: none takes long. */
+    void (*build_ahead)(struct device *d, const struct linear *l, struct conv_algorithm *algorithms, int n);
     enum ls_status (*run)(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
                           const struct operands *o);
     /* CHUNK-1: makes *part compute l, some rows of the layer that an algorithm was built for, or all of them with an

@@ -4,6 +4,7 @@
  *     BWD_WEIGHTS  with an f32 gradient, or a 16-bit one, which is then converted */
 #include "backend/cuda/conv/conv_algorithm.h"
 #include "base/log.h"
+#include "base/system/thread.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -244,7 +245,22 @@ static void config_name(cudnnBackendDescriptor_t config, int64_t engine, char *n
 
 struct chosen {
     cudnnBackendDescriptor_t config, plan;
+    bool compiles; /* cuDNN compiles this engine's kernel when the plan is built, which takes some 0.3 s */
+    bool built, good;
 };
+
+static bool compiles(cudnnBackendDescriptor_t engine)
+{
+    cudnnBackendBehaviorNote_t notes[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    if (cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                                 CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, &n, notes) != CUDNN_STATUS_SUCCESS)
+        return false;
+    for (int64_t i = 0; i < n; i++)
+        if (notes[i] == CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION)
+            return true;
+    return false;
+}
 
 /* Is this configuration to be tried? Then `algorithm` has it. */
 static bool take_config(const struct linear *l, struct dnn_graph *g, bool after, cudnnBackendDescriptor_t config,
@@ -261,6 +277,7 @@ static bool take_config(const struct linear *l, struct dnn_graph *g, bool after,
     struct chosen *c = good ? ls_alloc(1, sizeof *c) : NULL;
     if (c) {
         c->config = config;
+        c->compiles = compiles(engine);
         config_name(config, number, algorithm->name, sizeof algorithm->name - 1);
         if (after)
             snprintf(algorithm->name + strlen(algorithm->name), 2, "+");
@@ -329,12 +346,12 @@ static size_t narrow_bytes(const struct linear *l)
     return ((size_t)weights_count(l) * ls_dtype_size(l->conv.t) + 255) / 256 * 256;
 }
 
-static bool build(struct device *d, const struct linear *l, struct conv_algorithm *algorithm)
+static bool build_plan(cudnnHandle_t handle, const struct linear *l, struct conv_algorithm *algorithm)
 {
     struct chosen *c = algorithm->state;
     int64_t workspace = 0, got;
     if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, &c->plan) != CUDNN_STATUS_SUCCESS ||
-        cudnnBackendSetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &d->cudnn) !=
+        cudnnBackendSetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle) !=
             CUDNN_STATUS_SUCCESS ||
         cudnnBackendSetAttribute(c->plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1,
                                  &c->config) != CUDNN_STATUS_SUCCESS ||
@@ -346,6 +363,56 @@ static bool build(struct device *d, const struct linear *l, struct conv_algorith
     if (l->pass == BWD_WEIGHTS && algorithm->after)
         algorithm->workspace += narrow_bytes(l);
     return algorithm->workspace <= most_workspace;
+}
+
+static bool build(struct device *d, const struct linear *l, struct conv_algorithm *algorithm)
+{
+    struct chosen *c = algorithm->state;
+    if (!c->built)
+        c->good = build_plan(d->cudnn, l, algorithm);
+    c->built = true;
+    return c->good;
+}
+
+/* --- plans that are built side by side -------------------------------------------------------------------------------- */
+
+struct ahead {
+    struct device *d;
+    const struct linear *l;
+    struct conv_algorithm *algorithms;
+    int n;
+    atomic_int next, threads; /* a thread has a handle of its own: cuDNN's are for one thread at a time */
+};
+
+static void *build_some(void *context)
+{
+    struct ahead *a = context;
+    cudnnHandle_t *handle = &a->d->builders[atomic_fetch_add(&a->threads, 1)];
+    if (cudaSetDevice(a->d->number) != cudaSuccess || (!*handle && cudnnCreate(handle) != CUDNN_STATUS_SUCCESS))
+        return NULL;
+    for (int i; (i = atomic_fetch_add(&a->next, 1)) < a->n;) {
+        struct chosen *c = a->algorithms[i].state;
+        if (!c->compiles || c->built)
+            continue;
+        c->good = build_plan(*handle, a->l, &a->algorithms[i]);
+        c->built = true;
+    }
+    return NULL;
+}
+
+static void build_ahead(struct device *d, const struct linear *l, struct conv_algorithm *algorithms, int n)
+{
+    pthread_t threads[DEVICE_BUILDERS];
+    int wanted = 0, started = 0;
+    struct ahead a = {.d = d, .l = l, .algorithms = algorithms, .n = n};
+    for (int i = 0; i < n; i++)
+        wanted += ((struct chosen *)algorithms[i].state)->compiles;
+    if (wanted < 2)
+        return;
+    while (started < wanted && started < DEVICE_BUILDERS && ls_thread_create(&threads[started], build_some, &a) == 0)
+        started++;
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
 }
 
 static enum ls_status run(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
@@ -386,4 +453,5 @@ static void release(struct conv_algorithm *algorithm)
     graph_leave(algorithm->shared);
 }
 
-const struct conv_library ls_cuda_cudnn = {.list = list, .build = build, .run = run, .release = release};
+const struct conv_library ls_cuda_cudnn = {
+    .list = list, .build = build, .build_ahead = build_ahead, .run = run, .release = release};

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
-void measure_fill(struct ls_program *p)
+void measure_fill(struct ls_program *p, size_t bytes)
 {
-    int64_t count = (int64_t)(p->tuner->region_bytes / ls_dtype_size(p->core.g->act_dtype));
+    int64_t count = (int64_t)(bytes / ls_dtype_size(p->core.g->act_dtype));
     ls_cuda_fill(p->device->compute, p->core.g->act_dtype, p->tuner->region, count / LS_CUDA_LANE * LS_CUDA_LANE);
 }
 
@@ -23,7 +23,7 @@ enum ls_status measure_reserve(struct ls_program *p, size_t bytes)
     t->region_bytes = 0;
     CUDA_TRY(cudaMalloc((void **)&t->region, bytes));
     t->region_bytes = bytes;
-    measure_fill(p);
+    measure_fill(p, bytes);
     return LS_OK;
 }
 
@@ -100,26 +100,41 @@ static enum ls_status time_once(struct ls_program *p, cudaGraphExec_t exec, floa
 }
 
 /* Runs are measured in a graph, as they run in a step. Launched by the host, most kernels of less than 10 us seem to take
- * the same time, which is that of the launch. */
-enum ls_status measure_work(struct ls_program *p, const struct work *w, double *best)
+ * the same time, which is that of the launch. What takes much longer than the fastest so far is not measured further: it
+ * cannot win. */
+enum ls_status measure_work(struct ls_program *p, const struct work *w, struct measure_effort effort, double *best)
 {
-    enum { ROUNDS = 4, FEW = 3 };
-    static const float SHORT = 0.05F; /* ms */
+    enum { FEW = 3 };
+    static const float SHORT = 0.05F, LONG = 1; /* ms */
+    static const double hopeless = 2, slow = 1.3;
+    float once = 0;
     cudaGraphExec_t exec = NULL;
     *best = HUGE_VAL;
+    CUDA_TRY(cudaEventRecord(p->tuner->start, p->device->compute));
     LS_TRY(w->run(w->context, w->workspace));
+    CUDA_TRY(cudaEventRecord(p->tuner->end, p->device->compute));
     LS_TRY(cuda_check(cudaGetLastError(), "measuring a kernel"));
+    CUDA_TRY(cudaEventSynchronize(p->tuner->end));
+    CUDA_TRY(cudaEventElapsedTime(&once, p->tuner->start, p->tuner->end));
+    if (once > LONG && once > hopeless * effort.fastest) {
+        *best = once;
+        return LS_OK;
+    }
     LS_TRY(repeat(p, w, FEW, &exec));
     enum ls_status st = LS_OK;
-    for (int runs = FEW, round = 0; exec && round < ROUNDS && st == LS_OK; round++) {
+    for (int runs = FEW, round = 0; exec && round < effort.rounds && st == LS_OK; round++) {
         float ms = 0;
         st = time_once(p, exec, &ms);
         if (st == LS_OK && round == 0 && ms < FEW * SHORT) { /* the launch takes a large part: measure more runs */
             cudaGraphExecDestroy(exec);
             st = repeat(p, w, runs = MANY, &exec);
-        } else if (st == LS_OK && ms / (float)runs < *best) {
-            *best = (double)ms / runs;
+            effort.rounds = MEASURE_FIRST; /* they are short, and noise is a large part of them */
+            continue;
         }
+        if (st == LS_OK && ms / (float)runs < *best)
+            *best = (double)ms / runs;
+        if (*best > slow * effort.fastest)
+            break;
     }
     if (exec)
         cudaGraphExecDestroy(exec);
@@ -152,7 +167,8 @@ static enum ls_status run_once(struct ls_program *p, const struct linear *l, con
     return cuda_check(cudaStreamSynchronize(p->device->compute), algorithm->name);
 }
 
-enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm)
+enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct measure_effort effort,
+                                 struct conv_algorithm *algorithm)
 {
     struct trial t = {.p = p, .l = l, .algorithm = algorithm};
     bool good;
@@ -161,7 +177,7 @@ enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, s
     algorithm->ms = HUGE_VAL;
     if (!good)
         return LS_OK;
-    return measure_work(p, &(struct work){run_trial, &t, t.o.workspace, algorithm->workspace}, &algorithm->ms);
+    return measure_work(p, &(struct work){run_trial, &t, t.o.workspace, algorithm->workspace}, effort, &algorithm->ms);
 }
 
 /* --- results --------------------------------------------------------------------------------------------------- */
@@ -201,7 +217,7 @@ enum ls_status measure_digest(struct ls_program *p, const struct linear *l, cons
     struct operands o;
     LS_TRY(point(p, l, algorithm->workspace, &o));
     struct result r = result_of(l, &o);
-    measure_fill(p);
+    measure_fill(p, (size_t)(o.workspace - p->tuner->region));
     LS_TRY(run_once(p, l, algorithm, &o, good));
     return digest_of(p, r.data, (size_t)r.count * ls_dtype_size(r.t), value);
 }
@@ -350,7 +366,7 @@ enum ls_status parts_agree(struct ls_program *p, const struct linear *l, const s
     c.matrix = behind + matrix;
     c.result = behind + compared;
     c.workspace = behind + workspace;
-    measure_fill(p);
+    measure_fill(p, (size_t)(c.o.workspace - p->tuner->region));
     LS_TRY(run_once(p, l, algorithm, &c.o, good));
     for (int workers = 2; workers <= l->range.chunks && *good; workers++) {
         LS_TRY(part_agrees(&c, 0, workers, good));
@@ -380,7 +396,8 @@ enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, 
     char *ours = ls_alloc(bytes, 1), *theirs = ls_alloc(bytes, 1);
     enum ls_status st = ours && theirs ? LS_OK : LS_FAILED;
     if (st == LS_OK) {
-        measure_fill(p); /* earlier measurements left values of other types */
+        /* earlier measurements left values of other types */
+        measure_fill(p, (size_t)(o.workspace - p->tuner->region));
         /* The plain kernel: cuDNN computes no depthwise convolutions here. */
         st = ls_cuda_native.run(p->device, &plain, NULL, &o);
         if (st == LS_OK)

@@ -19,10 +19,18 @@ struct work {
     size_t bytes;
 };
 
-/* Best time of a few rounds, in ms. */
-enum ls_status measure_work(struct ls_program *p, const struct work *w, double *best);
+/* How long to measure: at most so many rounds, and fewer where that takes clearly longer than `fastest` (ms; HUGE_VAL: there
+ * is none). A candidate's first measurement has FIRST rounds, those of pairs AGAIN. */
+enum { MEASURE_FIRST = 4, MEASURE_AGAIN = 2 };
+struct measure_effort {
+    int rounds;
+    double fastest;
+};
+/* Best time of the rounds, in ms. */
+enum ls_status measure_work(struct ls_program *p, const struct work *w, struct measure_effort effort, double *best);
 /* Sets algorithm->ms; HUGE_VAL: the algorithm cannot run. */
-enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct conv_algorithm *algorithm);
+enum ls_status measure_algorithm(struct ls_program *p, const struct linear *l, struct measure_effort effort,
+                                 struct conv_algorithm *algorithm);
 /* A number made of the bits of the result for a fixed input. Algorithms that add in the same order have equal digests. */
 enum ls_status measure_digest(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                               uint64_t *value, bool *good);
@@ -36,10 +44,10 @@ enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, 
 enum ls_status parts_agree(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                            bool *good);
 
-/* The tuner's region: at least so many bytes, filled with ordinary numbers; fill it again; bytes of workspace that
- * repeated runs need. */
+/* The tuner's region: at least so many bytes, filled with ordinary numbers; fill its first bytes again; bytes of workspace
+ * that repeated runs need. */
 enum ls_status measure_reserve(struct ls_program *p, size_t bytes);
-void measure_fill(struct ls_program *p);
+void measure_fill(struct ls_program *p, size_t bytes);
 size_t measure_workspace(size_t workspace);
 
 #endif

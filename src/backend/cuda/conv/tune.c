@@ -109,14 +109,17 @@ struct algorithm_list {
     struct conv_algorithm *algorithms;
     int n;
     int runnable[MOST_ALGORITHMS]; /* indices of those that can run */
+    double fastest;                /* ms */
 };
 
 static enum ls_status time_algorithm(void *context, int candidate, double *ms)
 {
     struct algorithm_list *a = context;
     struct conv_algorithm *algorithm = &a->algorithms[a->runnable[candidate]];
-    LS_TRY(measure_algorithm(a->p, a->l, algorithm));
+    struct measure_effort effort = {*ms == 0 ? MEASURE_FIRST : MEASURE_AGAIN, a->fastest};
+    LS_TRY(measure_algorithm(a->p, a->l, effort, algorithm));
     *ms = algorithm->ms;
+    a->fastest = fmin(*ms, a->fastest);
     return LS_OK;
 }
 
@@ -133,6 +136,18 @@ static bool build(void *context, int candidate)
     return algorithm->library->build(a->p->device, a->l, algorithm);
 }
 
+/* What takes long to build is built side by side. */
+static void build_ahead(const struct algorithm_list *a)
+{
+    for (int i = 0, n = 1; i < a->n; i += n) {
+        const struct conv_library *library = a->algorithms[i].library;
+        for (n = 1; i + n < a->n && a->algorithms[i + n].library == library; n++)
+            ;
+        if (library->build_ahead)
+            library->build_ahead(a->p->device, a->l, &a->algorithms[i], n);
+    }
+}
+
 /* By measuring, or where nothing is to be measured, the first that can run. */
 static enum ls_status choose(void *context, struct ls_tuning_answer *answer)
 {
@@ -142,6 +157,8 @@ static enum ls_status choose(void *context, struct ls_tuning_answer *answer)
     bool tune = a->p->core.options.tune;
     double ms = 0;
     int built = 0, winner = 0;
+    if (tune)
+        build_ahead(a);
     for (int i = 0; i < a->n && (selection.n == 0 || (tune && built < MOST_BUILT)); i++) {
         bool good;
         if ((a->algorithms[i].last_resort && selection.n > 0) || !build(a, i))
@@ -168,7 +185,7 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct l
                          struct conv_algorithm *algorithm)
 {
     struct conv_algorithm algorithms[MOST_ALGORITHMS] = {0};
-    struct algorithm_list a = {.p = p, .l = l, .algorithms = algorithms};
+    struct algorithm_list a = {.p = p, .l = l, .algorithms = algorithms, .fastest = HUGE_VAL};
     struct ls_tuning_answer answer = {.best = -1};
     char question[320];
     a.n = list_algorithms(p, l, algorithms);
@@ -202,8 +219,9 @@ enum ls_status tune_pick(struct ls_program *p, const char *layer, const struct l
 struct pair {
     struct ls_program *p;
     const struct tune_rivals *rivals;
-    size_t bytes; /* of operands, before the workspace */
-    int rival;    /* that is being measured */
+    size_t bytes;   /* of operands, before the workspace */
+    int rival;      /* that is being measured */
+    double fastest; /* ms */
 };
 
 static enum ls_status run_rival(void *context, char *workspace)
@@ -216,8 +234,11 @@ static enum ls_status time_rival(void *context, int candidate, double *ms)
 {
     struct pair *pair = context;
     pair->rival = candidate;
-    return measure_work(
-        pair->p, &(struct work){run_rival, pair, pair->p->tuner->region + pair->bytes, pair->rivals->workspace}, ms);
+    struct work work = {run_rival, pair, pair->p->tuner->region + pair->bytes, pair->rivals->workspace};
+    struct measure_effort effort = {*ms == 0 ? MEASURE_FIRST : MEASURE_AGAIN, pair->fastest};
+    LS_TRY(measure_work(pair->p, &work, effort, ms));
+    pair->fastest = fmin(*ms, pair->fastest);
+    return LS_OK;
 }
 
 static const char *rival_name(void *context, int candidate)
@@ -237,7 +258,7 @@ static enum ls_status choose_rival(void *context, struct ls_tuning_answer *answe
         return LS_OK;
     LS_TRY(r->place(r->context, NULL, &pair->bytes));
     LS_TRY(measure_reserve(pair->p, pair->bytes + measure_workspace(r->workspace)));
-    measure_fill(pair->p);
+    measure_fill(pair->p, pair->bytes);
     LS_TRY(r->place(r->context, pair->p->tuner->region, &pair->bytes));
     LS_TRY(ls_kernel_select(&selection, &answer->best, &answer->ms));
     answer->best = answer->best < 0 ? 0 : answer->best;
@@ -247,7 +268,7 @@ static enum ls_status choose_rival(void *context, struct ls_tuning_answer *answe
 enum ls_status tune_between(struct ls_program *p, const char *layer, const struct linear *l, const char *with,
                             const struct tune_rivals *rivals, int *best)
 {
-    struct pair pair = {p, rivals, 0, 0};
+    struct pair pair = {p, rivals, 0, 0, HUGE_VAL};
     struct ls_tuning_answer answer;
     char question[320];
     question_text(l, question, sizeof question);
