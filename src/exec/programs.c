@@ -82,7 +82,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
     if (st == LS_OK && ls_mesh_has_pipeline(o->parallel))
-        st = ls_pipeline_check_cut(o, &g);
+        st = ls_pipeline_check_cut(o, backend, &g);
     ls_graph_release(&g);
     if (st == LS_OK)
         st = ls_shards_check(o, backend, processes);

@@ -40,14 +40,14 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
     return LS_OK;
 }
 
-enum ls_status ls_pipeline_check_cut(const struct ls_options *o, struct ls_graph *g)
+enum ls_status ls_pipeline_check_cut(const struct ls_options *o, const struct ls_backend *b, struct ls_graph *g)
 {
     struct ls_mesh mesh;
     struct ls_stages stages;
     LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
     LS_TRY(ls_graph_backward(g));
     const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
-    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, NULL, &stages);
+    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, b->joined ? "" : NULL, &stages);
     ls_stages_release(&stages);
     return st;
 }
@@ -90,7 +90,8 @@ enum ls_status ls_pipeline_take_stage(struct ls_engine *e, struct ls_net *net)
     ls_graph_release(whole);
     *whole = net->graph;
     ls_graph_init(&net->graph);
-    LS_TRY(train ? ls_stages_choose(whole, p->stages, axis->at, axis->at_length, p->joined, &p->cut)
+    LS_TRY(train ? ls_stages_choose(whole, p->stages, axis->at, axis->at_length, e->backend->joined ? p->joined : NULL,
+                                    &p->cut)
                  : ls_stages_like(&p->cut, &e->whole, whole, &p->eval_cut));
     return ls_stage_graph(whole, train ? &p->cut : &p->eval_cut, p->stage, &net->graph);
 }
