@@ -16,6 +16,7 @@ struct ls_run {
     float stat_weight; /* this replica's share of the step's samples, for BN's running statistics */
     float lr;
     const double *squares; /* of all gradients, where processes have parts of them (core/clip.h); NULL: they are here */
+    bool overflow;         /* f16: another process has a gradient that is not finite */
 };
 
 struct ls_backend_options {
@@ -243,6 +244,9 @@ struct ls_backend {
      * (graph/split.h) one for each chunk that is here. Returns their number; 0: the gradient is not clipped. NULL: --clip-norm
      * needs all gradients in one process. */
     int (*squares)(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
+    /* Where run only enqueues: waits for all gradients of a step, whose squares `squares` then has. *overflow: with f16, one of
+     * them is not finite. NULL: squares takes them as they are. */
+    enum ls_status (*inspect)(struct ls_program *p, const struct ls_run *run, bool *overflow);
     /* The kernels that were chosen, as lines that a later prepare takes as its plan; "" where there was no choice. */
     const char *(*choices)(const struct ls_program *p);
     /* Whether two nodes are computed together, or exchange a tensor in a form that only this pair has: a graph with one of them

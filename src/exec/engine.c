@@ -248,14 +248,14 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
     const struct ls_bucket *b = &e->buckets[bucket];
-    struct ls_run with_squares = *run;
+    struct ls_run known = *run;
     if (e->grads != e->kept)
         LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
     if (e->updates_together && bucket + 1 < e->n_buckets)
         return LS_OK;
     if (e->updates_together) {
-        LS_TRY(ls_clip_gather(e, &with_squares.squares));
-        return e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, &with_squares);
+        LS_TRY(ls_clip_gather(e, &known));
+        return e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, &known);
     }
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
         int first = e->update_nodes[i], last = first;

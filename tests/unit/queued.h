@@ -88,6 +88,8 @@ static struct {
     bool peers;          /* processes may sum among themselves; at first not */
     uint64_t sums;       /* of cuts, so far */
     enum ls_status lost; /* how a sum failed: nothing more is done */
+    uint64_t overflows;  /* the step in which its gradients are not finite; 0: none */
+    bool inspected;      /* all gradients are there, and their squares are those of the step */
     struct ls_loss_scale scale;
 } queued;
 
@@ -206,6 +208,16 @@ static inline void queued_sum(struct ls_program *p, const struct ls_peers_cut *c
         memcpy(g->grads + cut->first, p->parts, cut->count * sizeof(float));
 }
 
+/* With an overflow, a run ends where updates begin. */
+static inline int queued_end(const struct queued_work *w)
+{
+    bool skips = w->run.overflow || (queued.overflows > 0 && w->run.step == queued.overflows);
+    int end = w->first;
+    while (end < w->last && !(skips && w->p->g->nodes[end].op->update))
+        end++;
+    return end;
+}
+
 static inline void queued_do(const struct queued_work *w)
 {
     const struct ls_backend *ref = queued_ref();
@@ -222,7 +234,7 @@ static inline void queued_do(const struct queued_work *w)
             QUEUED_NEED(ref->write(inner, w->p->g->label, w->label) == LS_OK);
         if (w->window.on)
             ((struct ls_graph *)(uintptr_t)w->p->g)->nodes[w->first].window = w->window;
-        QUEUED_NEED(ref->run(inner, w->first, w->last, &w->run) == LS_OK);
+        QUEUED_NEED(ref->run(inner, w->first, queued_end(w), &w->run) == LS_OK);
         break;
     case QUEUED_COPY:
     case QUEUED_FETCH:
@@ -549,6 +561,7 @@ static enum ls_status queued_run(struct ls_program *p, int first, int last, cons
 {
     struct queued_work w = {.kind = QUEUED_RUN, .p = p, .first = first, .last = last, .run = *run};
     QUEUED_NEED(first < last);
+    queued.inspected = false;
     w.window = p->g->nodes[first].window;
     QUEUED_NEED(!w.window.on || last == first + 1);
     w.input = p->input;
@@ -603,6 +616,25 @@ static void queued_point(struct ls_program *p, int tensor, void *memory)
 static bool queued_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
 {
     return queued_ref()->matrix(p->inner, tensor, rows, cols, block);
+}
+
+static enum ls_status queued_inspect(struct ls_program *p, const struct ls_run *run, bool *overflow)
+{
+    (void)p;
+    queued_work(queued.n);
+    queued.inspected = true;
+    *overflow = queued.overflows > 0 && run->step == queued.overflows;
+    return queued.lost;
+}
+
+static int queued_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS])
+{
+    queued_open(true);
+    int n = queued_ref()->squares(p->inner, node, sums);
+    queued_open(false);
+    for (int i = 0; !queued.inspected && i < n; i++)
+        sums[i] = NAN;
+    return n;
 }
 
 static const char *queued_choices(const struct ls_program *p)
@@ -744,6 +776,8 @@ static struct ls_backend queued_backend = {
     .memory = queued_memory,
     .point = queued_point,
     .matrix = queued_matrix,
+    .inspect = queued_inspect,
+    .squares = queued_squares,
     .choices = queued_choices,
     .describe = queued_describe,
 };

@@ -1,4 +1,6 @@
 /* Work that is enqueued beside the nodes: input, results, and copies of gradients. */
+#include "backend/core/store.h"
+#include "backend/cuda/kernels/given.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/timeline.h"
 #include "base/log.h"
@@ -245,9 +247,9 @@ static enum ls_status checksum(struct ls_program *p, bool optimizer, uint64_t *s
 static void end_scaled_step(struct ls_program *p)
 {
     enum { GROWTH = 2000 };
-    if (p->scaled_step != UINT64_MAX)
+    if (*p->scaled_step != UINT64_MAX)
         ls_cuda_scale_end(p->device->compute, p->scale, p->core.options.loss_scale > 0 ? 0 : GROWTH);
-    p->scaled_step = UINT64_MAX;
+    *p->scaled_step = UINT64_MAX;
 }
 
 static enum ls_status get_scale(struct ls_program *p, struct ls_loss_scale *scale)
@@ -269,7 +271,7 @@ static enum ls_status set_scale(struct ls_program *p, const struct ls_loss_scale
     const struct ls_cuda_scale start = {.scale = scale->scale, .good = scale->steady};
     if (!p->scale || p->core.options.loss_scale > 0)
         return LS_OK;
-    p->scaled_step = UINT64_MAX;
+    *p->scaled_step = UINT64_MAX;
     return device_put(p->scale, &start, sizeof start);
 }
 
@@ -312,13 +314,6 @@ enum ls_status program_open_queue(struct ls_program *p)
     p->crop_offset = (label_bytes(g) + 255) / 256 * 256;
     LS_TRY(device_take(sizeof *p->run, "a pass", (void **)&p->run));
     LS_TRY(device_take(sizeof *p->checksum, "a checksum", (void **)&p->checksum));
-    p->scaled_step = UINT64_MAX;
-    if (g->act_dtype == LS_F16 && g->training) {
-        float fixed = p->core.options.loss_scale;
-        const struct ls_cuda_scale start = {.scale = fixed > 0 ? fixed : 65536};
-        LS_TRY(device_take(sizeof *p->scale, "loss scaling", (void **)&p->scale));
-        LS_TRY(device_put(p->scale, &start, sizeof start));
-    }
     CUDA_TRY(cudaEventCreateWithFlags(&p->here, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&p->fork, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming));
@@ -333,6 +328,25 @@ enum ls_status program_open_queue(struct ls_program *p)
         CUDA_TRY(cudaMallocHost((void **)&p->loss[s], n * sizeof(float)));
         CUDA_TRY(cudaMallocHost((void **)&p->rank[s], n * sizeof(int32_t)));
     }
+    return LS_OK;
+}
+
+/* The lanes of a pipeline are programs that run passes of one step. */
+enum ls_status program_open_scale(struct ls_program *p)
+{
+    static const char name[] = "\tloss scale"; /* no tensor's */
+    struct ls_store_entry *entry = ls_store_find(p->core.store, name);
+    float fixed = p->core.options.loss_scale;
+    const struct ls_cuda_scale start = {.scale = fixed > 0 ? fixed : 65536};
+    if (p->core.g->act_dtype != LS_F16 || !p->core.g->training)
+        return LS_OK;
+    if (!entry) {
+        LS_TRY(ls_store_add(p->core.store, name, sizeof *p->scale, &entry));
+        LS_TRY(device_put(entry->memory, &start, sizeof start));
+        *(uint64_t *)(void *)entry->layout = UINT64_MAX;
+    }
+    p->scale = entry->memory;
+    p->scaled_step = (uint64_t *)(void *)entry->layout;
     return LS_OK;
 }
 
@@ -359,7 +373,6 @@ void program_close_queue(struct ls_program *p)
             cudaEventDestroy(events[i]);
     device_give(p->run);
     device_give(p->checksum);
-    device_give(p->scale);
     device_give(p->pixels);
 }
 
@@ -391,11 +404,11 @@ static enum ls_status feed_batch(struct ls_program *p)
  * range of nodes; that is the updates where this process has no samples. */
 static void settle_scale(struct ls_program *p, uint64_t step)
 {
-    if (!p->scale || step == p->scaled_step)
+    if (!p->scale || step == *p->scaled_step)
         return;
     end_scaled_step(p);
     ls_cuda_scale_begin(p->device->compute, p->scale);
-    p->scaled_step = step;
+    *p->scaled_step = step;
 }
 
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input)
@@ -403,6 +416,10 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
     if (input)
         LS_TRY(feed_batch(p));
     settle_scale(p, run->step);
+    if (p->scale && run->overflow)
+        ls_cuda_scale_overflow(p->device->compute, p->scale);
+    if (p->clip && run->squares)
+        ls_cuda_clip_give(p->device->compute, *run->squares, p->clip);
     struct ls_cuda_run now = {
         .seed = run->seed,
         .step = run->step,

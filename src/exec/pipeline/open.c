@@ -27,9 +27,6 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
         return refuse(o, "--servers", "", "every process has a stage");
     if (strcmp(o->compress, "none") != 0)
         return refuse(o, "--compress", o->compress, "no gradients are summed over processes");
-    if (strcmp(o->dtype, "fp16") == 0)
-        return refuse(o, "--dtype", "fp16",
-                      "no process sees the gradients of all stages, so none can tell when one overflows; use bf16");
     if (strcmp(o->collective, "nccl") == 0)
         return refuse(o, "--collective", "nccl", "the host sums the gradients of processes that have the same stage");
     if (o->clip_norm > 0 && !e->backend->squares)
