@@ -97,6 +97,8 @@ struct ls_backend_queue {
     /* Like send, for floats first .. first+count-1 of a tensor of the store, in the backend's own layout; copies of them in
      * another type that the backend keeps follow. Only where memory is not the host's; else NULL. */
     enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host, size_t first, size_t count);
+    /* The same from the backend's memory. */
+    enum ls_status (*copy_values)(struct ls_program *p, int tensor, const float *from, size_t first, size_t count);
     /* Memory of take that other processes of this machine read in place. lend writes a ticket for them, and the memory stays
      * until the process ends; false: it cannot. map gives the address of such memory in this process, for copy and fetch, until
      * unmap; NULL: it cannot be had. All three are there, or none. */
@@ -165,6 +167,8 @@ struct ls_peers_group {
     enum ls_status (*check_wait)(void *context, double seconds);
     /* Enqueue what this process adds to a cut before it is summed. The work is the same every time. */
     enum ls_status (*settle)(void *context, int cut);
+    /* Enqueue the updates of a step, in place of the nodes behind the pass; NULL: these run. */
+    enum ls_status (*update)(void *context, const struct ls_run *run);
     void *context;
 };
 
@@ -179,6 +183,10 @@ struct ls_backend_peers {
      * there is no pass, and gradients are zero; scarce: some rank has no samples. From now on read, results and step fail
      * instead of waiting for a lost process. */
     enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
+    /* For update, of LS_PEERS_MEMORY. meet: what any rank has enqueued before it called this comes before what is enqueued behind
+     * it; all ranks call it. reach: the kept gradients of a rank, for copy. */
+    enum ls_status (*meet)(struct ls_program *p);
+    const float *(*reach)(const struct ls_program *p, int rank);
     /* together: all ranks close now, after success. Otherwise wait for no rank: give enqueued work a second, then leave it
      * until the process ends. */
     void (*close)(struct ls_program *p, bool together);

@@ -38,6 +38,7 @@ struct ls_program {
     struct ls_peers_cut *cuts; /* owned */
     int n_cuts, end;
     float *parts; /* owned; the kept gradients of all ranks */
+    void *others; /* owned; the kept gradients of all ranks, as they were when all met */
 };
 
 enum queued_kind {
@@ -48,7 +49,8 @@ enum queued_kind {
     QUEUED_FETCH,
     QUEUED_SEND,
     QUEUED_ASK,
-    QUEUED_SUM
+    QUEUED_SUM,
+    QUEUED_MEET
 };
 
 struct queued_work {
@@ -208,14 +210,15 @@ static inline void queued_sum(struct ls_program *p, const struct ls_peers_cut *c
         memcpy(g->grads + cut->first, p->parts, cut->count * sizeof(float));
 }
 
-/* With an overflow, a run ends where updates begin. */
-static inline int queued_end(const struct queued_work *w)
+/* With an overflow, updates change nothing. */
+static inline void queued_run_nodes(const struct queued_work *w)
 {
     bool skips = w->run.overflow || (queued.overflows > 0 && w->run.step == queued.overflows);
-    int end = w->first;
-    while (end < w->last && !(skips && w->p->g->nodes[end].op->update))
-        end++;
-    return end;
+    for (int n = w->first; skips && n < w->last; n++)
+        if (!w->p->g->nodes[n].op->update)
+            QUEUED_NEED(queued_ref()->run(w->p->inner, n, n + 1, &w->run) == LS_OK);
+    if (!skips)
+        QUEUED_NEED(queued_ref()->run(w->p->inner, w->first, w->last, &w->run) == LS_OK);
 }
 
 static inline void queued_do(const struct queued_work *w)
@@ -234,7 +237,7 @@ static inline void queued_do(const struct queued_work *w)
             QUEUED_NEED(ref->write(inner, w->p->g->label, w->label) == LS_OK);
         if (w->window.on)
             ((struct ls_graph *)(uintptr_t)w->p->g)->nodes[w->first].window = w->window;
-        QUEUED_NEED(ref->run(inner, w->first, queued_end(w), &w->run) == LS_OK);
+        queued_run_nodes(w);
         break;
     case QUEUED_COPY:
     case QUEUED_FETCH:
@@ -254,6 +257,10 @@ static inline void queued_do(const struct queued_work *w)
         break;
     case QUEUED_SUM:
         queued_sum(w->p, &w->p->cuts[w->mark]);
+        break;
+    case QUEUED_MEET:
+        queued.lost =
+            w->p->group.gather(w->p->group.context, w->p->group.grads, w->p->group.count * sizeof(float), w->p->others);
     }
 }
 
@@ -400,6 +407,15 @@ static enum ls_status queued_send_values(struct ls_program *p, int tensor, const
     float *to = queued_ref()->memory(p->inner, tensor, &bytes);
     QUEUED_NEED((first + count) * sizeof *host <= bytes);
     return queued_send(p, to + first, host, count);
+}
+
+static enum ls_status queued_copy_values(struct ls_program *p, int tensor, const float *from, size_t first,
+                                         size_t count)
+{
+    size_t bytes;
+    float *to = queued_ref()->memory(p->inner, tensor, &bytes);
+    QUEUED_NEED((first + count) * sizeof *from <= bytes);
+    return queued_copy(p, to + first, from, count);
 }
 
 static enum ls_status queued_ask(struct ls_program *p, int slot)
@@ -677,6 +693,8 @@ static enum ls_status queued_share(struct ls_program *p, const struct ls_peers_c
     }
     QUEUED_NEED(at == p->group.count);
     p->parts = malloc((size_t)p->group.size * largest * sizeof *p->parts);
+    if (p->group.update)
+        LS_TRY(queued_take((size_t)p->group.size * p->group.count * sizeof(float), &p->others));
     return p->parts ? LS_OK : LS_FAILED;
 }
 
@@ -699,7 +717,19 @@ static enum ls_status queued_step(struct ls_program *p, const struct ls_run *run
         LS_TRY(queued_run(p, at, p->end, run));
     for (int i = 0; i < 2 && p->kind == LS_PEERS_MEMORY; i++) /* as a backend would */
         LS_TRY(g->gather(g->context, &nothing, 1, all));
-    return queued_run(p, p->end, p->g->n_nodes, run);
+    return g->update ? g->update(g->context, run) : queued_run(p, p->end, p->g->n_nodes, run);
+}
+
+static enum ls_status queued_meet(struct ls_program *p)
+{
+    QUEUED_NEED(p->group.update && p->kind == LS_PEERS_MEMORY);
+    return queued_add_work((struct queued_work){.kind = QUEUED_MEET, .p = p});
+}
+
+static const float *queued_reach(const struct ls_program *p, int rank)
+{
+    QUEUED_NEED(rank >= 0 && rank < p->group.size && rank != p->group.rank);
+    return (float *)p->others + (size_t)rank * p->group.count;
 }
 
 static void queued_close_peers(struct ls_program *p, bool together)
@@ -709,6 +739,9 @@ static void queued_close_peers(struct ls_program *p, bool together)
         queued_work(queued.n);
     queued.n = 0; /* never to be done */
     p->meets = false;
+    if (p->others)
+        queued_give(p->others, 0);
+    p->others = NULL;
 }
 
 static bool queued_nccl(char *text, size_t room)
@@ -721,6 +754,8 @@ static const struct ls_backend_peers queued_peers = {
     .open = queued_open_peers,
     .share = queued_share,
     .step = queued_step,
+    .meet = queued_meet,
+    .reach = queued_reach,
     .close = queued_close_peers,
     .nccl = queued_nccl,
 };
@@ -741,6 +776,7 @@ static struct ls_backend_queue queued_queue = {
     .arrived = queued_arrived,
     .send = queued_send,
     .send_values = queued_send_values,
+    .copy_values = queued_copy_values,
     .lend = queued_lend,
     .map = queued_map,
     .unmap = queued_unmap,

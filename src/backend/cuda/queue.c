@@ -87,16 +87,27 @@ static enum ls_status send(struct ls_program *p, float *to, const float *host, s
     return LS_OK;
 }
 
-/* Behind the values is padding, of which there are no copies. */
-static enum ls_status send_values(struct ls_program *p, int tensor, const float *host, size_t first, size_t count)
+/* Renews the copies of values. Behind these is padding, of which there are none. */
+static enum ls_status renew_copies(const struct ls_program *p, int tensor, size_t first, size_t count)
 {
     const struct tensor_layout *l = &p->layouts[tensor];
     size_t all = (size_t)l->layout.count, copied = first >= all ? 0 : first + count > all ? all - first : count;
-    float *to = floats(p, tensor) + first;
-    LS_TRY(send(p, to, host, count));
     if (l->half && copied > 0)
-        ls_cuda_convert(p->device->compute, LS_F32, to, p->core.g->act_dtype, l->half + first * 2, (int64_t)copied);
-    return cuda_check(cudaGetLastError(), "values from the host");
+        ls_cuda_convert(p->device->compute, LS_F32, floats(p, tensor) + first, p->core.g->act_dtype,
+                        l->half + first * 2, (int64_t)copied);
+    return cuda_check(cudaGetLastError(), "copies of values");
+}
+
+static enum ls_status send_values(struct ls_program *p, int tensor, const float *host, size_t first, size_t count)
+{
+    LS_TRY(send(p, floats(p, tensor) + first, host, count));
+    return renew_copies(p, tensor, first, count);
+}
+
+static enum ls_status copy_values(struct ls_program *p, int tensor, const float *from, size_t first, size_t count)
+{
+    LS_TRY(copy(p, floats(p, tensor) + first, from, count));
+    return renew_copies(p, tensor, first, count);
 }
 
 /* Another process may have it mapped when this one ends, so that it is never freed. */
@@ -290,6 +301,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .arrived = arrived,
     .send = send,
     .send_values = send_values,
+    .copy_values = copy_values,
     .lend = lend,
     .map = map,
     .unmap = unmap,

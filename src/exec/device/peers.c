@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/engine.h"
+#include "exec/shards/shards.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -63,6 +64,12 @@ static enum ls_status settle(void *context, int bucket)
     return p->settle(p->context, bucket);
 }
 
+static enum ls_status update(void *context, const struct ls_run *run)
+{
+    struct ls_peers *p = context;
+    return ls_shards_run(p->engine, run);
+}
+
 /* --- when they may -------------------------------------------------------------------------------------------------------- */
 
 /* The strategies that devices can sum for, "a, b or c". */
@@ -118,7 +125,7 @@ static enum ls_status finish(struct ls_sync *s)
 }
 
 /* It cuts as the strategy of --sync does, and sums when that one would. */
-static struct ls_sync_ops device_strategy(const struct ls_options *o, bool nccl)
+static struct ls_sync_ops device_strategy(const struct ls_options *o, bool nccl, bool shards)
 {
     const struct ls_sync_ops *asked = ls_sync_find(o->sync);
     return (struct ls_sync_ops){.name = "device",
@@ -128,6 +135,7 @@ static struct ls_sync_ops device_strategy(const struct ls_options *o, bool nccl)
                                 .cut = asked->cut == LS_CUT_BY_TIME ? LS_CUT_BY_SIZE : asked->cut,
                                 .exact = !nccl,
                                 .no_reduce = true,
+                                .shards_state = shards,
                                 .after_pass = !asked->ready,
                                 .finish = finish};
 }
@@ -146,7 +154,7 @@ enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o)
     p->kind = nccl ? LS_PEERS_NCCL : LS_PEERS_MEMORY;
     p->deadline = o->deadline;
     p->host = e->strategy;
-    e->device = device_strategy(o, nccl);
+    e->device = device_strategy(o, nccl, e->strategy->shards_state);
     e->strategy = &e->device;
     return LS_OK;
 }
@@ -184,6 +192,7 @@ static enum ls_status describe(struct ls_peers *p)
                                        .gather = gather,
                                        .check_wait = check_wait,
                                        .settle = settle,
+                                       .update = e->strategy->shards_state ? update : NULL,
                                        .context = p};
     return LS_OK;
 }

@@ -252,6 +252,8 @@ const struct ls_backend_peers ls_cuda_peers = {
     .open = open_collective,
     .share = share,
     .step = step,
+    .meet = ipc_meet,
+    .reach = ipc_reach,
     .close = close_collective,
     .nccl = nccl_there,
 };
