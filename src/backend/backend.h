@@ -80,6 +80,8 @@ struct ls_backend_queue {
     void (*give)(void *memory, size_t bytes); /* as they were taken; waits for all that was enqueued */
     /* Bytes taken now, and at most so far, by everything in this process; on the host, all of the process's memory. */
     void (*taken)(size_t *now, size_t *most);
+    /* Bytes that can still be taken; 0: not known. NULL: those of the host. */
+    size_t (*left)(void);
     /* Host memory that copies to and from it are fast with, until it is released; where it cannot be had, nothing. */
     void (*pin)(void *host, size_t bytes);
     void (*unpin)(void *host);

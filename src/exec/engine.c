@@ -134,7 +134,8 @@ static enum ls_status decide(struct ls_engine *e, const struct ls_options *o, un
         LS_TRY(take_plan(e, o, lines));
     omp_set_num_threads(e->threads);
     LS_TRY(ls_backend_open(o->backend, &e->backend));
-    e->store = ls_store_new(e->backend);
+    bool predict = uses & LS_ENGINE_PREDICT; /* memory that is never touched costs the host nothing */
+    e->store = ls_store_new(predict ? ls_backend_find("ref") : e->backend);
     if (!e->store)
         return LS_FAILED;
     if (train)

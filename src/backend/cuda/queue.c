@@ -30,6 +30,13 @@ static void unpin(void *host)
         cudaGetLastError();
 }
 
+static size_t left(void)
+{
+    struct device *d;
+    size_t bytes = 0, total;
+    return device_open(&d) == LS_OK && cudaMemGetInfo(&bytes, &total) == cudaSuccess ? bytes : 0;
+}
+
 static void end_copy(struct ls_program *p, struct mark *mark, const char *name, size_t bytes)
 {
     timeline_end(p, mark, &(struct ls_slice){.kind = LS_SLICE_COPY, .name = name, .number = -1, .bytes = bytes});
@@ -207,11 +214,11 @@ enum ls_status program_input_planes(struct ls_program *p, const void *planes)
 static enum ls_status hold(size_t bytes, void **memory)
 {
     struct device *d;
-    size_t left = 0, total = 0;
+    size_t bytes_left = 0, total = 0;
     *memory = NULL;
     LS_TRY(device_open(&d));
-    CUDA_TRY(cudaMemGetInfo(&left, &total));
-    return bytes > left / 4 ? LS_OK : device_take(bytes, "the data set", memory);
+    CUDA_TRY(cudaMemGetInfo(&bytes_left, &total));
+    return bytes > bytes_left / 4 ? LS_OK : device_take(bytes, "the data set", memory);
 }
 
 static enum ls_status put(void *to, const void *host, size_t bytes)
@@ -292,6 +299,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .take = take,
     .give = give,
     .taken = device_taken,
+    .left = left,
     .pin = pin,
     .unpin = unpin,
     .copy = copy,

@@ -107,12 +107,12 @@ static enum ls_status check_nccl(const struct ls_engine *e, const struct ls_opti
     return LS_OK;
 }
 
-/* Sums by the tree, of processes on one machine that each have one part of it. */
-static bool memory_serves(const struct ls_engine *e, const struct ls_options *o)
+bool ls_peers_may_sum(const struct ls_backend *b, const struct ls_comm *comm, const struct ls_options *o,
+                      const struct ls_sync_ops *strategy, const struct ls_tree *tree)
 {
-    return e->backend->peers && e->comm && strcmp(o->collective, "auto") == 0 && e->strategy->on_device &&
-           strcmp(o->compress, "none") == 0 && ls_comm_local_size(e->comm) == ls_comm_size(e->comm) &&
-           ls_tree_most_parts(e->tree) == 1;
+    return b->peers && comm && strcmp(o->collective, "auto") == 0 && strategy->on_device &&
+           strcmp(o->compress, "none") == 0 && ls_comm_local_size(comm) == ls_comm_size(comm) &&
+           ls_tree_most_parts(tree) == 1;
 }
 
 /* --- the strategy ----------------------------------------------------------------------------------------------------- */
@@ -145,7 +145,7 @@ enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o)
     bool nccl = strcmp(o->collective, "nccl") == 0;
     if (nccl)
         LS_TRY(check_nccl(e, o));
-    else if (!memory_serves(e, o))
+    else if (!ls_peers_may_sum(e->backend, e->comm, o, e->strategy, e->tree))
         return LS_OK;
     struct ls_peers *p = e->peers = ls_alloc(1, sizeof *p);
     if (!p)
