@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define QUICK 1e-3 /* seconds */
+/* Seconds: what takes longer is slow enough to be measured with few bytes. */
+#define QUICK_MOVE 1e-4
+#define QUICK_PRICE 5e-4
 enum {
-    FEW = 1 << 20 /* bytes; where they take long, more are not tried */,
+    FEW = 1 << 20 /* bytes */,
     MANY = 64 << 20 /* bytes: more than a cache holds */,
     LENT = 2 << 20 /* floats; such memory stays until the process ends */,
     TIMES = 4,
@@ -104,7 +106,7 @@ typedef enum ls_status moves(struct ls_program *p, float *to, const float *from,
 static enum ls_status time_moves(const struct ls_engine *e, moves *how, float *to, const float *from, double *a_byte)
 {
     double took = 0;
-    for (size_t bytes = FEW; bytes <= MANY && took < QUICK; bytes *= MANY / FEW) {
+    for (size_t bytes = FEW; bytes <= MANY && took < QUICK_MOVE; bytes *= MANY / FEW) {
         LS_TRY(how(e->train.program, to, from, bytes / sizeof *to));
         LS_TRY(settle(e, to));
         double start = ls_now();
@@ -249,7 +251,7 @@ static enum ls_status price_quickly(struct ls_comm *comm, ls_timed *how, struct 
 {
     double unused;
     LS_TRY(ls_price(comm, how, w, FEW, cost, &unused));
-    return cost->alpha + cost->beta * FEW < QUICK ? ls_price(comm, how, w, MANY / 2, cost, &unused) : LS_OK;
+    return cost->alpha + cost->beta * FEW < QUICK_PRICE ? ls_price(comm, how, w, MANY / 2, cost, &unused) : LS_OK;
 }
 
 static enum ls_status price_ways(struct ways *w, struct ls_comm *comm, const struct ls_options *o, double copy,

@@ -236,6 +236,42 @@ static void test_joined_layers_stay_together(void **state)
     ls_options_release(&o);
 }
 
+/* --- the fastest layout ------------------------------------------------------------------------------------------ */
+
+static void choose_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    queued.peers = queued.lends = lends;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    const struct ls_layout *l = &t.layout;
+    for (int i = 0; i < l->n; i++) /* all are measured that are possible */
+        NEED((l->list[i].p.seconds > 0) == !*l->list[i].why);
+    NEED(l->n == 5 && !*l->list[0].why && !*l->list[3].why && strstr(l->report, " processes on "));
+    NEED(ls_trainer_run(&t) == LS_OK);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_chosen(void **state)
+{
+    (void)state;
+    static const struct layout l = {"auto", 4, 4, 1};
+    struct ls_options plain = run_options("plain", false, &l), o = run_options("queue", true, &l);
+    assert_int_equal(tiny_train(&plain), LS_OK);
+    for (int i = 0; i < 2; i++) {
+        lends = i;
+        run_ranks((struct ranks){.size = 4, .replicas = 4, .loud = true, .argument = &o}, choose_rank);
+        expect_same_run("plain", "queue", 8);
+        forget("queue");
+    }
+    lends = false;
+    ls_options_release(&plain);
+    ls_options_release(&o);
+    forget("plain");
+}
+
 /* --- what an update must know of all gradients ------------------------------------------------------------------- */
 
 static void test_clipped(void **state)
@@ -341,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_goes_on_elsewhere),
         cmocka_unit_test(test_joined_layers_stay_together),
         cmocka_unit_test(test_cut_within_a_block),
+        cmocka_unit_test(test_chosen),
         cmocka_unit_test(test_clipped),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_card_fails),
