@@ -14,6 +14,7 @@
 enum {
     FEW = 1 << 20 /* bytes */,
     MANY = 64 << 20 /* bytes: more than a cache holds */,
+    HOST = 16 << 20 /* bytes, of which a message takes half */,
     LENT = 2 << 20 /* floats; such memory stays until the process ends */,
     TIMES = 4,
     MARK = 0
@@ -247,11 +248,12 @@ static enum ls_status map_neighbour(struct ls_comm *comm, bool wanted, struct wa
     return st;
 }
 
-static enum ls_status price_quickly(struct ls_comm *comm, ls_timed *how, struct ways *w, struct ls_cost *cost)
+static enum ls_status price_quickly(struct ls_comm *comm, ls_timed *how, struct ways *w, size_t many,
+                                    struct ls_cost *cost)
 {
     double unused;
     LS_TRY(ls_price(comm, how, w, FEW, cost, &unused));
-    return cost->alpha + cost->beta * FEW < QUICK_PRICE ? ls_price(comm, how, w, MANY / 2, cost, &unused) : LS_OK;
+    return cost->alpha + cost->beta * FEW < QUICK_PRICE ? ls_price(comm, how, w, many, cost, &unused) : LS_OK;
 }
 
 static enum ls_status price_ways(struct ways *w, struct ls_comm *comm, const struct ls_options *o, double copy,
@@ -259,8 +261,9 @@ static enum ls_status price_ways(struct ways *w, struct ls_comm *comm, const str
 {
     const struct ls_backend *b = w->e->backend;
     bool sums = w->mapped && ls_peers_may_sum(b, comm, o, ls_sync_choose(o, ls_comm_size(comm)), ls_comm_tree(comm));
-    LS_TRY(price_quickly(comm, sums ? sum_mapped : sum_through_host, w, &p->sum));
-    LS_TRY(price_quickly(comm, w->mapped ? message_mapped : message_through_host, w, &p->message));
+    LS_TRY(price_quickly(comm, sums ? sum_mapped : sum_through_host, w, sums ? MANY : HOST, &p->sum));
+    LS_TRY(price_quickly(comm, w->mapped ? message_mapped : message_through_host, w, w->mapped ? MANY : HOST / 2,
+                         &p->message));
     p->sum_work = sums ? copy : 0;
     p->message_work = copy; /* aside, or in place */
     return LS_OK;
@@ -271,15 +274,17 @@ enum ls_status ls_device_prices(struct ls_engine *e, struct ls_comm *comm, const
 {
     void *host, *own = NULL;
     struct ways w = {.e = e};
-    LS_TRY(ls_comm_region(comm, MANY, &host));
+    LS_TRY(ls_comm_region(comm, HOST, &host));
     LS_TRY(ls_backend_take(e->backend, MANY, &own));
     w.host = host;
     w.own = own;
+    e->backend->queue->pin(host, HOST);
     enum ls_status st = map_neighbour(comm, strcmp(o->collective, "auto") == 0, &w);
     if (st == LS_OK)
         st = price_ways(&w, comm, o, copy, p);
     if (w.mapped)
         e->backend->queue->unmap(w.mapped);
+    e->backend->queue->unpin(host);
     ls_backend_give(e->backend, w.lent, LENT * sizeof(float));
     ls_backend_give(e->backend, own, MANY);
     return st;
