@@ -113,6 +113,50 @@ train --clip-norm 0.5 --workers 2 --parallel pipeline:2 --trace 2:3 --run traced
 expect_bits one-f32 traced 9
 expect_file traced/trace.json
 
+# figures_of FILE: the memory of each stage that a plan predicts, in MiB
+figures_of() {
+    awk '$1 ~ /^[0-9]+$/ && $8 == "x" { print $12 }' "$1" | paste -sd' '
+}
+
+it "takes about the memory of each stage that was planned"
+stages="--backend $backend --threads 1 --model vgg11 --input 3x64x64 --classes 100 --batch 64 --replicas 4 --optimizer adamw
+    --parallel pipeline:3@features.11+classifier.3"
+# shellcheck disable=SC2086
+lockstep plan $stages
+expect_code 0
+planned=$(figures_of out)
+# shellcheck disable=SC2086
+lockstep bench $stages --workers 3 --data synthetic:3x64x64:100 --steps 3 --repeat 1
+expect_code 0
+taken=$(sed -n 's/.*MiB at most: //p' out)
+# The program, its batches and buffers come on top; memory for parameters is taken 32 MiB at a time.
+echo "$planned $taken" | awk 'NF != 6 { exit 1 } { for (i = 1; i <= 3; i++) if ($(i+3) < 0.9 * $i || $(i+3) > 1.15 * $i + 96) exit 1 }' ||
+    miss "planned were $planned MiB, taken $taken"
+
+it "chooses a layout by what the card measures"
+# shellcheck disable=SC2086
+lockstep plan --backend "$backend" --model "$source_root/tests/cli/small-bn.yaml" --input 1x28x28 --classes 10 --batch 32 \
+    --replicas 8 --threads 1 --workers 4 --parallel auto
+expect_code 0
+expect_out 'auto: [a-z0-9:,]+'
+expect_out 'pipeline:4 +[0-9.]+'
+expect_out 'Measured: a pass [0-9.]+ ms'
+[ "$backend" != cuda ] || expect_out '4 processes on [0-9]+ card'
+
+if [ "$backend" = cuda ]; then
+    it "skips a step in all processes where one of them sees an overflow"
+    wild="--dtype fp16 --lr 30"
+    # shellcheck disable=SC2086
+    train $wild --run wild
+    ! grep -q '"scale": 65536' wild/checkpoints/step-00000009/state.json || miss "no gradient overflowed"
+    for layout in 2:pipeline:2 3:pipeline:3 4:shard; do
+        # shellcheck disable=SC2046,SC2086
+        train $wild $(layout_of "$layout") --run wild-too
+        expect_bits wild wild-too 9
+        rm -rf wild-too
+    done
+fi
+
 it "names a stage that was killed and ends the others"
 begin 3 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --replicas 4 --epochs 1000000 --deadline 5 \
     --parallel pipeline:3 --run killed

@@ -132,7 +132,7 @@ static char *describe(const struct ls_candidate *list, int n, int chosen, const 
         fprintf(out, "Nothing was measured: %s\n", m->why);
     else if (m)
         fprintf(out,
-                "Measured: a pass %.1f ms, a sum %.2f ms and %.2f ms a MiB, a message %.2f ms and %.2f ms a MiB; %d "
+                "Measured: a pass %.1f ms, a sum %.2f ms and %.3g ms a MiB, a message %.2f ms and %.3g ms a MiB; %d "
                 "processes on %.*f %s\n",
                 1e3 * ls_layers_work(&m->layers, 0, m->layers.n, 1), 1e3 * m->prices.sum.alpha,
                 1e3 * 1048576 * m->prices.sum.beta, 1e3 * m->prices.message.alpha,
