@@ -16,6 +16,7 @@ struct ls_run {
     float stat_weight; /* this replica's share of the step's samples, for BN's running statistics */
     float lr;
     const double *squares; /* of all gradients, where processes have parts of them (core/clip.h); NULL: they are here */
+    bool overflow;         /* f16: another process has a gradient that is not finite */
 };
 
 struct ls_backend_options {
@@ -79,6 +80,8 @@ struct ls_backend_queue {
     void (*give)(void *memory, size_t bytes); /* as they were taken; waits for all that was enqueued */
     /* Bytes taken now, and at most so far, by everything in this process; on the host, all of the process's memory. */
     void (*taken)(size_t *now, size_t *most);
+    /* Bytes that can still be taken; 0: not known. NULL: those of the host. */
+    size_t (*left)(void);
     /* Host memory that copies to and from it are fast with, until it is released; where it cannot be had, nothing. */
     void (*pin)(void *host, size_t bytes);
     void (*unpin)(void *host);
@@ -99,6 +102,8 @@ struct ls_backend_queue {
     /* Like send, for floats first .. first+count-1 of a tensor of the store, in the backend's own layout; copies of them in
      * another type that the backend keeps follow. Only where memory is not the host's; else NULL. */
     enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host, size_t first, size_t count);
+    /* The same from the backend's memory. */
+    enum ls_status (*copy_values)(struct ls_program *p, int tensor, const float *from, size_t first, size_t count);
     /* Memory of take that other processes of this machine read in place. lend writes a ticket for them, and the memory stays
      * until the process ends; false: it cannot. map gives the address of such memory in this process, for copy and fetch, until
      * unmap; NULL: it cannot be had. All three are there, or none. */
@@ -167,6 +172,8 @@ struct ls_peers_group {
     enum ls_status (*check_wait)(void *context, double seconds);
     /* Enqueue what this process adds to a cut before it is summed. The work is the same every time. */
     enum ls_status (*settle)(void *context, int cut);
+    /* Enqueue the updates of a step, in place of the nodes behind the pass; NULL: these run. */
+    enum ls_status (*update)(void *context, const struct ls_run *run);
     void *context;
 };
 
@@ -181,6 +188,12 @@ struct ls_backend_peers {
      * there is no pass, and gradients are zero; scarce: some rank has no samples. From now on read, results and step fail
      * instead of waiting for a lost process. */
     enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
+    /* Of LS_PEERS_MEMORY: the same without a pass, when all kept gradients are enqueued and settled. */
+    enum ls_status (*sum)(struct ls_program *p, const struct ls_run *run);
+    /* For update, of LS_PEERS_MEMORY. meet: what any rank has enqueued before it called this comes before what is enqueued behind
+     * it; all ranks call it. reach: the kept gradients of a rank, for copy. */
+    enum ls_status (*meet)(struct ls_program *p);
+    const float *(*reach)(const struct ls_program *p, int rank);
     /* together: all ranks close now, after success. Otherwise wait for no rank: give enqueued work a second, then leave it
      * until the process ends. */
     void (*close)(struct ls_program *p, bool together);
@@ -248,6 +261,9 @@ struct ls_backend {
      * (graph/split.h) one for each chunk that is here. Returns their number; 0: the gradient is not clipped. NULL: --clip-norm
      * needs all gradients in one process. */
     int (*squares)(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
+    /* Where run only enqueues: waits for all gradients of a step, whose squares `squares` then has. *overflow: with f16, one of
+     * them is not finite. NULL: squares takes them as they are. */
+    enum ls_status (*inspect)(struct ls_program *p, const struct ls_run *run, bool *overflow);
     /* The kernels that were chosen, as lines that a later prepare takes as its plan; "" where there was no choice. */
     const char *(*choices)(const struct ls_program *p);
     /* Whether two nodes are computed together, or exchange a tensor in a form that only this pair has: a graph with one of them

@@ -9,8 +9,8 @@ struct ls_clip {
     int n;         /* sums of the whole model: LS_SPLIT_CHUNKS for each tensor that is clipped, most of them unused */
     int *first;    /* owned; for each node of the training graph: where its sums begin, or LS_NONE */
     int *holder;   /* owned; the lowest rank that has a sum; -1: there is no such sum */
-    double *mine;  /* owned; n */
-    double *all;   /* owned; n of each rank */
+    double *mine;  /* owned; n, and behind them 1 where a gradient is not finite */
+    double *all;   /* owned; of each rank */
     double result; /* of the last step */
 };
 
@@ -78,7 +78,8 @@ static enum ls_status find_holders(struct ls_engine *e, struct ls_clip *c, const
 enum ls_status ls_clip_open(struct ls_engine *e)
 {
     int clipped = e->parts ? count_clipped(ls_engine_whole(e)) : 0;
-    if (clipped == 0)
+    bool scaled = e->parts && e->train.graph.act_dtype == LS_F16;
+    if (clipped == 0 && !scaled)
         return LS_OK;
     struct ls_clip *c = e->clip = ls_alloc(1, sizeof *c);
     if (!c)
@@ -87,8 +88,8 @@ enum ls_status ls_clip_open(struct ls_engine *e)
     int32_t *has = ls_alloc((size_t)c->n, sizeof *has);
     c->first = ls_alloc((size_t)e->train.graph.n_nodes, sizeof *c->first);
     c->holder = ls_alloc((size_t)c->n, sizeof *c->holder);
-    c->mine = ls_alloc((size_t)c->n, sizeof *c->mine);
-    c->all = ls_alloc((size_t)(c->n * ls_comm_size(e->comm)), sizeof *c->all);
+    c->mine = ls_alloc((size_t)c->n + 1, sizeof *c->mine);
+    c->all = ls_alloc((size_t)((c->n + 1) * ls_comm_size(e->comm)), sizeof *c->all);
     enum ls_status st = has && c->first && c->holder && c->mine && c->all ? find_own(e, c, has) : LS_FAILED;
     if (st == LS_OK)
         st = find_holders(e, c, has);
@@ -109,20 +110,25 @@ void ls_clip_close(struct ls_engine *e)
     e->clip = NULL;
 }
 
-enum ls_status ls_clip_gather(struct ls_engine *e, const double **squares)
+enum ls_status ls_clip_gather(struct ls_engine *e, struct ls_run *run)
 {
     struct ls_clip *c = e->clip;
-    *squares = NULL;
+    bool overflow = false;
     if (!c)
         return LS_OK;
+    if (e->backend->inspect)
+        LS_TRY(e->backend->inspect(e->train.program, run, &overflow));
     for (int node = e->train.end; node < e->train.graph.n_nodes; node++)
         if (c->first[node] != LS_NONE)
             e->backend->squares(e->train.program, node, c->mine + c->first[node]);
-    LS_TRY(ls_comm_allgather(e->comm, c->mine, (size_t)c->n * sizeof *c->mine, c->all));
+    c->mine[c->n] = overflow;
+    LS_TRY(ls_comm_allgather(e->comm, c->mine, ((size_t)c->n + 1) * sizeof *c->mine, c->all));
     c->result = 0;
     for (int i = 0; i < c->n; i++)
         if (c->holder[i] >= 0)
-            c->result += c->all[c->holder[i] * c->n + i];
-    *squares = &c->result;
+            c->result += c->all[c->holder[i] * (c->n + 1) + i];
+    for (int rank = 0; rank < ls_comm_size(e->comm); rank++)
+        run->overflow = run->overflow || c->all[rank * (c->n + 1) + c->n] != 0;
+    run->squares = c->n > 0 ? &c->result : NULL;
     return LS_OK;
 }

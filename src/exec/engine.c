@@ -134,7 +134,8 @@ static enum ls_status decide(struct ls_engine *e, const struct ls_options *o, un
         LS_TRY(take_plan(e, o, lines));
     omp_set_num_threads(e->threads);
     LS_TRY(ls_backend_open(o->backend, &e->backend));
-    e->store = ls_store_new(e->backend);
+    bool predict = uses & LS_ENGINE_PREDICT; /* memory that is never touched costs the host nothing */
+    e->store = ls_store_new(predict ? ls_backend_find("ref") : e->backend);
     if (!e->store)
         return LS_FAILED;
     if (train)
@@ -248,15 +249,15 @@ enum ls_status ls_engine_share(struct ls_engine *e)
 enum ls_status ls_engine_update(struct ls_engine *e, int bucket, const struct ls_run *run)
 {
     const struct ls_bucket *b = &e->buckets[bucket];
-    struct ls_run with_squares = *run;
+    struct ls_run known = *run;
     bool stays = b->local && !ls_split_mates(e); /* no other process has added to it */
     if (e->grads != e->kept && !stays)
         LS_TRY(e->backend->queue->send(e->train.program, e->kept + b->first, e->grads + b->first, b->count));
     if (e->updates_together && bucket + 1 < e->n_buckets)
         return LS_OK;
     if (e->updates_together) {
-        LS_TRY(ls_clip_gather(e, &with_squares.squares));
-        return e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, &with_squares);
+        LS_TRY(ls_clip_gather(e, &known));
+        return e->backend->run(e->train.program, e->train.end, e->train.graph.n_nodes, &known);
     }
     for (int i = e->update_first[bucket]; i < e->update_first[bucket + 1];) {
         int first = e->update_nodes[i], last = first;

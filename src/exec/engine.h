@@ -78,7 +78,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
  * uses: enum ls_engine_use bits; without LS_ENGINE_TRAIN no loss op reads labels beyond evaluation's, and replicas and
  * accumulation do not matter; with LS_ENGINE_PREDICT no memory is taken for activations and gradients: the programs cannot
  * run, but arena_bytes, store_bytes and n_grads are known; with LS_ENGINE_MEASURE, and no comm, nodes can be run one by one, and
- * all values are zero. Parameters get their start values from o->seed. Every rank computes with the kernels that
+ * all values are zero; a stage then takes the kernels of the whole model from the plan, and --parallel names its cuts. Parameters get their start values from o->seed. Every rank computes with the kernels that
  * rank 0 chose. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses);
@@ -92,6 +92,8 @@ void ls_engine_close(struct ls_engine *e);
  * after a failure. */
 enum ls_status ls_engine_graph(const struct ls_options *o, const struct ls_backend *b, const struct ls_model_size *size,
                                struct ls_graph *g);
+/* The pairs of layers of the training program that the backend computes together, as ls_layers_join has them. Freed by ls_free. */
+char *ls_engine_joined(const struct ls_engine *e);
 /* The text of rank 0, on all ranks; NULL on the others before. Freed by ls_free. */
 enum ls_status ls_engine_share_text(struct ls_comm *comm, char **text);
 
@@ -142,6 +144,9 @@ enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o);
 enum ls_status ls_peers_open(struct ls_engine *e);
 enum ls_status ls_peers_share(struct ls_engine *e, enum ls_status (*settle)(void *context, int bucket), void *context);
 void ls_peers_close(struct ls_engine *e, bool together);
+/* Whether devices sum through memory that they map: by the tree, of processes on one machine that each have one part of the sum. */
+bool ls_peers_may_sum(const struct ls_backend *b, const struct ls_comm *comm, const struct ls_options *o,
+                      const struct ls_sync_ops *strategy, const struct ls_tree *tree);
 /* The library that sums, with its version; "" where none does. */
 void ls_peers_library(const struct ls_engine *e, char *text, size_t room);
 

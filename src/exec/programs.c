@@ -82,7 +82,7 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
     if (st == LS_OK && ls_mesh_has_pipeline(o->parallel))
-        st = ls_pipeline_check_cut(o, &g);
+        st = ls_pipeline_check_cut(o, backend, &g);
     ls_graph_release(&g);
     if (st == LS_OK)
         st = ls_shards_check(o, backend, processes);
@@ -258,6 +258,21 @@ static char *list_joined(const struct ls_backend *b, const struct ls_net *net, c
     return text;
 }
 
+char *ls_engine_joined(const struct ls_engine *e)
+{
+    return list_joined(e->backend, &e->train, ls_strdup(""));
+}
+
+/* The plan has the kernels of the whole model. */
+static enum ls_status take_whole(struct ls_engine *e, const struct ls_given_plan *plan)
+{
+    struct ls_pipeline *p = e->pipeline;
+    p->choices[0] = ls_strdup(plan->lines ? plan->lines : "");
+    p->choices[1] = ls_strdup("");
+    p->joined = ls_strdup("");
+    return p->choices[0] && p->choices[1] && p->joined ? LS_OK : LS_FAILED;
+}
+
 /* The kernels of the whole model, as one process would choose them: so stages compute the bits of one process. The programs
  * never run, and their memory is never touched: it is the host's, which costs nothing then. */
 static enum ls_status choose_whole(struct ls_engine *e, const struct ls_options *o, const struct ls_given_plan *plan,
@@ -309,8 +324,8 @@ enum ls_status ls_program_prepare_lane(struct ls_engine *e, const struct ls_opti
 enum ls_status ls_programs_make(struct ls_engine *e, const struct ls_options *o, const struct ls_given_plan *plan,
                                 unsigned uses)
 {
-    if (e->pipeline && !e->comm) /* only a plan */
-        LS_TRY(choose_whole(e, o, plan, uses));
+    if (e->pipeline && !e->comm) /* only a plan, or to be measured */
+        LS_TRY(uses & LS_ENGINE_MEASURE ? take_whole(e, plan) : choose_whole(e, o, plan, uses));
     LS_TRY(!e->comm      ? make_programs(e, o, plan, uses)
            : e->pipeline ? make_stage(e, o, plan, uses)
                          : make_same_programs(e, o, plan, uses));

@@ -166,11 +166,11 @@ static enum ls_status find_crossings(const struct ls_graph *g, struct ls_layers 
     for (int t = 0; st == LS_OK && t < g->n_tensors; t++)
         if ((g->tensors[t].role == LS_ROLE_ACT && made[t] > 0) || t == g->input)
             for (int place = made[t]; place <= last[t]; place++) {
-                count[place] += t == g->input ? 2 : 1; /* images never go on */
+                count[place] += t == g->input ? 3 : 1; /* images never go on */
                 l->list[place].crossing += bytes_of(&g->tensors[t]);
             }
     for (int place = 1; st == LS_OK && place < l->n; place++)
-        l->list[place].can_cut = count[place] == 1;
+        *(count[place] == 1 ? &l->list[place].can_cut : &l->list[place].two_go_on) = count[place] <= 2;
     ls_free(last);
     ls_free(made);
     ls_free(count);
@@ -204,6 +204,28 @@ enum ls_status ls_layers_of(const struct ls_graph *g, const double *seconds, str
 failed:
     ls_layers_release(l);
     return st;
+}
+
+/* The layer of that name; LS_NONE: there is none. */
+static int layer_of(const struct ls_layers *l, const char *name, size_t length)
+{
+    for (int n = 0; n < l->n; n++)
+        if (strncmp(l->list[n].name, name, length) == 0 && !l->list[n].name[length])
+            return n;
+    return LS_NONE;
+}
+
+void ls_layers_join(struct ls_layers *l, const char *joined)
+{
+    for (int n = 0; joined && n < l->n; n++)
+        l->list[n].can_cut |= l->list[n].two_go_on;
+    while (joined && *joined) {
+        size_t first = strcspn(joined, "\t"), second = strcspn(joined + first + 1, "\n");
+        int a = layer_of(l, joined, first), b = layer_of(l, joined + first + 1, second);
+        for (int place = (a < b ? a : b) + 1; a != LS_NONE && b != LS_NONE && place <= (a < b ? b : a); place++)
+            l->list[place].can_cut = false;
+        joined += first + 1 + second + (joined[first + 1 + second] == '\n');
+    }
 }
 
 void ls_layers_release(struct ls_layers *l)

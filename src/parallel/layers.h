@@ -8,6 +8,7 @@
 struct ls_layer {
     const char *name; /* borrowed from the graph */
     bool can_cut;     /* one tensor goes on from the layers before it */
+    bool two_go_on;   /* two do, as within a residual block */
     int trained;      /* tensors of trained parameters */
     /* Seconds of a pass, and of the updates of a step. Where nothing is measured: in proportion to them, without updates. */
     double forward, backward, update;
@@ -30,6 +31,11 @@ struct ls_layers {
  * from multiply-adds, values written and parameters. */
 enum ls_status ls_layers_of(const struct ls_graph *g, const double *seconds, struct ls_layers *layers);
 void ls_layers_release(struct ls_layers *layers);
+
+/* Where a backend computes layers together: no cut between two of them. Such pairs may take all places between the residual
+ * blocks of a model, so that it may be cut within a block, too, where two tensors go on. joined: a line "LAYER<tab>LAYER" for each
+ * pair, in any order; NULL: the backend computes none together. */
+void ls_layers_join(struct ls_layers *layers, const char *joined);
 
 /* The work of layers first .. end-1 in a step of so many passes. */
 double ls_layers_work(const struct ls_layers *layers, int first, int end, int passes);

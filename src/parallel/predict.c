@@ -31,6 +31,13 @@ static double additions(const struct ls_prices *p, int passes)
     return passes > 1 ? (passes - 1) * p->add + passes / 2 * p->copy : 0;
 }
 
+/* Seconds in which the processes of a group exchange so many bytes of gradients: parts of sums, then sums. */
+static double exchange_ranges(const struct ls_prices *p, double bytes)
+{
+    const struct ls_cost *c = p->range.alpha > 0 ? &p->range : &p->message;
+    return bytes > 0 ? 2 * c->alpha + c->beta * bytes : 0;
+}
+
 /* --- data and dense ----------------------------------------------------------------------------------------------- */
 
 static double larger(double a, double b)
@@ -122,7 +129,7 @@ static void predict(const struct ls_layers *l, const struct ls_prices *p, int wi
     double path = larger(larger(before, 0) + end_of_sums(l, p, width), work * slow + passes * waits);
     double comm = p->sum_work * summed + p->message_work * (sent + ranges);
     double cores = p->cores > 0 && p->cores < p->processes ? p->cores : p->processes;
-    double seconds = larger(path + p->message.beta * ranges, (work + comm) * p->processes / cores);
+    double seconds = larger(path + exchange_ranges(p, ranges), (work + comm) * p->processes / cores);
     *out = (struct ls_prediction){
         .seconds = seconds,
         .work = work,
@@ -181,7 +188,7 @@ static void fill_stage(const struct ls_layers *l, const struct ls_prices *p, con
     s->forward = sum.forward + p->message_work * (in + out);
     s->backward = sum.backward + p->message_work * (in + out) + additions(p, passes) / passes * (double)sum.grads;
     s->update = sum.update + p->message_work * ranges + (groups > 1 ? p->add * (double)sum.grads : 0);
-    s->sums = groups > 1 ? 2 * p->message.alpha + p->message.beta * ranges : 0;
+    s->sums = exchange_ranges(p, ranges);
     s->travel = p->message.alpha + p->message.beta * in;
     s->lanes = ls_stage_lanes(stages, number, passes);
 }

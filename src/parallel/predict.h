@@ -11,8 +11,10 @@
 struct ls_prices {
     int processes, replicas, accumulate; /* passes of a step: replicas * accumulate */
     double cores;                        /* processes that can compute at full speed at once */
+    int cards;                           /* these cores are so many cards; 0: they are cores */
     struct ls_cost sum;                  /* of an allreduce over all processes: seconds, and seconds a byte */
     struct ls_cost message;              /* of a message to the next process, while all processes send one */
+    struct ls_cost range;                /* of gradients to one of a group that sums them; all 0: as a message */
     double sum_work, message_work;       /* seconds of a core for each byte, in each process */
     double add, copy; /* seconds for each byte of gradients that is added to others, or kept for that */
     bool overlap;     /* sums begin while the pass runs (--sync overlap) */

@@ -9,10 +9,11 @@ struct copy {
     const struct ls_stages *s;
     struct ls_graph *part;
     int stage;
-    int *made_in;                 /* for each tensor the stage that makes it; LS_NONE: no node does */
-    int *number;                  /* of a tensor that travels, from 1; 0: it does not */
-    int *id;                      /* in the part; LS_NONE: not there */
-    bool *here;                   /* it is made or has been received */
+    int *made_in;           /* for each tensor the stage that makes it; LS_NONE: no node does */
+    int *made_at, *read_at; /* the node that makes it, and the first of this stage that reads it; LS_NONE likewise */
+    int *number;            /* of a tensor that travels, from 1; 0: it does not */
+    int *id;                /* in the part; LS_NONE: not there */
+    bool *here;             /* it is made or has been received */
     bool (*used)[LS_MOST_STAGES]; /* used[t][stage] */
 };
 
@@ -21,16 +22,21 @@ static void find_users(struct copy *c)
     const struct ls_graph *g = c->whole;
     int numbers = 0;
     for (int t = 0; t < g->n_tensors; t++)
-        c->made_in[t] = c->id[t] = LS_NONE;
+        c->made_in[t] = c->made_at[t] = c->read_at[t] = c->id[t] = LS_NONE;
     for (int n = 0; n < g->n_nodes; n++) {
         int stage = c->s->of_node[n];
         for (int i = 0; i < LS_MAX_IN; i++)
-            if (g->nodes[n].in[i] != LS_NONE)
-                c->used[g->nodes[n].in[i]][stage] = true;
+            if (g->nodes[n].in[i] != LS_NONE) {
+                int t = g->nodes[n].in[i];
+                c->used[t][stage] = true;
+                if (stage == c->stage && c->read_at[t] == LS_NONE)
+                    c->read_at[t] = n;
+            }
         for (int i = 0; i < LS_MAX_OUT; i++)
             if (g->nodes[n].out[i] != LS_NONE) {
                 c->used[g->nodes[n].out[i]][stage] = true;
                 c->made_in[g->nodes[n].out[i]] = stage;
+                c->made_at[g->nodes[n].out[i]] = n;
             }
     }
     for (int t = 0; t < g->n_tensors; t++)
@@ -99,16 +105,25 @@ static enum ls_status add_transfer(struct copy *c, const struct ls_op *op, int t
     return add_node(c, &n);
 }
 
+/* Before a node, all that is there by then in the whole graph and is read in this phase: what a backend computes together may
+ * depend on that order. */
+static enum ls_status receive_before(struct copy *c, int node)
+{
+    const struct ls_graph *g = c->whole;
+    for (int t = 0; t < g->n_tensors; t++) {
+        if (c->made_in[t] == LS_NONE || c->made_in[t] == c->stage || c->here[t] || c->made_at[t] > node ||
+            c->read_at[t] == LS_NONE || g->nodes[c->read_at[t]].phase != g->nodes[node].phase)
+            continue;
+        c->here[t] = true;
+        LS_TRY(add_transfer(c, &ls_op_receive, t, c->made_in[t], &g->nodes[node]));
+    }
+    return LS_OK;
+}
+
 static enum ls_status copy_node(struct copy *c, int node)
 {
     const struct ls_node *n = &c->whole->nodes[node];
-    for (int i = 0; i < LS_MAX_IN; i++) {
-        int t = n->in[i];
-        if (t == LS_NONE || c->made_in[t] == LS_NONE || c->here[t] || c->made_in[t] == c->stage)
-            continue;
-        c->here[t] = true;
-        LS_TRY(add_transfer(c, &ls_op_receive, t, c->made_in[t], n));
-    }
+    LS_TRY(receive_before(c, node));
     LS_TRY(add_node(c, n));
     for (int i = 0; i < LS_MAX_OUT; i++)
         for (int stage = 0; n->out[i] != LS_NONE && stage < c->s->n; stage++)
@@ -123,6 +138,8 @@ enum ls_status ls_stage_graph(const struct ls_graph *whole, const struct ls_stag
     size_t tensors = (size_t)whole->n_tensors;
     struct copy c = {.whole = whole, .s = s, .part = part, .stage = stage};
     c.made_in = ls_alloc(tensors, sizeof *c.made_in);
+    c.made_at = ls_alloc(tensors, sizeof *c.made_at);
+    c.read_at = ls_alloc(tensors, sizeof *c.read_at);
     c.number = ls_alloc(tensors, sizeof *c.number);
     c.id = ls_alloc(tensors, sizeof *c.id);
     c.here = ls_alloc(tensors, sizeof *c.here);
@@ -130,7 +147,7 @@ enum ls_status ls_stage_graph(const struct ls_graph *whole, const struct ls_stag
     /* Each tensor is received at most once, and sent at most once to each stage. */
     int room = whole->n_nodes + whole->n_tensors * (s->n + 1);
     part->nodes = ls_alloc((size_t)room, sizeof *part->nodes);
-    if (!c.made_in || !c.number || !c.id || !c.here || !c.used || !part->nodes)
+    if (!c.made_in || !c.made_at || !c.read_at || !c.number || !c.id || !c.here || !c.used || !part->nodes)
         goto free_lists;
     part->node_room = room;
     find_users(&c);
@@ -141,6 +158,8 @@ enum ls_status ls_stage_graph(const struct ls_graph *whole, const struct ls_stag
     st = LS_OK;
 free_lists:
     ls_free(c.made_in);
+    ls_free(c.made_at);
+    ls_free(c.read_at);
     ls_free(c.number);
     ls_free(c.id);
     ls_free(c.here);

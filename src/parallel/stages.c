@@ -16,27 +16,6 @@ static void assign(const struct ls_graph *g, const struct ls_layers *l, const in
             s->of_node[n] = stage;
 }
 
-/* The layer of that name; LS_NONE: there is none. */
-static int layer_of(const struct ls_layers *l, const char *name, size_t length)
-{
-    for (int n = 0; n < l->n; n++)
-        if (strncmp(l->list[n].name, name, length) == 0 && !l->list[n].name[length])
-            return n;
-    return LS_NONE;
-}
-
-/* No cut between two layers that are computed together. */
-static void keep_joined(struct ls_layers *l, const char *joined)
-{
-    while (joined && *joined) {
-        size_t first = strcspn(joined, "\t"), second = strcspn(joined + first + 1, "\n");
-        int a = layer_of(l, joined, first), b = layer_of(l, joined + first + 1, second);
-        for (int place = (a < b ? a : b) + 1; a != LS_NONE && b != LS_NONE && place <= (a < b ? b : a); place++)
-            l->list[place].can_cut = false;
-        joined += first + 1 + second + (joined[first + 1 + second] == '\n');
-    }
-}
-
 enum ls_status ls_stages_choose(const struct ls_graph *g, int n, const char *at, int length, const char *joined,
                                 struct ls_stages *s)
 {
@@ -46,7 +25,7 @@ enum ls_status ls_stages_choose(const struct ls_graph *g, int n, const char *at,
     *s = (struct ls_stages){.n = n};
     s->of_node = ls_alloc((size_t)g->n_nodes, sizeof *s->of_node);
     LS_TRY_GOTO(out, s->of_node ? ls_layers_of(g, NULL, &layers) : LS_FAILED);
-    keep_joined(&layers, joined);
+    ls_layers_join(&layers, joined);
     LS_TRY_GOTO(out, at ? ls_cut_at(&layers, n, at, length, cuts)
                         : ls_cut_evenly(&layers, &(struct ls_cut_rule){.stages = n, .passes = 1}, cuts));
     assign(g, &layers, cuts, s);

@@ -22,8 +22,7 @@ struct ls_stages {
 
 /* Cuts a graph with backward and update nodes. at: names of the layers that stages 1, 2 ... begin with, separated by '+', in
  * `length` bytes; a name also means the layers NAME.anything. NULL: the stages have about equal work, by an estimate. joined:
- * pairs of layers that a backend computes together, so that no cut may lie between them; a line "LAYER<tab>LAYER" each, or NULL.
- * LS_USAGE if the graph cannot be cut like that. */
+ * as ls_layers_join has it. LS_USAGE if the graph cannot be cut like that. */
 enum ls_status ls_stages_choose(const struct ls_graph *g, int n, const char *at, int length, const char *joined,
                                 struct ls_stages *s);
 /* Cuts the forward graph `eval` so that its parameters are in the stages that they have in `train`. */

@@ -64,10 +64,10 @@ static bool parameters_stay(const struct ls_sync *s)
     return strcmp(s->o->shard, "parameters") == 0;
 }
 
-/* Clipping needs the norm of all gradients, so every rank gets all of them. */
+/* Clipping needs the norm of all gradients, and loss scaling must see each that overflows: every rank gets all of them. */
 static bool whole_sums(const struct ls_sync *s)
 {
-    return s->o->clip_norm > 0;
+    return s->o->clip_norm > 0 || strcmp(s->o->dtype, "fp16") == 0;
 }
 
 static void post_sum(struct ls_sync *s, int piece)
@@ -157,6 +157,7 @@ const struct ls_sync_ops ls_sync_sharded_overlap = {
     .summary = "overlap, with optimizer state in shards",
     .exact = true,
     .shards_state = true,
+    .on_device = true,
     .open = open,
     .ready = ready,
     .finish = finish,
@@ -169,6 +170,7 @@ const struct ls_sync_ops ls_sync_sharded_allreduce = {
     .cut = LS_CUT_BY_TENSOR,
     .exact = true,
     .shards_state = true,
+    .on_device = true,
     .open = open,
     .finish = finish_after_pass,
     .close = close_shards,

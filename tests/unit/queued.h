@@ -39,6 +39,7 @@ struct ls_program {
     struct ls_peers_cut *cuts; /* owned */
     int n_cuts, end;
     float *parts; /* owned; the kept gradients of all ranks */
+    void *others; /* owned; the kept gradients of all ranks, as they were when all met */
 };
 
 enum queued_kind {
@@ -50,7 +51,8 @@ enum queued_kind {
     QUEUED_FETCH,
     QUEUED_SEND,
     QUEUED_ASK,
-    QUEUED_SUM
+    QUEUED_SUM,
+    QUEUED_MEET
 };
 
 struct queued_work {
@@ -91,6 +93,8 @@ static struct {
     bool peers;          /* processes may sum among themselves; at first not */
     uint64_t sums;       /* of cuts, so far */
     enum ls_status lost; /* how a sum failed: nothing more is done */
+    uint64_t overflows;  /* the step in which its gradients are not finite; 0: none */
+    bool inspected;      /* all gradients are there, and their squares are those of the step */
     struct ls_loss_scale scale;
 } queued;
 
@@ -209,6 +213,17 @@ static inline void queued_sum(struct ls_program *p, const struct ls_peers_cut *c
         memcpy(g->grads + cut->first, p->parts, cut->count * sizeof(float));
 }
 
+/* With an overflow, updates change nothing. */
+static inline void queued_run_nodes(const struct queued_work *w)
+{
+    bool skips = w->run.overflow || (queued.overflows > 0 && w->run.step == queued.overflows);
+    for (int n = w->first; skips && n < w->last; n++)
+        if (!w->p->g->nodes[n].op->update)
+            QUEUED_NEED(queued_ref()->run(w->p->inner, n, n + 1, &w->run) == LS_OK);
+    if (!skips)
+        QUEUED_NEED(queued_ref()->run(w->p->inner, w->first, w->last, &w->run) == LS_OK);
+}
+
 static inline void queued_do(const struct queued_work *w)
 {
     const struct ls_backend *ref = queued_ref();
@@ -225,7 +240,7 @@ static inline void queued_do(const struct queued_work *w)
             QUEUED_NEED(ref->write(inner, w->p->g->label, w->label) == LS_OK);
         if (w->window.on)
             ((struct ls_graph *)(uintptr_t)w->p->g)->nodes[w->first].window = w->window;
-        QUEUED_NEED(ref->run(inner, w->first, w->last, &w->run) == LS_OK);
+        queued_run_nodes(w);
         break;
     case QUEUED_COPY:
     case QUEUED_FETCH:
@@ -248,6 +263,10 @@ static inline void queued_do(const struct queued_work *w)
         break;
     case QUEUED_SUM:
         queued_sum(w->p, &w->p->cuts[w->mark]);
+        break;
+    case QUEUED_MEET:
+        queued.lost =
+            w->p->group.gather(w->p->group.context, w->p->group.grads, w->p->group.count * sizeof(float), w->p->others);
     }
 }
 
@@ -411,6 +430,15 @@ static enum ls_status queued_send_values(struct ls_program *p, int tensor, const
     return queued_send(p, to + first, host, count);
 }
 
+static enum ls_status queued_copy_values(struct ls_program *p, int tensor, const float *from, size_t first,
+                                         size_t count)
+{
+    size_t bytes;
+    float *to = queued_ref()->memory(p->inner, tensor, &bytes);
+    QUEUED_NEED((first + count) * sizeof *from <= bytes);
+    return queued_copy(p, to + first, from, count);
+}
+
 static enum ls_status queued_ask(struct ls_program *p, int slot)
 {
     QUEUED_NEED((slot == 0 || slot == 1) && p->g->loss != LS_NONE);
@@ -570,6 +598,7 @@ static enum ls_status queued_run(struct ls_program *p, int first, int last, cons
 {
     struct queued_work w = {.kind = QUEUED_RUN, .p = p, .first = first, .last = last, .run = *run};
     QUEUED_NEED(first < last);
+    queued.inspected = false;
     w.window = p->g->nodes[first].window;
     QUEUED_NEED(!w.window.on || last == first + 1);
     w.input = p->input;
@@ -631,6 +660,25 @@ static bool queued_matrix(const struct ls_program *p, int tensor, size_t *rows, 
     return queued_ref()->matrix(p->inner, tensor, rows, cols, block);
 }
 
+static enum ls_status queued_inspect(struct ls_program *p, const struct ls_run *run, bool *overflow)
+{
+    (void)p;
+    queued_work(queued.n);
+    queued.inspected = true;
+    *overflow = queued.overflows > 0 && run->step == queued.overflows;
+    return queued.lost;
+}
+
+static int queued_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS])
+{
+    queued_open(true);
+    int n = queued_ref()->squares(p->inner, node, sums);
+    queued_open(false);
+    for (int i = 0; !queued.inspected && i < n; i++)
+        sums[i] = NAN;
+    return n;
+}
+
 static const char *queued_choices(const struct ls_program *p)
 {
     return queued_ref()->choices(p->inner);
@@ -671,6 +719,8 @@ static enum ls_status queued_share(struct ls_program *p, const struct ls_peers_c
     }
     QUEUED_NEED(at == p->group.count);
     p->parts = malloc((size_t)p->group.size * largest * sizeof *p->parts);
+    if (p->group.update)
+        LS_TRY(queued_take((size_t)p->group.size * p->group.count * sizeof(float), &p->others));
     return p->parts ? LS_OK : LS_FAILED;
 }
 
@@ -693,7 +743,27 @@ static enum ls_status queued_step(struct ls_program *p, const struct ls_run *run
         LS_TRY(queued_run(p, at, p->end, run));
     for (int i = 0; i < 2 && p->kind == LS_PEERS_MEMORY; i++) /* as a backend would */
         LS_TRY(g->gather(g->context, &nothing, 1, all));
-    return queued_run(p, p->end, p->g->n_nodes, run);
+    return g->update ? g->update(g->context, run) : queued_run(p, p->end, p->g->n_nodes, run);
+}
+
+static enum ls_status queued_sum_all(struct ls_program *p, const struct ls_run *run)
+{
+    QUEUED_NEED(p->cuts && p->group.update && p->kind == LS_PEERS_MEMORY);
+    for (int cut = 0; cut < p->n_cuts; cut++)
+        LS_TRY(queued_add_work((struct queued_work){.kind = QUEUED_SUM, .p = p, .mark = cut}));
+    return p->group.update(p->group.context, run);
+}
+
+static enum ls_status queued_meet(struct ls_program *p)
+{
+    QUEUED_NEED(p->group.update && p->kind == LS_PEERS_MEMORY);
+    return queued_add_work((struct queued_work){.kind = QUEUED_MEET, .p = p});
+}
+
+static const float *queued_reach(const struct ls_program *p, int rank)
+{
+    QUEUED_NEED(rank >= 0 && rank < p->group.size && rank != p->group.rank);
+    return (float *)p->others + (size_t)rank * p->group.count;
 }
 
 static void queued_close_peers(struct ls_program *p, bool together)
@@ -703,6 +773,9 @@ static void queued_close_peers(struct ls_program *p, bool together)
         queued_work(queued.n);
     queued.n = 0; /* never to be done */
     p->meets = false;
+    if (p->others)
+        queued_give(p->others, 0);
+    p->others = NULL;
 }
 
 static bool queued_nccl(char *text, size_t room)
@@ -715,6 +788,9 @@ static const struct ls_backend_peers queued_peers = {
     .open = queued_open_peers,
     .share = queued_share,
     .step = queued_step,
+    .sum = queued_sum_all,
+    .meet = queued_meet,
+    .reach = queued_reach,
     .close = queued_close_peers,
     .nccl = queued_nccl,
 };
@@ -736,6 +812,7 @@ static struct ls_backend_queue queued_queue = {
     .arrived = queued_arrived,
     .send = queued_send,
     .send_values = queued_send_values,
+    .copy_values = queued_copy_values,
     .lend = queued_lend,
     .map = queued_map,
     .unmap = queued_unmap,
@@ -772,6 +849,8 @@ static struct ls_backend queued_backend = {
     .stored = queued_stored,
     .point = queued_point,
     .matrix = queued_matrix,
+    .inspect = queued_inspect,
+    .squares = queued_squares,
     .choices = queued_choices,
     .describe = queued_describe,
 };

@@ -189,7 +189,9 @@ static void release(struct ls_program *p)
     device_give(p->updates);
     device_give(p->window);
     device_give(p->running);
+    device_give(p->clip);
     device_give(p->norms);
+    ls_free(p->host_squares);
     ls_free(p->host_updates);
     ls_free(p->captured);
     ls_free(p->layouts);
@@ -257,6 +259,7 @@ static enum ls_status bind(struct ls_program *p, void *arena, void *grads)
     p->sums_bytes = aligned(p->sums_bytes);
     if (p->sums_bytes && !p->sums)
         LS_TRY(device_take(2 * p->sums_bytes, "sums", (void **)&p->sums));
+    LS_TRY(program_open_scale(p));
     return updates_bind(p);
 }
 
@@ -369,6 +372,8 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .stored = stored,
     .point = ls_program_point,
     .matrix = matrix,
+    .inspect = updates_inspect,
+    .squares = updates_squares,
     .choices = ls_program_choices,
     .joined = joined,
     .describe = describe,

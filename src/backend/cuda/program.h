@@ -101,8 +101,8 @@ struct ls_program {
     struct stem stem;
 
     struct ls_cuda_run *run;     /* device; owned */
-    struct ls_cuda_scale *scale; /* device; owned; NULL: no f16 */
-    uint64_t scaled_step;        /* the step that the scale is for */
+    struct ls_cuda_scale *scale; /* device; of the store, as programs of a run have the same one; NULL: no f16 */
+    uint64_t *scaled_step;       /* of the store: the step that the scale is for */
     char *small;                 /* device; owned; scratches (CUDA-6) */
     size_t small_bytes;
     struct fronts *fronts;          /* of the graph that is being captured; NULL: no capture */
@@ -112,8 +112,10 @@ struct ls_program {
     struct ls_cuda_update
         *window; /* device; owned; the update of a window that is under way; NULL: no state is apart */
     struct ls_cuda_running *running; /* device; owned; likewise */
-    float *norms;                    /* device; owned; lars's scratch */
-    uint64_t *checksum;              /* device; owned */
+    float *clip;          /* device; owned; scratch of clipping, which begins with what is given; NULL: none */
+    float *norms;         /* device; owned; scratch of lars, lamb and muon */
+    double *host_squares; /* owned; of each update's gradient, as updates_inspect found them */
+    uint64_t *checksum;   /* device; owned */
 
     /* The pass in flight. */
     const void *images, *labels, *crops; /* host memory; NULL: none, or the data set is on the device */
@@ -212,6 +214,11 @@ void program_close_queue(struct ls_program *p);
 /* Enqueue what the next range of nodes reads: the run, and with `input` the batch. program_fed: the range is enqueued. */
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input);
 void program_fed(struct ls_program *p);
+/* updates.c: waits for the gradients and looks at them; the squares of one (struct ls_backend). */
+enum ls_status updates_inspect(struct ls_program *p, const struct ls_run *run, bool *overflow);
+int updates_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
+/* queue.c, when memory is bound: what fp16 begins with. */
+enum ls_status program_open_scale(struct ls_program *p);
 /* The next batch comes as planes of f32. */
 enum ls_status program_input_planes(struct ls_program *p, const void *planes);
 /* program.c: drop captured graphs, as arguments of kernels change. */

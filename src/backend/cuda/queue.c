@@ -1,4 +1,6 @@
 /* Work that is enqueued beside the nodes: input, results, and copies of gradients. */
+#include "backend/core/store.h"
+#include "backend/cuda/kernels/given.h"
 #include "backend/cuda/program.h"
 #include "backend/cuda/timeline.h"
 #include "base/log.h"
@@ -26,6 +28,13 @@ static void unpin(void *host)
 {
     if (!device_is_lost() && cudaHostUnregister(host) != cudaSuccess)
         cudaGetLastError();
+}
+
+static size_t left(void)
+{
+    struct device *d;
+    size_t bytes = 0, total;
+    return device_open(&d) == LS_OK && cudaMemGetInfo(&bytes, &total) == cudaSuccess ? bytes : 0;
 }
 
 static void end_copy(struct ls_program *p, struct mark *mark, const char *name, size_t bytes)
@@ -95,16 +104,27 @@ static enum ls_status send(struct ls_program *p, float *to, const float *host, s
     return LS_OK;
 }
 
-/* Behind the values is padding, of which there are no copies. */
-static enum ls_status send_values(struct ls_program *p, int tensor, const float *host, size_t first, size_t count)
+/* Renews the copies of values. Behind these is padding, of which there are none. */
+static enum ls_status renew_copies(const struct ls_program *p, int tensor, size_t first, size_t count)
 {
     const struct tensor_layout *l = &p->layouts[tensor];
     size_t all = (size_t)l->layout.count, copied = first >= all ? 0 : first + count > all ? all - first : count;
-    float *to = floats(p, tensor) + first;
-    LS_TRY(send(p, to, host, count));
     if (l->half && copied > 0)
-        ls_cuda_convert(p->device->compute, LS_F32, to, p->core.g->act_dtype, l->half + first * 2, (int64_t)copied);
-    return cuda_check(cudaGetLastError(), "values from the host");
+        ls_cuda_convert(p->device->compute, LS_F32, floats(p, tensor) + first, p->core.g->act_dtype,
+                        l->half + first * 2, (int64_t)copied);
+    return cuda_check(cudaGetLastError(), "copies of values");
+}
+
+static enum ls_status send_values(struct ls_program *p, int tensor, const float *host, size_t first, size_t count)
+{
+    LS_TRY(send(p, floats(p, tensor) + first, host, count));
+    return renew_copies(p, tensor, first, count);
+}
+
+static enum ls_status copy_values(struct ls_program *p, int tensor, const float *from, size_t first, size_t count)
+{
+    LS_TRY(copy(p, floats(p, tensor) + first, from, count));
+    return renew_copies(p, tensor, first, count);
 }
 
 /* Another process may have it mapped when this one ends, so that it is never freed. */
@@ -204,11 +224,11 @@ enum ls_status program_input_planes(struct ls_program *p, const void *planes)
 static enum ls_status hold(size_t bytes, void **memory)
 {
     struct device *d;
-    size_t left = 0, total = 0;
+    size_t bytes_left = 0, total = 0;
     *memory = NULL;
     LS_TRY(device_open(&d));
-    CUDA_TRY(cudaMemGetInfo(&left, &total));
-    return bytes > left / 4 ? LS_OK : device_take(bytes, "the data set", memory);
+    CUDA_TRY(cudaMemGetInfo(&bytes_left, &total));
+    return bytes > bytes_left / 4 ? LS_OK : device_take(bytes, "the data set", memory);
 }
 
 static enum ls_status put(void *to, const void *host, size_t bytes)
@@ -255,9 +275,9 @@ static enum ls_status checksum(struct ls_program *p, bool optimizer, uint64_t *s
 static void end_scaled_step(struct ls_program *p)
 {
     enum { GROWTH = 2000 };
-    if (p->scaled_step != UINT64_MAX)
+    if (*p->scaled_step != UINT64_MAX)
         ls_cuda_scale_end(p->device->compute, p->scale, p->core.options.loss_scale > 0 ? 0 : GROWTH);
-    p->scaled_step = UINT64_MAX;
+    *p->scaled_step = UINT64_MAX;
 }
 
 static enum ls_status get_scale(struct ls_program *p, struct ls_loss_scale *scale)
@@ -279,7 +299,7 @@ static enum ls_status set_scale(struct ls_program *p, const struct ls_loss_scale
     const struct ls_cuda_scale start = {.scale = scale->scale, .good = scale->steady};
     if (!p->scale || p->core.options.loss_scale > 0)
         return LS_OK;
-    p->scaled_step = UINT64_MAX;
+    *p->scaled_step = UINT64_MAX;
     return device_put(p->scale, &start, sizeof start);
 }
 
@@ -289,6 +309,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .take = take,
     .give = give,
     .taken = device_taken,
+    .left = left,
     .pin = pin,
     .unpin = unpin,
     .copy = copy,
@@ -299,6 +320,7 @@ const struct ls_backend_queue ls_cuda_queue = {
     .arrived = arrived,
     .send = send,
     .send_values = send_values,
+    .copy_values = copy_values,
     .lend = lend,
     .map = map,
     .unmap = unmap,
@@ -323,13 +345,6 @@ enum ls_status program_open_queue(struct ls_program *p)
     p->crop_offset = (label_bytes(g) + 255) / 256 * 256;
     LS_TRY(device_take(sizeof *p->run, "a pass", (void **)&p->run));
     LS_TRY(device_take(sizeof *p->checksum, "a checksum", (void **)&p->checksum));
-    p->scaled_step = UINT64_MAX;
-    if (g->act_dtype == LS_F16 && g->training) {
-        float fixed = p->core.options.loss_scale;
-        const struct ls_cuda_scale start = {.scale = fixed > 0 ? fixed : 65536};
-        LS_TRY(device_take(sizeof *p->scale, "loss scaling", (void **)&p->scale));
-        LS_TRY(device_put(p->scale, &start, sizeof start));
-    }
     CUDA_TRY(cudaEventCreateWithFlags(&p->here, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&p->fork, cudaEventDisableTiming));
     CUDA_TRY(cudaEventCreateWithFlags(&p->joined, cudaEventDisableTiming));
@@ -344,6 +359,25 @@ enum ls_status program_open_queue(struct ls_program *p)
         CUDA_TRY(cudaMallocHost((void **)&p->loss[s], n * sizeof(float)));
         CUDA_TRY(cudaMallocHost((void **)&p->rank[s], n * sizeof(int32_t)));
     }
+    return LS_OK;
+}
+
+/* The lanes of a pipeline are programs that run passes of one step. */
+enum ls_status program_open_scale(struct ls_program *p)
+{
+    static const char name[] = "\tloss scale"; /* no tensor's */
+    struct ls_store_entry *entry = ls_store_find(p->core.store, name);
+    float fixed = p->core.options.loss_scale;
+    const struct ls_cuda_scale start = {.scale = fixed > 0 ? fixed : 65536};
+    if (p->core.g->act_dtype != LS_F16 || !p->core.g->training)
+        return LS_OK;
+    if (!entry) {
+        LS_TRY(ls_store_add(p->core.store, name, sizeof *p->scale, &entry));
+        LS_TRY(device_put(entry->memory, &start, sizeof start));
+        *(uint64_t *)(void *)entry->layout = UINT64_MAX;
+    }
+    p->scale = entry->memory;
+    p->scaled_step = (uint64_t *)(void *)entry->layout;
     return LS_OK;
 }
 
@@ -370,7 +404,6 @@ void program_close_queue(struct ls_program *p)
             cudaEventDestroy(events[i]);
     device_give(p->run);
     device_give(p->checksum);
-    device_give(p->scale);
     device_give(p->pixels);
 }
 
@@ -402,11 +435,11 @@ static enum ls_status feed_batch(struct ls_program *p)
  * range of nodes; that is the updates where this process has no samples. */
 static void settle_scale(struct ls_program *p, uint64_t step)
 {
-    if (!p->scale || step == p->scaled_step)
+    if (!p->scale || step == *p->scaled_step)
         return;
     end_scaled_step(p);
     ls_cuda_scale_begin(p->device->compute, p->scale);
-    p->scaled_step = step;
+    *p->scaled_step = step;
 }
 
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input)
@@ -414,6 +447,10 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
     if (input)
         LS_TRY(feed_batch(p));
     settle_scale(p, run->step);
+    if (p->scale && run->overflow)
+        ls_cuda_scale_overflow(p->device->compute, p->scale);
+    if (p->clip && run->squares)
+        ls_cuda_clip_give(p->device->compute, *run->squares, p->clip);
     struct ls_cuda_run now = {
         .seed = run->seed,
         .step = run->step,

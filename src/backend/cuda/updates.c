@@ -1,6 +1,7 @@
 /* Parameter updates and BN's running statistics: neighbouring ones run as one kernel over a list in device memory. */
 #include "backend/core/clip.h"
 #include "backend/cuda/conv/tune.h"
+#include "backend/cuda/kernels/given.h"
 #include "base/log.h"
 #include "graph/ops.h"
 
@@ -138,6 +139,15 @@ static bool has_windows(const struct ls_program *p)
     return false;
 }
 
+/* Nothing is given at first. */
+static enum ls_status take_clip(struct ls_program *p, size_t bytes)
+{
+    static const struct ls_cuda_clip_head none;
+    LS_TRY(device_take(bytes, "norms", (void **)&p->clip));
+    p->host_squares = ls_alloc((size_t)p->core.g->n_nodes, sizeof *p->host_squares);
+    return p->host_squares ? device_put(p->clip, &none, sizeof none) : LS_FAILED;
+}
+
 /* Addresses are known now. */
 enum ls_status updates_bind(struct ls_program *p)
 {
@@ -153,7 +163,6 @@ enum ls_status updates_bind(struct ls_program *p)
         st = ls_fail(LS_FAILED, "the model has more parameters than one update can take");
     size_t scratch = ls_cuda_update_scratch(p->host_updates, n), clip = ls_cuda_clip_scratch(p->host_updates, n);
     size_t muon = ls_cuda_muon_scratch(p->host_updates, n, rule_number("muon"));
-    scratch = clip > scratch ? clip : scratch;
     scratch = muon > scratch ? muon : scratch;
     if (st == LS_OK && !p->updates)
         st = device_take((size_t)n * sizeof *p->updates, "the list of updates", (void **)&p->updates);
@@ -163,6 +172,8 @@ enum ls_status updates_bind(struct ls_program *p)
         st = device_take((size_t)n * sizeof *p->running, "the list of updates", (void **)&p->running);
     if (st == LS_OK && scratch > 0 && !p->norms)
         st = device_take(scratch, "norms", (void **)&p->norms);
+    if (st == LS_OK && clip > 0 && !p->clip)
+        st = take_clip(p, clip);
     if (st == LS_OK)
         st = cuda_check(cudaMemcpyAsync(p->updates, p->host_updates, (size_t)n * sizeof *p->updates,
                                         cudaMemcpyHostToDevice, p->device->compute),
@@ -212,9 +223,12 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
         run_window(p, first);
         return LS_OK;
     }
-    if (window->on) { /* it only clips: all of them */
-        ls_cuda_clip(stream, p->scale, ls_clip_limit(&p->core.g->nodes[first]), p->updates, p->host_updates,
-                     p->core.g->n_nodes, p->norms);
+    if (window->on) { /* it only checks and clips: all of them */
+        if (p->scale)
+            ls_cuda_scale_check(stream, p->scale, p->updates, p->host_updates, p->core.g->n_nodes);
+        if (p->clip)
+            ls_cuda_clip(stream, p->scale, ls_clip_limit(&p->core.g->nodes[first]), p->updates, p->host_updates,
+                         p->core.g->n_nodes, p->clip);
         return LS_OK;
     }
     bool present[RULES] = {false}, any = false, running = false;
@@ -228,12 +242,42 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
     if (any && p->scale)
         ls_cuda_scale_check(stream, p->scale, p->updates + first, p->host_updates + first, last - first);
     if (clip > 0)
-        ls_cuda_clip(stream, p->scale, clip, p->updates + first, p->host_updates + first, last - first, p->norms);
+        ls_cuda_clip(stream, p->scale, clip, p->updates + first, p->host_updates + first, last - first, p->clip);
     launch(p, first, last, present, false);
     if (running)
         ls_cuda_bn_running(stream, p->running + first, last - first);
     launch(p, first, last, present, true);
     return LS_OK;
+}
+
+enum ls_status updates_inspect(struct ls_program *p, const struct ls_run *run, bool *overflow)
+{
+    cudaStream_t stream = p->device->compute;
+    int n = p->core.g->n_nodes;
+    struct ls_cuda_scale scale = {0};
+    LS_TRY(program_feed(p, run, false));
+    if (p->clip)
+        ls_cuda_squares(stream, p->updates, p->host_updates, n, p->clip);
+    if (p->scale)
+        ls_cuda_scale_check(stream, p->scale, p->updates, p->host_updates, n);
+    program_fed(p);
+    CUDA_TRY(cudaEventRecord(p->here, stream));
+    LS_TRY(program_await(p, p->here));
+    if (p->clip)
+        CUDA_TRY(cudaMemcpy(p->host_squares, (char *)p->clip + sizeof(struct ls_cuda_clip_head),
+                            (size_t)n * sizeof *p->host_squares, cudaMemcpyDeviceToHost));
+    if (p->scale)
+        CUDA_TRY(cudaMemcpy(&scale, p->scale, sizeof scale, cudaMemcpyDeviceToHost));
+    *overflow = scale.overflow != 0;
+    return LS_OK;
+}
+
+int updates_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS])
+{
+    if (ls_clip_limit(&p->core.g->nodes[node]) <= 0)
+        return 0;
+    sums[0] = p->host_squares[node];
+    return 1;
 }
 
 const struct kernel ls_cuda_ops_updates[] = {

@@ -91,6 +91,19 @@ static enum ls_status end_repetition(struct ls_bench_session *b, double start, d
     return LS_OK;
 }
 
+static enum ls_status gather_peaks(struct ls_bench_session *b)
+{
+    int size = ls_comm_size(b->comm), stages = b->engine.pipeline->stages;
+    size_t now, most, *all = ls_alloc((size_t)size, sizeof *all);
+    b->engine.backend->queue->taken(&now, &most);
+    enum ls_status st = all ? ls_comm_allgather(b->comm, &most, sizeof most, all) : LS_FAILED;
+    for (int rank = 0; st == LS_OK && rank < size; rank++)
+        if (all[rank] > b->peaks[rank % stages])
+            b->peaks[rank % stages] = all[rank];
+    ls_free(all);
+    return st;
+}
+
 static enum ls_status measure(struct ls_bench_session *b)
 {
     uint64_t first = b->step;
@@ -114,9 +127,11 @@ static enum ls_status measure(struct ls_bench_session *b)
         b->measured_seconds += seconds;
     }
     b->cpu_seconds = (double)(clock() - cpu) / CLOCKS_PER_SEC;
-    if (b->engine.pipeline)
+    if (b->engine.pipeline) {
         LS_TRY(ls_pipeline_bubble(&b->engine, b->measured_seconds, b->waited_seconds, b->busy, &b->bubble,
                                   &b->least_bubble));
+        LS_TRY(gather_peaks(b));
+    }
     return synchronise_workers(b);
 }
 

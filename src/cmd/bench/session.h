@@ -34,6 +34,7 @@ struct ls_bench_session {
     double waited_seconds;       /* that the measured steps waited for other processes */
     double busy[LS_MOST_STAGES]; /* of a pipeline: as ls_pipeline_bubble has them */
     double bubble, least_bubble;
+    size_t peaks[LS_MOST_STAGES]; /* bytes that a process of each stage has taken at most */
 };
 
 /* Makes the batches that all steps take turns with, in memory: those of --data, or random ones. The task, the engine and the

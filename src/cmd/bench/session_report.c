@@ -41,6 +41,15 @@ static void print_input(const struct ls_bench_session *b)
            threads == 1 ? "" : "s");
 }
 
+static void print_stages(const struct ls_bench_session *b)
+{
+    printf("pipeline: %d stages, idle %.1f%% of the time, %.1f%% with stages of equal work; MiB at most:",
+           b->engine.pipeline->stages, 100 * b->bubble, 100 * b->least_bubble);
+    for (int stage = 0; stage < b->engine.pipeline->stages; stage++)
+        printf(" %.1f", (double)b->peaks[stage] / 1048576);
+    printf("\n");
+}
+
 static enum ls_status print_table(const struct ls_bench_session *b, const struct ls_stats *ms,
                                   const struct ls_stats *speed)
 {
@@ -66,8 +75,7 @@ static enum ls_status print_table(const struct ls_bench_session *b, const struct
     if (b->o->with_input)
         print_input(b);
     if (b->engine.pipeline)
-        printf("pipeline: %d stages, idle %.1f%% of the time, %.1f%% with stages of equal work\n",
-               b->engine.pipeline->stages, 100 * b->bubble, 100 * b->least_bubble);
+        print_stages(b);
     return st;
 }
 

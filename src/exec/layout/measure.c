@@ -18,16 +18,7 @@
 #define ENOUGH 0.1     /* seconds of rounds */
 #define SPIN 0.1       /* seconds for which all processes compute at once */
 #define QUICK 0.02     /* seconds; sums that take less are measured with more bytes, which no cache holds */
-enum {
-    MOST_ROUNDS = 6,
-    ADDED = 4 << 20 /* floats */,
-    SHORT = 4096,
-    SENT = 2 << 20,
-    SUMMED = 4 << 20,
-    MOST_SUMMED = 16 << 20
-};
-enum { MOST_PARTS = 64 /* of a sum in one process */ };
-enum { TAG_PRICE = LS_TAG_LIMIT - 8 };
+enum { MOST_ROUNDS = 6, ADDED = 4 << 20 /* floats */, SENT = 2 << 20, SUMMED = 4 << 20, MOST_SUMMED = 16 << 20 };
 
 /* --- clocks --------------------------------------------------------------------------------------------------------- */
 
@@ -36,14 +27,6 @@ static double thread_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-/* Of all threads of this process. */
-static double process_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -103,7 +86,14 @@ static void add_times(const struct ls_graph *part, const double *seconds, const 
     }
 }
 
-static enum ls_status time_engine(struct ls_engine *e, const struct ls_graph *whole, double *all)
+/* What one process measured. */
+struct figures {
+    int32_t status;
+    double share, add, copy, limit;
+    char why[128];
+};
+
+static enum ls_status time_engine(struct ls_engine *e, const struct ls_graph *whole, double *all, struct figures *f)
 {
     enum ls_status st = LS_FAILED;
     const struct ls_graph *g = &e->train.graph;
@@ -114,10 +104,12 @@ static enum ls_status time_engine(struct ls_engine *e, const struct ls_graph *wh
     bool *taken = ls_alloc((size_t)whole->n_nodes, sizeof *taken);
     if (!images || !labels || !seconds || !taken)
         goto out;
-    touch(e);
+    if (!e->backend->queue->own_memory)
+        touch(e);
     LS_TRY_GOTO(out, g->input == LS_NONE ? LS_OK : e->backend->input(e->train.program, g->input, images));
     LS_TRY_GOTO(out, g->label == LS_NONE ? LS_OK : e->backend->input(e->train.program, g->label, labels));
-    LS_TRY_GOTO(out, run_rounds(e, seconds));
+    LS_TRY_GOTO(out, e->backend->queue->own_memory ? ls_device_times(e, seconds, &f->add, &f->copy)
+                                                   : run_rounds(e, seconds));
     add_times(g, seconds, whole, taken, all);
     st = LS_OK;
 out:
@@ -128,16 +120,14 @@ out:
     return st;
 }
 
-/* One part of the model, in a program of its own. */
+/* One part of the model, in a program of its own. The caller closes the engine, which is all zeros if it was not opened. */
 static enum ls_status time_part(const struct ls_options *o, const struct ls_model_size *size, const char *choices,
-                                int part, const struct ls_graph *whole, double *all)
+                                int part, const struct ls_graph *whole, double *all, struct figures *f,
+                                struct ls_engine *e)
 {
-    struct ls_engine e;
     unsigned uses = LS_ENGINE_TRAIN | LS_ENGINE_MEASURE | LS_ENGINE_RANK * (unsigned)part;
-    LS_TRY(ls_engine_open(&e, o, NULL, size, choices, uses));
-    enum ls_status st = time_engine(&e, whole, all);
-    ls_engine_close(&e);
-    return st;
+    LS_TRY(ls_engine_open(e, o, NULL, size, choices, uses));
+    return time_engine(e, whole, all, f);
 }
 
 /* Seconds for each byte of gradients that `how` adds to others, or copies. */
@@ -159,98 +149,20 @@ static double time_moves(enum ls_status (*how)(struct ls_program *p, float *to, 
     return took / (ADDED * sizeof(float));
 }
 
-/* --- sums and messages ---------------------------------------------------------------------------------------------- */
-
-struct timing {
-    double seconds, work;
-};
-
-static enum ls_status time_sum(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
-{
-    float *parts[MOST_PARTS];
-    for (int i = 0; i < MOST_PARTS; i++)
-        parts[i] = memory;
-    struct ls_work w = {
-        .kind = LS_WORK_ALLREDUCE, .data = memory, .bytes = bytes, .parts = parts, .step = 0, .bucket = -1};
-    double start = ls_now(), work = process_seconds();
-    LS_TRY(ls_comm_do(comm, &w));
-    *t = (struct timing){ls_now() - start, process_seconds() - work};
-    return LS_OK;
-}
-
-/* Every process sends to the next one. */
-static enum ls_status time_messages(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t)
-{
-    int rank = ls_comm_rank(comm), size = ls_comm_size(comm);
-    struct ls_work in = {.kind = LS_WORK_RECEIVE, .peer = (rank + size - 1) % size, .tag = TAG_PRICE, .bytes = bytes};
-    struct ls_work out = {.kind = LS_WORK_SEND, .peer = (rank + 1) % size, .tag = TAG_PRICE, .bytes = bytes};
-    in.data = memory;
-    out.data = (char *)memory + bytes;
-    LS_TRY(ls_comm_barrier(comm));
-    double start = ls_now(), work = process_seconds();
-    ls_comm_post(comm, &in);
-    ls_comm_post(comm, &out);
-    enum ls_status got = ls_comm_wait(comm, &in), sent = ls_comm_wait(comm, &out);
-    *t = (struct timing){ls_now() - start, process_seconds() - work};
-    return got != LS_OK ? got : sent;
-}
-
-/* The slowest process decides, and each counts with its own work. Every rank gets the same. */
-static enum ls_status gather_timing(struct ls_comm *comm, struct timing *t)
-{
-    int size = ls_comm_size(comm);
-    struct timing *all = ls_alloc((size_t)size, sizeof *all);
-    enum ls_status st = all ? ls_comm_allgather(comm, t, sizeof *t, all) : LS_FAILED;
-    *t = (struct timing){0};
-    for (int r = 0; r < size && st == LS_OK; r++) {
-        t->seconds = all[r].seconds > t->seconds ? all[r].seconds : t->seconds;
-        t->work += all[r].work / size;
-    }
-    ls_free(all);
-    return st;
-}
-
-/* alpha from few bytes, beta and the work from many: more than a switch lets through at once. */
-static enum ls_status price(struct ls_comm *comm,
-                            enum ls_status (*run)(struct ls_comm *comm, void *memory, size_t bytes, struct timing *t),
-                            void *memory, size_t many, struct ls_cost *cost, double *work)
-{
-    struct timing best[2] = {{1e9, 0}, {1e9, 0}};
-    for (int i = 0; i < 6; i++) {
-        struct timing t;
-        int kind = i < 3 ? 0 : 1;
-        LS_TRY(run(comm, memory, kind ? many : SHORT, &t));
-        LS_TRY(gather_timing(comm, &t));
-        if (i % 3 > 0 && t.seconds < best[kind].seconds)
-            best[kind] = t;
-    }
-    cost->beta = best[1].seconds > best[0].seconds ? (best[1].seconds - best[0].seconds) / (double)(many - SHORT) : 0;
-    cost->alpha = best[0].seconds;
-    *work = best[1].work / (double)many;
-    return LS_OK;
-}
-
 static enum ls_status price_comm(struct ls_comm *comm, struct ls_prices *p)
 {
     void *memory;
     LS_TRY(ls_comm_region(comm, MOST_SUMMED, &memory));
-    if (ls_tree_most_parts(ls_comm_tree(comm)) <= MOST_PARTS) {
-        LS_TRY(price(comm, time_sum, memory, SUMMED, &p->sum, &p->sum_work));
+    if (ls_tree_most_parts(ls_comm_tree(comm)) <= LS_TIMED_PARTS) {
+        LS_TRY(ls_price(comm, ls_time_sum, memory, SUMMED, &p->sum, &p->sum_work));
         if (p->sum.alpha + p->sum.beta * SUMMED < QUICK)
-            LS_TRY(price(comm, time_sum, memory, MOST_SUMMED, &p->sum, &p->sum_work));
+            LS_TRY(ls_price(comm, ls_time_sum, memory, MOST_SUMMED, &p->sum, &p->sum_work));
     } else
         p->sum = ls_comm_cost(comm, LS_COLLECTIVE_AUTO);
-    return price(comm, time_messages, memory, SENT, &p->message, &p->message_work);
+    return ls_price(comm, ls_time_messages, memory, SENT, &p->message, &p->message_work);
 }
 
 /* --- all of it ------------------------------------------------------------------------------------------------------ */
-
-/* What one process measured. */
-struct figures {
-    int32_t status;
-    double share, add, copy, limit;
-    char why[128];
-};
 
 /* Options that do not change what a pass costs, and do not go with parts, are left out. */
 static struct ls_options plain(const struct ls_options *o, char *parallel)
@@ -267,28 +179,47 @@ static struct ls_options plain(const struct ls_options *o, char *parallel)
 }
 
 /* The kernels of the whole model and its memory, as one process would have them. */
+struct whole {
+    int32_t status;
+    double arena, kept; /* bytes of memory for each of activations, and of parameters and state */
+    char *choices, *joined;
+};
+
 static enum ls_status choose_kernels(const struct ls_options *o, const struct ls_model_size *size, const char *plan,
-                                     const struct ls_layers *l, double *arena, char **choices)
+                                     const struct ls_layers *l, struct whole *w)
 {
     static char data[] = "data";
     struct ls_engine e;
     struct ls_options all = plain(o, data);
     LS_TRY(ls_engine_open(&e, &all, NULL, size, plan, LS_ENGINE_TRAIN | LS_ENGINE_PREDICT));
-    size_t activations = ls_layers_sum(l, 0, l->n).activations;
-    *arena = activations > 0 ? (double)e.arena_bytes / (double)activations : 1;
-    *choices = ls_engine_choices(&e);
+    struct ls_layer sum = ls_layers_sum(l, 0, l->n);
+    w->arena = sum.activations > 0 ? (double)e.arena_bytes / (double)sum.activations : 1;
+    w->kept = sum.kept > 0 ? (double)e.store_bytes / (double)sum.kept : 1;
+    w->choices = ls_engine_choices(&e);
+    w->joined = ls_engine_joined(&e);
     ls_engine_close(&e);
-    return *choices ? LS_OK : LS_FAILED;
+    return w->choices && w->joined ? LS_OK : LS_FAILED;
 }
 
-/* The most parts, up to `parts`, that the model can be cut into. */
-static int possible_parts(const struct ls_layers *l, int parts)
+/* The most parts, up to `parts`, that the model can be cut into, and where. */
+static int possible_parts(const struct ls_layers *l, int parts, int cuts[LS_MOST_STAGES])
 {
-    int cuts[LS_MOST_STAGES];
     for (int n = parts < LS_MOST_STAGES ? parts : LS_MOST_STAGES; n > 1; n--)
         if (ls_cut_evenly(l, &(struct ls_cut_rule){.stages = n, .passes = 1}, cuts) == LS_OK)
             return n;
     return 1;
+}
+
+/* --parallel for the parts; NULL: no memory. */
+static char *name_parts(const struct ls_layers *l, int parts)
+{
+    int cuts[LS_MOST_STAGES];
+    parts = possible_parts(l, parts, cuts);
+    if (parts == 1)
+        return ls_strdup("data");
+    char *names = ls_cut_names(l, parts, cuts), *text = names ? ls_format("pipeline:%d@%s", parts, names) : NULL;
+    ls_free(names);
+    return text;
 }
 
 static double memory_limit(const struct ls_comm *comm)
@@ -299,25 +230,20 @@ static double memory_limit(const struct ls_comm *comm)
     return left > 2.0 * PROGRAM ? left - PROGRAM : left;
 }
 
-/* Measures this process's part, or all of them; the log is muted. */
+/* Measures this process's part, or all of them; the log is muted. The last engine stays open. */
 static void measure_parts(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                          const char *choices, int parts, struct ls_measured *m, double *seconds, struct figures *f)
+                          const char *choices, char *parallel, struct ls_measured *m, double *seconds,
+                          struct figures *f, struct ls_engine *e)
 {
-    char text[LS_LAYOUT_TEXT] = "data";
-    const struct ls_backend *b;
-    enum ls_status st = ls_backend_open(o->backend, &b);
-    int own = comm ? ls_comm_rank(comm) % parts : 0;
-    if (parts > 1)
-        snprintf(text, sizeof text, "pipeline:%d", parts);
-    struct ls_options part = plain(o, text);
-    for (int i = comm ? own : 0; i < (comm ? own + 1 : parts) && st == LS_OK; i++)
-        st = time_part(&part, size, choices, i, &m->whole, seconds);
+    struct ls_options part = plain(o, parallel);
+    int parts = ls_mesh_size(parallel), own = comm ? ls_comm_rank(comm) % parts : 0;
+    enum ls_status st = LS_OK;
+    for (int i = comm ? own : 0; i < (comm ? own + 1 : parts) && st == LS_OK; i++) {
+        ls_engine_close(e);
+        st = time_part(&part, size, choices, i, &m->whole, seconds, f, e);
+    }
     f->status = (int32_t)st;
-    f->limit = memory_limit(comm);
-    if (st == LS_OK) {
-        f->add = time_moves(b->queue->add);
-        f->copy = time_moves(b->queue->copy);
-    } else
+    if (st != LS_OK)
         snprintf(f->why, sizeof f->why, "%s", ls_log_last());
 }
 
@@ -361,62 +287,128 @@ static enum ls_status gather_figures(struct ls_comm *comm, const struct figures 
     return st;
 }
 
-static enum ls_status measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                              const char *choices, int parts, struct ls_measured *m)
+/* On a CPU all measure at once: the times are those of the processor. */
+static enum ls_status measure_on_cpu(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                                     const char *choices, char *parallel, struct ls_measured *m, double *seconds)
 {
     struct figures own = {0};
+    struct ls_engine e = {0};
+    const struct ls_backend *b;
+    int threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
+    LS_TRY(ls_backend_open(o->backend, &b));
+    LS_TRY(comm ? ls_comm_barrier(comm) : LS_OK);
+    own.share = comm ? core_share(threads) : fmin(1, (double)ls_engine_cores() / (threads * m->prices.processes));
+    bool muted = ls_log_mute(true);
+    measure_parts(o, comm, size, choices, parallel, m, seconds, &own, &e);
+    ls_engine_close(&e);
+    ls_log_mute(muted);
+    own.limit = memory_limit(comm);
+    own.add = own.status == LS_OK ? time_moves(b->queue->add) : 0;
+    own.copy = own.status == LS_OK ? time_moves(b->queue->copy) : 0;
+    LS_TRY(gather_figures(comm, &own, m));
+    return comm && !*m->why ? price_comm(comm, &m->prices) : LS_OK;
+}
+
+/* The engines stay open until sums and messages are measured, too. */
+static enum ls_status measure_on_device(const struct ls_options *o, struct ls_comm *comm,
+                                        const struct ls_model_size *size, const char *choices, char *parallel,
+                                        struct ls_measured *m, double *seconds)
+{
+    enum ls_status st;
+    struct figures own = {0};
+    struct ls_engine e = {0};
+    struct ls_seat seat;
+    const struct ls_backend *b;
+    LS_TRY(ls_backend_open(o->backend, &b));
+    LS_TRY(ls_device_seat(comm, b, &seat));
+    for (int turn = 0; turn < seat.turns; turn++) {
+        bool muted = ls_log_mute(true);
+        if (turn == seat.turn)
+            measure_parts(o, comm, size, choices, parallel, m, seconds, &own, &e);
+        ls_log_mute(muted);
+        LS_TRY_GOTO(close_engine, comm ? ls_comm_barrier(comm) : LS_OK);
+    }
+    own.limit = ls_device_limit(b, &seat);
+    own.share = comm ? (double)seat.cards / ls_comm_size(comm) : 1;
+    m->prices.cards = comm ? seat.cards : m->prices.processes;
+    LS_TRY_GOTO(close_engine, gather_figures(comm, &own, m));
+    st = comm && !*m->why ? ls_device_prices(&e, comm, o, m->prices.copy, &m->prices) : LS_OK;
+close_engine:
+    ls_engine_close(&e);
+    return st;
+}
+
+static enum ls_status measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                              const struct whole *w, char *parallel, bool device, struct ls_measured *m)
+{
     double *seconds = ls_alloc((size_t)m->whole.n_nodes, sizeof *seconds);
     if (!seconds)
         return LS_FAILED;
-    enum ls_status st = comm ? ls_comm_barrier(comm) : LS_OK;
-    if (st == LS_OK) {
-        int threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
-        own.share = comm ? core_share(threads) : fmin(1, (double)ls_engine_cores() / (threads * m->prices.processes));
-        bool muted = ls_log_mute(true);
-        measure_parts(o, comm, size, choices, parts, m, seconds, &own);
-        ls_log_mute(muted);
-        st = gather_figures(comm, &own, m);
-    }
+    enum ls_status st = (device ? measure_on_device : measure_on_cpu)(o, comm, size, w->choices, parallel, m, seconds);
     if (st == LS_OK && comm)
-        st = gather_times(comm, parts, m->whole.n_nodes, seconds);
+        st = gather_times(comm, ls_mesh_size(parallel), m->whole.n_nodes, seconds);
     if (st == LS_OK && !*m->why) {
         ls_layers_release(&m->layers);
         st = ls_layers_of(&m->whole, seconds, &m->layers);
+        ls_layers_join(&m->layers, m->joined);
     }
+    for (int n = 0; st == LS_OK && device && n < m->layers.n; n++)
+        m->layers.list[n].kept = (size_t)(w->kept * (double)m->layers.list[n].kept);
     ls_free(seconds);
     return st;
 }
 
-/* Rank 0 chooses kernels, and all have its prices. */
+/* Rank 0 chooses kernels for the whole model, and all have what it found. */
 static enum ls_status share_kernels(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                                    const char *plan, struct ls_measured *m, char **choices)
+                                    const char *plan, struct ls_measured *m, struct whole *w)
 {
     struct {
         int32_t status;
-        double arena;
-    } found = {LS_OK, 1};
+        double arena, kept;
+    } found;
     if (!comm || ls_comm_rank(comm) == 0) {
         bool muted = ls_log_mute(true);
-        found.status = (int32_t)choose_kernels(o, size, plan, &m->layers, &found.arena, choices);
+        w->status = (int32_t)choose_kernels(o, size, plan, &m->layers, w);
         ls_log_mute(muted);
     }
+    found.status = w->status;
+    found.arena = w->arena;
+    found.kept = w->kept;
     if (comm)
         LS_TRY(ls_comm_broadcast(comm, 0, &found, sizeof found));
     m->prices.arena = found.arena;
+    w->kept = found.kept;
     if (found.status != LS_OK) {
         snprintf(m->why, sizeof m->why, "no kernels could be chosen");
         return LS_OK;
     }
-    return comm ? ls_engine_share_text(comm, choices) : LS_OK;
+    LS_TRY(comm ? ls_engine_share_text(comm, &w->choices) : LS_OK);
+    return comm ? ls_engine_share_text(comm, &w->joined) : LS_OK;
+}
+
+/* With the kernels of the whole model: cuts the model into parts, and measures them. */
+static enum ls_status measure_whole(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
+                                    const struct ls_backend *b, struct whole *w, int parts, struct ls_measured *m)
+{
+    if (b->joined) {
+        m->joined = w->joined;
+        w->joined = NULL;
+        ls_layers_join(&m->layers, m->joined);
+    }
+    bool muted = ls_log_mute(true);
+    char *parallel = name_parts(&m->layers, parts);
+    ls_log_mute(muted);
+    enum ls_status st = parallel ? measure(o, comm, size, w, parallel, b->queue->own_memory, m) : LS_FAILED;
+    ls_free(parallel);
+    return st;
 }
 
 enum ls_status ls_layout_measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
                                  const char *plan, int parts, struct ls_measured *m)
 {
     enum ls_status st;
-    char *choices = NULL;
+    struct whole w = {.arena = 1, .kept = 1};
     const struct ls_backend *b;
-    struct ls_prices *p = &m->prices;
     *m = (struct ls_measured){.prices = {.processes = comm ? ls_comm_size(comm) : parts,
                                          .replicas = (int)o->replicas,
                                          .accumulate = (int)o->accumulate,
@@ -425,28 +417,22 @@ enum ls_status ls_layout_measure(const struct ls_options *o, struct ls_comm *com
     LS_TRY_GOTO(failed, ls_backend_open(o->backend, &b));
     LS_TRY_GOTO(failed, ls_engine_graph(o, b, size, &m->whole));
     LS_TRY_GOTO(failed, ls_layers_of(&m->whole, NULL, &m->layers));
-    if (b->queue->own_memory) {
-        snprintf(m->why, sizeof m->why, "nodes are measured on CPUs only");
-        return LS_OK;
-    }
-    LS_TRY_GOTO(failed, share_kernels(o, comm, size, plan, m, &choices));
-    bool muted = ls_log_mute(true);
-    parts = possible_parts(&m->layers, parts);
-    ls_log_mute(muted);
+    LS_TRY_GOTO(failed, share_kernels(o, comm, size, plan, m, &w));
     if (!*m->why)
-        LS_TRY_GOTO(failed, measure(o, comm, size, choices, parts, m));
-    if (comm && !*m->why)
-        LS_TRY_GOTO(failed, price_comm(comm, p));
-    ls_free(choices);
+        LS_TRY_GOTO(failed, measure_whole(o, comm, size, b, &w, parts, m));
+    ls_free(w.choices);
+    ls_free(w.joined);
     return LS_OK;
 failed:
-    ls_free(choices);
+    ls_free(w.choices);
+    ls_free(w.joined);
     ls_measured_release(m);
     return st;
 }
 
 void ls_measured_release(struct ls_measured *m)
 {
+    ls_free(m->joined);
     ls_layers_release(&m->layers);
     ls_graph_release(&m->whole);
 }

@@ -50,8 +50,6 @@ static int find_possible(const struct ls_options *o, struct ls_comm *comm, const
         if (list[i].stages == 0 && o->replicas < trainers)
             snprintf(list[i].why, sizeof list[i].why, "it needs %d replicas, and there %s %lld", trainers,
                      o->replicas == 1 ? "is" : "are", (long long)o->replicas);
-        else if (i > 0 && b->queue->own_memory)
-            snprintf(list[i].why, sizeof list[i].why, "costs are measured on CPUs only");
         else if (i > 0)
             try_layout(o, comm, b, &list[i]);
         possible += !*list[i].why;
@@ -134,11 +132,15 @@ static char *describe(const struct ls_candidate *list, int n, int chosen, const 
         fprintf(out, "Nothing was measured: %s\n", m->why);
     else if (m)
         fprintf(out,
-                "Measured: a pass %.1f ms, a sum %.2f ms and %.2f ms a MiB, a message %.2f ms and %.2f ms a MiB; %d "
-                "processes on %.1f cores' worth\n",
+                "Measured: a pass %.1f ms, a sum %.2f ms and %.3g ms a MiB, a message %.2f ms and %.3g ms a MiB; %d "
+                "processes on %.*f %s\n",
                 1e3 * ls_layers_work(&m->layers, 0, m->layers.n, 1), 1e3 * m->prices.sum.alpha,
                 1e3 * 1048576 * m->prices.sum.beta, 1e3 * m->prices.message.alpha,
-                1e3 * 1048576 * m->prices.message.beta, m->prices.processes, m->prices.cores);
+                1e3 * 1048576 * m->prices.message.beta, m->prices.processes, m->prices.cards > 0 ? 0 : 1,
+                m->prices.cores,
+                m->prices.cards == 0   ? "cores' worth"
+                : m->prices.cards == 1 ? "card"
+                                       : "cards");
     char *copy = fclose(out) == 0 ? ls_strdup(text) : NULL;
     free(text);
     return copy;
@@ -165,23 +167,27 @@ static void note_stages(const struct ls_layers *l, int stages, const int *cuts, 
 static enum ls_status cut(const struct ls_measured *m, const char *parallel, int stages, struct ls_layout *layout)
 {
     enum ls_status st;
+    if (!m->layers.measured) { /* the engine cuts, when it knows which layers the backend computes together */
+        layout->parallel = ls_strdup(parallel);
+        layout->report = ls_format("stages: cut by an estimate of their work: %s\n", m->why);
+        return layout->parallel && layout->report ? LS_OK : LS_FAILED;
+    }
     int cuts[LS_MOST_STAGES], estimated[LS_MOST_STAGES];
     struct ls_prediction now, before;
     struct ls_layers guess;
     struct ls_cut_rule rule = ls_predict_rule(&m->prices, stages);
     LS_TRY(ls_cut_evenly(&m->layers, &rule, cuts));
     LS_TRY(ls_layers_of(&m->whole, NULL, &guess));
+    ls_layers_join(&guess, m->joined);
     st = ls_cut_evenly(&guess, &(struct ls_cut_rule){.stages = stages, .passes = 1}, estimated);
     ls_layers_release(&guess);
     LS_TRY(st);
     LS_TRY(ls_predict_stages(&m->layers, &m->prices, stages, cuts, &now));
     LS_TRY(ls_predict_stages(&m->layers, &m->prices, stages, estimated, &before));
     bool fits = m->prices.limit == 0 || before.bytes <= m->prices.limit;
-    bool better = m->layers.measured && (before.seconds > GAIN * now.seconds || !fits);
+    bool better = before.seconds > GAIN * now.seconds || !fits;
     note_stages(&m->layers, stages, better ? cuts : estimated, layout);
     layout->parallel = with_cuts(parallel, &m->layers, stages, better ? cuts : estimated);
-    if (*m->why)
-        layout->report = ls_format("stages: cut by an estimate of their work: %s\n", m->why);
     return layout->parallel ? LS_OK : LS_FAILED;
 }
 
@@ -233,12 +239,11 @@ static enum ls_status share(struct ls_comm *comm, struct ls_layout *layout)
     return ls_engine_share_text(comm, &layout->parallel);
 }
 
-/* The stages of a pipeline that is to be cut; 0: there is none, its cuts are named, or the engine cuts it by an estimate, when
- * it knows which layers the backend computes together. */
-static int stages_to_cut(const struct ls_mesh *mesh, const struct ls_backend *b)
+/* The stages of a pipeline that is to be cut; 0: there is none, or its cuts are named. */
+static int stages_to_cut(const struct ls_mesh *mesh)
 {
     const struct ls_mesh_axis *axis = &mesh->axes[LS_PARALLEL_PIPELINE];
-    return axis->size > 1 && !axis->at && !b->queue->own_memory ? axis->size : 0;
+    return axis->size > 1 && !axis->at ? axis->size : 0;
 }
 
 static enum ls_status settle(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
@@ -246,7 +251,6 @@ static enum ls_status settle(const struct ls_options *o, struct ls_comm *comm, c
 {
     struct ls_mesh mesh;
     struct ls_measured m;
-    const struct ls_backend *b;
     int processes = comm ? ls_comm_size(comm) : 1, stages;
     if (ls_mesh_is_auto(o->parallel)) {
         if (processes > 1) {
@@ -258,8 +262,7 @@ static enum ls_status settle(const struct ls_options *o, struct ls_comm *comm, c
         return layout->parallel && layout->report ? LS_OK : LS_FAILED;
     }
     LS_TRY(ls_mesh_parse(o->parallel, processes, comm ? ls_comm_rank(comm) : 0, &mesh));
-    LS_TRY(ls_backend_open(o->backend, &b));
-    stages = stages_to_cut(&mesh, b);
+    stages = stages_to_cut(&mesh);
     if (stages == 0) {
         layout->parallel = ls_strdup(o->parallel);
         return layout->parallel ? LS_OK : LS_FAILED;
@@ -285,14 +288,8 @@ enum ls_status ls_layout_plan(const struct ls_options *o, const struct ls_model_
 {
     struct ls_mesh mesh;
     struct ls_measured m;
-    const struct ls_backend *b;
     *layout = (struct ls_layout){0};
     LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
-    LS_TRY(ls_backend_open(o->backend, &b));
-    if (b->queue->own_memory) {
-        layout->parallel = ls_strdup(o->parallel);
-        return layout->parallel ? LS_OK : LS_FAILED;
-    }
     int stages = mesh.axes[LS_PARALLEL_PIPELINE].size;
     const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
     LS_TRY(ls_layout_measure(o, NULL, size, plan, stages, &m));

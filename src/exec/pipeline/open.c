@@ -27,11 +27,9 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
         return refuse(o, "--servers", "", "every process has a stage");
     if (strcmp(o->compress, "none") != 0)
         return refuse(o, "--compress", o->compress, "no gradients are summed over processes");
-    if (strcmp(o->dtype, "fp16") == 0)
-        return refuse(o, "--dtype", "fp16",
-                      "no process sees the gradients of all stages, so none can tell when one overflows; use bf16");
     if (strcmp(o->collective, "nccl") == 0)
-        return refuse(o, "--collective", "nccl", "the host sums the gradients of processes that have the same stage");
+        return refuse(o, "--collective", "nccl",
+                      "only processes that have the same stage sum gradients, and NCCL would sum those of all");
     if (o->clip_norm > 0 && !e->backend->squares)
         return refuse(o, "--clip-norm", "",
                       "no process has the gradients of all stages, so none can compute their norm");
@@ -40,14 +38,14 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
     return LS_OK;
 }
 
-enum ls_status ls_pipeline_check_cut(const struct ls_options *o, struct ls_graph *g)
+enum ls_status ls_pipeline_check_cut(const struct ls_options *o, const struct ls_backend *b, struct ls_graph *g)
 {
     struct ls_mesh mesh;
     struct ls_stages stages;
     LS_TRY(ls_mesh_parse(o->parallel, ls_mesh_size(o->parallel), 0, &mesh));
     LS_TRY(ls_graph_backward(g));
     const struct ls_mesh_axis *axis = &mesh.axes[LS_PARALLEL_PIPELINE];
-    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, NULL, &stages);
+    enum ls_status st = ls_stages_choose(g, axis->size, axis->at, axis->at_length, b->joined ? "" : NULL, &stages);
     ls_stages_release(&stages);
     return st;
 }
@@ -90,7 +88,8 @@ enum ls_status ls_pipeline_take_stage(struct ls_engine *e, struct ls_net *net)
     ls_graph_release(whole);
     *whole = net->graph;
     ls_graph_init(&net->graph);
-    LS_TRY(train ? ls_stages_choose(whole, p->stages, axis->at, axis->at_length, p->joined, &p->cut)
+    LS_TRY(train ? ls_stages_choose(whole, p->stages, axis->at, axis->at_length, e->backend->joined ? p->joined : NULL,
+                                    &p->cut)
                  : ls_stages_like(&p->cut, &e->whole, whole, &p->eval_cut));
     return ls_stage_graph(whole, train ? &p->cut : &p->eval_cut, p->stage, &net->graph);
 }

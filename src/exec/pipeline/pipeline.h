@@ -111,7 +111,7 @@ struct ls_pipeline {
 
 /* Checks that the model can be cut as --parallel says, as far as that is known before it is prepared. Appends backward nodes to
  * the graph. */
-enum ls_status ls_pipeline_check_cut(const struct ls_options *o, struct ls_graph *g);
+enum ls_status ls_pipeline_check_cut(const struct ls_options *o, const struct ls_backend *b, struct ls_graph *g);
 /* Sets e->pipeline where --parallel has one. LS_USAGE for options that do not go with it. */
 enum ls_status ls_pipeline_new(struct ls_engine *e, const struct ls_options *o);
 /* When the engine has its tree: the processes that have the same stage. */

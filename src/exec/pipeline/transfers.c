@@ -103,7 +103,9 @@ static enum ls_status send(struct ls_engine *e, struct ls_transfer *m, int pass)
     size_t floats = m->bytes / sizeof(float);
     while (m->pass != LS_NONE) /* the buffer has still to be sent, */
         LS_TRY(post_oldest(e));
-    LS_TRY(wait(p, m)); /* or is on its way */
+    if (m->posted && !ls_comm_done(&m->work)) /* or is on its way, to a stage that may wait for something else first */
+        LS_TRY(ls_pipeline_post_due(e, true));
+    LS_TRY(wait(p, m));
     m->turn = m->copies > 0 ? (m->turn + 1) % m->copies : 0;
     void *from = m->copies > 0 ? m->copy[m->turn] : m->memory;
     if (m->copies > 0)

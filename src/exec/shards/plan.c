@@ -67,12 +67,6 @@ enum ls_status ls_shards_check(const struct ls_options *o, const struct ls_backe
                        o->shard, o->collective);
     if (strcmp(o->shard, "parameters") == 0)
         LS_TRY(check_parameters(o, b));
-    if (strcmp(o->dtype, "fp16") == 0)
-        return ls_fail(
-            LS_USAGE,
-            "--shard %s: --dtype fp16: no worker sees all gradients, so none can tell when one overflows; use "
-            "--dtype bf16",
-            o->shard);
     if (!b->point)
         return ls_fail(LS_USAGE, "--shard %s: backend %s cannot hold a part of a tensor yet; use --backend onednn",
                        o->shard, b->name);

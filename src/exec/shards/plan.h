@@ -22,7 +22,7 @@ struct ls_shards {
     void *memory; /* owned; the state of this process, and its parameters where these are sharded */
     size_t bytes;
     float **params; /* owned list; of the update of each parameter that is sharded: this process's windows of it */
-    bool clips;
+    bool whole;     /* updates need all gradients: to clip them, or to see whether one overflows */
 };
 
 /* The mark of values that come to the host; the last one is host_copy.c's. */

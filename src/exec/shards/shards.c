@@ -89,7 +89,7 @@ static size_t most_floats(const struct ls_engine *e)
 static void cut_bucket(struct ls_shards *h, const struct ls_engine *e, int bucket, int owner)
 {
     const struct ls_bucket *b = &e->buckets[bucket];
-    size_t most = owner == LS_OWNER_EACH ? most_floats(e) : b->count;
+    size_t most = owner == LS_OWNER_EACH && !e->peers ? most_floats(e) : b->count;
     for (size_t at = 0; at < b->count; at += most)
         h->pieces[h->n_pieces++] = (struct ls_sync_piece){.bucket = bucket,
                                                           .first = b->first + at,
@@ -228,7 +228,7 @@ enum ls_status ls_shards_open(struct ls_engine *e, const struct ls_options *o)
     struct ls_shards *h = e->shards = ls_alloc(1, sizeof *h);
     if (!h)
         return LS_FAILED;
-    h->clips = o->clip_norm > 0;
+    h->whole = o->clip_norm > 0 || e->train.graph.act_dtype == LS_F16;
     LS_TRY(cut_pieces(h, e));
     h->first = ls_alloc((size_t)h->n_pieces + 1, sizeof *h->first);
     h->params = ls_alloc((size_t)e->train.graph.n_nodes, sizeof *h->params);
@@ -295,6 +295,8 @@ static enum ls_status move_values(const struct ls_engine *e, const struct ls_seg
     last = last < bytes / sizeof *param ? last : bytes / sizeof *param;
     if (last <= first)
         return LS_OK;
+    if (e->peers) /* back is copy_others */
+        return queue->copy(e->train.program, grads + first, param + first, last - first);
     if (queue->own_memory)
         return back ? queue->send_values(e->train.program, tensor, grads + first, first, last - first)
                     : queue->fetch(e->train.program, LS_SHARD_MARK, grads + first, param + first, last - first);
@@ -302,9 +304,9 @@ static enum ls_status move_values(const struct ls_engine *e, const struct ls_seg
     return LS_OK;
 }
 
-/* Clips all gradients: the first update does so in a window without values. When it returns, the host's sums are no longer
- * needed: parameters take their place. */
-static enum ls_status clip(struct ls_engine *e, const struct ls_run *run)
+/* Looks at all gradients, and clips them: the first update does so in a window without values. When it returns, the host's sums
+ * are no longer needed: parameters take their place. */
+static enum ls_status look_at_all(struct ls_engine *e, const struct ls_run *run)
 {
     struct ls_graph *g = &e->train.graph;
     int node = e->train.end;
@@ -316,6 +318,8 @@ static enum ls_status clip(struct ls_engine *e, const struct ls_run *run)
     LS_TRY(send_sums(e, 0, e->n_grads));
     g->nodes[node].window = (struct ls_window){.on = true};
     LS_TRY(e->backend->run(e->train.program, node, node + 1, run));
+    if (e->grads == e->kept)
+        return LS_OK;
     LS_TRY(e->backend->queue->fetch(e->train.program, LS_SHARD_MARK, &any, e->kept, 1));
     return e->backend->queue->arrived(e->train.program, LS_SHARD_MARK);
 }
@@ -344,8 +348,8 @@ static enum ls_status update_apart(struct ls_engine *e, const struct ls_segment 
 enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_run *run)
 {
     struct ls_shards *h = e->shards;
-    if (piece == 0 && h->clips)
-        LS_TRY(clip(e, run));
+    if (piece == 0 && h->whole)
+        LS_TRY(look_at_all(e, run));
     for (int i = h->first[piece]; i < h->first[piece + 1]; i++) {
         const struct ls_segment *s = &h->segments[i];
         if (s->own.count == 0)
@@ -354,12 +358,12 @@ enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_
             LS_TRY(update_apart(e, s, run));
             continue;
         }
-        if (!h->clips)
+        if (!h->whole)
             LS_TRY(send_sums(e, s->grad - s->offset + s->own.first, s->own.count));
         LS_TRY(run_window(e, s->node, &s->own, run));
         LS_TRY(move_values(e, s, s->own.first, s->own.first + s->own.count, false));
     }
-    return e->backend->queue->arrived(e->train.program, LS_SHARD_MARK);
+    return e->peers ? LS_OK : e->backend->queue->arrived(e->train.program, LS_SHARD_MARK);
 }
 
 /* Running statistics and averages, which every process has. */
@@ -392,4 +396,54 @@ enum ls_status ls_shards_take(struct ls_engine *e, int piece, const struct ls_ru
     if (e->drops_grads)
         ls_region_drop(e->grads + b->first, b->count * sizeof *e->grads);
     return LS_OK;
+}
+
+/* --- on devices ------------------------------------------------------------------------------------------------- */
+
+/* Takes the parameters that another rank has updated from where its gradients were. */
+static enum ls_status copy_others(struct ls_engine *e, int rank)
+{
+    const struct ls_shards *h = e->shards;
+    const float *theirs = e->backend->peers->reach(e->train.program, rank);
+    for (int i = 0; i < h->n_segments; i++) {
+        const struct ls_segment *s = &h->segments[i];
+        struct ls_window w = ls_shards_window(e, s, rank);
+        int tensor = e->train.graph.nodes[s->node].in[0];
+        size_t bytes;
+        e->backend->memory(e->train.program, tensor, &bytes);
+        size_t all = bytes / sizeof(float), end = w.first + w.count < all ? w.first + w.count : all;
+        if (w.count > 0 && end > w.first)
+            LS_TRY(e->backend->queue->copy_values(e->train.program, tensor, theirs + s->grad + w.first - s->offset,
+                                                  w.first, end - w.first));
+    }
+    return LS_OK;
+}
+
+/* All that stands behind the updates in shards: running statistics and averages. */
+static enum ls_status follow_all(struct ls_engine *e, const struct ls_run *run)
+{
+    const struct ls_graph *g = &e->train.graph;
+    for (int node = e->train.end; node < g->n_nodes;) {
+        int first = node;
+        while (node < g->n_nodes && !ls_shards_updates(g, node))
+            node++;
+        if (node > first)
+            LS_TRY(e->backend->run(e->train.program, first, node, run));
+        while (node < g->n_nodes && ls_shards_updates(g, node))
+            node++;
+    }
+    return LS_OK;
+}
+
+/* Before the second meeting no rank's gradients may be written again. */
+enum ls_status ls_shards_run(struct ls_engine *e, const struct ls_run *run)
+{
+    for (int piece = 0; piece < e->shards->n_pieces; piece++)
+        LS_TRY(ls_shards_update(e, piece, run));
+    LS_TRY(e->backend->peers->meet(e->train.program));
+    for (int rank = 0; rank < ls_comm_size(e->comm); rank++)
+        if (rank != ls_comm_rank(e->comm))
+            LS_TRY(copy_others(e, rank));
+    LS_TRY(e->backend->peers->meet(e->train.program));
+    return follow_all(e, run);
 }

@@ -36,6 +36,9 @@ enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_
 /* Takes the parameters that other processes have updated, and after the last piece of a bucket runs what follows its updates. */
 enum ls_status ls_shards_take(struct ls_engine *e, int piece, const struct ls_run *run);
 
+/* Where devices sum among themselves and every process has all sums: the updates of a step, of all pieces. */
+enum ls_status ls_shards_run(struct ls_engine *e, const struct ls_run *run);
+
 /* With parameters in shards: every process makes its part of their start values, as ls_program_init_params does for all. */
 enum ls_status ls_shards_start_values(struct ls_engine *e, uint64_t seed);
 /* This process's values of a tensor that is apart, one after the other, in the order of its windows. */

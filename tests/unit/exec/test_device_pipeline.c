@@ -25,12 +25,32 @@ static const char deep_model[] = "input: 1x8x8\n"
                                  "  - {name: relu4, op: relu}\n"
                                  "  - {name: fc2, op: dense, out: classes}\n";
 
+static const char block_model[] = "input: 1x8x8\n"
+                                  "classes: 4\n"
+                                  "layers:\n"
+                                  "  - {name: conv1, op: conv, out: 4, kernel: 3, pad: 1, bias: false}\n"
+                                  "  - {name: bn1, op: bn}\n"
+                                  "  - {name: relu1, op: relu}\n"
+                                  "  - {name: block.conv1, op: conv, out: 4, kernel: 1, bias: false}\n"
+                                  "  - {name: block.bn1, op: bn}\n"
+                                  "  - {name: block.relu1, op: relu}\n"
+                                  "  - {name: block.conv2, op: conv, out: 4, kernel: 3, pad: 1, bias: false}\n"
+                                  "  - {name: block.bn2, op: bn}\n"
+                                  "  - {name: block.relu2, op: relu}\n"
+                                  "  - {name: block.conv3, op: conv, out: 4, kernel: 1, bias: false}\n"
+                                  "  - {name: block.bn3, op: bn}\n"
+                                  "  - {name: block.add, op: add, from: [block.bn3, relu1]}\n"
+                                  "  - {name: block.relu3, op: relu}\n"
+                                  "  - {name: fc, op: dense, out: classes}\n";
+
 static int begin(void **state)
 {
-    return tiny_begin(state) || ls_file_write(tiny_path("deep.yaml"), deep_model, strlen(deep_model)) != LS_OK;
+    return tiny_begin(state) || ls_file_write(tiny_path("deep.yaml"), deep_model, strlen(deep_model)) != LS_OK ||
+           ls_file_write(tiny_path("block.yaml"), block_model, strlen(block_model)) != LS_OK;
 }
 
 static bool lends; /* processes map each other's memory */
+static bool sums;  /* those with the same stage sum on their devices */
 
 struct layout {
     const char *parallel;
@@ -56,10 +76,13 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
     queued.lends = lends;
+    queued.peers = sums;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(t.engine.pipeline && t.stepper.report_delay == 0);
+    NEED(!t.engine.peers == !(sums && t.engine.tree->size > 1 && ls_tree_most_parts(t.engine.tree) == 1));
     int stage = t.engine.pipeline->stage, last = t.engine.pipeline->stages - 1;
-    NEED(queued.maps == (lends ? (stage > 0) + (stage < last) : 0));
+    bool measured = !strchr(o.parallel, '@') && o.resume == NULL; /* messages, too */
+    NEED(queued.maps == (lends ? (stage > 0) + (stage < last) + measured : 0));
     NEED(ls_trainer_run(&t) == LS_OK);
     ls_trainer_close(&t);
     NEED(queued_empty());
@@ -171,6 +194,42 @@ static void expect_cut_elsewhere(struct ls_comm *c, const struct ranks *r)
     ls_comm_close(c, LS_OK);
 }
 
+/* The block is joined to what is before it and behind it. */
+static bool joins_block(const struct ls_program *p, int node, int other)
+{
+    const char *a = p->g->nodes[node].name, *b = p->g->nodes[other].name;
+    return (strcmp(a, "block.conv1") == 0 && strcmp(b, "bn1") == 0) ||
+           (strcmp(a, "fc") == 0 && strcmp(b, "block.bn3") == 0);
+}
+
+static void train_block(struct ls_comm *c, const struct ranks *r)
+{
+    queued_backend.joined = joins_block;
+    train_rank(c, r);
+}
+
+static void test_cut_within_a_block(void **state)
+{
+    (void)state;
+    static const struct layout layouts[] = {
+        {"pipeline:2", 2, 4, 1}, {"pipeline:2@block.conv2", 2, 4, 1}, {"pipeline:3@block.conv2+block.conv3", 3, 4, 1}};
+    for (int i = 0; i < 6; i++) {
+        const struct layout *l = &layouts[i / 2];
+        struct ls_options plain = run_options("plain", false, l), o = run_options("queue", true, l);
+        tiny_set(&plain.model, tiny_path("block.yaml"));
+        tiny_set(&o.model, tiny_path("block.yaml"));
+        lends = i % 2 && l->ranks == 2;
+        assert_int_equal(tiny_train(&plain), LS_OK);
+        run_ranks((struct ranks){.size = l->ranks, .loud = true, .argument = &o}, train_block);
+        expect_same_run("plain", "queue", 8);
+        ls_options_release(&plain);
+        ls_options_release(&o);
+        forget("plain");
+        forget("queue");
+    }
+    lends = false;
+}
+
 static void test_joined_layers_stay_together(void **state)
 {
     (void)state;
@@ -178,6 +237,102 @@ static void test_joined_layers_stay_together(void **state)
     struct ls_options o = run_options("joined", true, &l);
     run_ranks((struct ranks){.size = 2, .argument = &o}, expect_cut_elsewhere);
     ls_options_release(&o);
+}
+
+/* --- the fastest layout ------------------------------------------------------------------------------------------ */
+
+static void choose_rank(struct ls_comm *c, const struct ranks *r)
+{
+    struct ls_options o = *(const struct ls_options *)r->argument;
+    struct ls_trainer t;
+    queued.peers = queued.lends = lends;
+    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
+    const struct ls_layout *l = &t.layout;
+    for (int i = 0; i < l->n; i++) /* all are measured that are possible */
+        NEED((l->list[i].p.seconds > 0) == !*l->list[i].why);
+    NEED(l->n == 5 && !*l->list[0].why && !*l->list[3].why && strstr(l->report, " processes on "));
+    NEED(ls_trainer_run(&t) == LS_OK);
+    ls_trainer_close(&t);
+    NEED(queued_empty());
+    ls_comm_close(c, LS_OK);
+}
+
+static void test_chosen(void **state)
+{
+    (void)state;
+    static const struct layout l = {"auto", 4, 4, 1};
+    struct ls_options plain = run_options("plain", false, &l), o = run_options("queue", true, &l);
+    assert_int_equal(tiny_train(&plain), LS_OK);
+    for (int i = 0; i < 2; i++) {
+        lends = i;
+        run_ranks((struct ranks){.size = 4, .replicas = 4, .loud = true, .argument = &o}, choose_rank);
+        expect_same_run("plain", "queue", 8);
+        forget("queue");
+    }
+    lends = false;
+    ls_options_release(&plain);
+    ls_options_release(&o);
+    forget("plain");
+}
+
+/* --- what an update must know of all gradients ------------------------------------------------------------------- */
+
+static void test_clipped(void **state)
+{
+    (void)state;
+    static const struct layout layouts[] = {
+        {"pipeline:2", 2, 4, 1}, {"pipeline:3", 3, 4, 1}, {"data:2,pipeline:2", 4, 4, 1}};
+    for (int i = 0; i < 3; i++) {
+        struct ls_options plain = run_options("plain", false, &layouts[i]), o = run_options("queue", true, &layouts[i]);
+        plain.clip_norm = o.clip_norm = 0.05;
+        assert_int_equal(tiny_train(&plain), LS_OK);
+        train_layout(&o, &layouts[i]);
+        expect_same_run("plain", "queue", 8);
+        ls_options_release(&plain);
+        ls_options_release(&o);
+        forget("plain");
+        forget("queue");
+    }
+}
+
+enum { OVERFLOWING = 3 };
+
+static void overflow_rank(struct ls_comm *c, const struct ranks *r)
+{
+    queued.overflows = ls_comm_rank(c) == 1 ? OVERFLOWING : 0;
+    train_rank(c, r);
+}
+
+/* An overflow that one stage sees is one of all. */
+static void test_overflow(void **state)
+{
+    (void)state;
+    static const struct layout layouts[] = {{"pipeline:3", 3, 4, 1}, {"data:2,pipeline:2", 4, 4, 1}};
+    for (int i = 0; i < 2; i++) {
+        struct ls_options one = run_options("one", true, &layouts[i]), o = run_options("queue", true, &layouts[i]);
+        tiny_set(&one.parallel, "data");
+        tiny_set(&one.dtype, "fp16");
+        tiny_set(&o.dtype, "fp16");
+        queued.overflows = OVERFLOWING;
+        assert_int_equal(tiny_train(&one), LS_OK);
+        queued.overflows = 0;
+        run_ranks((struct ranks){.size = layouts[i].ranks, .loud = true, .argument = &o}, overflow_rank);
+        expect_same_run("one", "queue", 8);
+        ls_options_release(&one);
+        ls_options_release(&o);
+        forget("one");
+        forget("queue");
+    }
+}
+
+/* Processes with the same stage sum among themselves, where each has one part of the sum. */
+static void test_summed_by_devices(void **state)
+{
+    sums = true;
+    test_groups(state);
+    test_clipped(state);
+    test_overflow(state);
+    sums = false;
 }
 
 /* --- going wrong ------------------------------------------------------------------------------------------------------ */
@@ -219,12 +374,10 @@ static void test_refused(void **state)
 {
     (void)state;
     static const struct layout l = {"pipeline:2", 2, 4, 1};
-    for (int i = 0; i < 2; i++) {
-        struct ls_options o = run_options("refused", true, &l);
-        tiny_set(i ? &o.collective : &o.dtype, i ? "nccl" : "fp16");
-        run_ranks((struct ranks){.size = 2, .argument = &o}, expect_refusal);
-        ls_options_release(&o);
-    }
+    struct ls_options o = run_options("refused", true, &l);
+    tiny_set(&o.collective, "nccl");
+    run_ranks((struct ranks){.size = 2, .argument = &o}, expect_refusal);
+    ls_options_release(&o);
 }
 
 int main(void)
@@ -236,6 +389,11 @@ int main(void)
         cmocka_unit_test(test_mapped_memory),
         cmocka_unit_test(test_goes_on_elsewhere),
         cmocka_unit_test(test_joined_layers_stay_together),
+        cmocka_unit_test(test_cut_within_a_block),
+        cmocka_unit_test(test_chosen),
+        cmocka_unit_test(test_clipped),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_summed_by_devices),
         cmocka_unit_test(test_card_fails),
         cmocka_unit_test(test_refused),
     };

@@ -27,12 +27,18 @@ static struct ls_options run_options(const char *run, bool queue, const struct r
     return o;
 }
 
+static bool peers;             /* devices sum among themselves, where each process has one part of the sum */
+static uint64_t overflow_step; /* in which rank 1 sees an overflow; 0: none */
+
 static void train_rank(struct ls_comm *c, const struct ranks *r)
 {
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
+    queued.peers = peers;
+    queued.overflows = overflow_step;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
-    NEED(t.engine.shards && t.engine.grads != t.engine.kept);
+    bool sums = peers && ls_tree_most_parts(t.engine.tree) == 1;
+    NEED(t.engine.shards && (t.engine.grads == t.engine.kept) == sums && !t.engine.peers == !sums);
     NEED(ls_trainer_run(&t) == LS_OK);
     ls_trainer_close(&t);
     NEED(queued_empty());
@@ -69,6 +75,18 @@ static void test_bits(void **state)
     compare(&(struct rule){"muon", 0, 0, 1}, 2);
 }
 
+static void test_bits_summed_by_devices(void **state)
+{
+    (void)state;
+    for (int ranks = 2; ranks <= 4; ranks += 2) {
+        peers = true;
+        compare(&(struct rule){"sgd", 0, 0, 1}, ranks);
+        compare(&(struct rule){"adamw", 0.05, 0.9, 2}, ranks);
+        compare(&(struct rule){"lamb", 0, 0, 1}, ranks);
+    }
+    peers = false;
+}
+
 /* What three processes saved in shards goes on in two, and alone. */
 static void test_goes_on(void **state)
 {
@@ -93,22 +111,29 @@ static void test_goes_on(void **state)
     forget("queue");
 }
 
-static void expect_refusal(struct ls_comm *c, const struct ranks *r)
-{
-    struct ls_options o = *(const struct ls_options *)r->argument;
-    struct ls_trainer t;
-    NEED(ls_trainer_open(&t, &o, c) == LS_USAGE);
-    NEED(ls_comm_rank(c) > 0 || strstr(ls_log_last(), "none can tell when one overflows"));
-    ls_comm_close(c, LS_OK);
-}
-
-static void test_fp16_refused(void **state)
+static void test_overflow(void **state)
 {
     (void)state;
-    struct ls_options o = run_options("refused", true, &(struct rule){"sgd", 0, 0, 1});
-    tiny_set(&o.dtype, "fp16");
-    run_ranks((struct ranks){.size = 2, .replicas = 4, .argument = &o}, expect_refusal);
-    ls_options_release(&o);
+    for (peers = false;; peers = true) {
+        struct ls_options one = run_options("plain", true, &(struct rule){"adamw", 0, 0, 1});
+        struct ls_options o = run_options("queue", true, &(struct rule){"adamw", 0, 0, 1});
+        tiny_set(&one.shard, "none");
+        tiny_set(&one.dtype, "fp16");
+        tiny_set(&o.dtype, "fp16");
+        overflow_step = queued.overflows = 3;
+        assert_int_equal(tiny_train(&one), LS_OK);
+        queued.overflows = 0;
+        train(&o, 4);
+        overflow_step = 0;
+        expect_same_run("plain", "queue", 8);
+        ls_options_release(&one);
+        ls_options_release(&o);
+        forget("plain");
+        forget("queue");
+        if (peers)
+            break;
+    }
+    peers = false;
 }
 
 int main(void)
@@ -116,7 +141,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),
         cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_fp16_refused),
+        cmocka_unit_test(test_overflow),
+        cmocka_unit_test(test_bits_summed_by_devices),
     };
     return cmocka_run_group_tests(tests, tiny_begin, tiny_end);
 }

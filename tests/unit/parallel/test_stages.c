@@ -114,6 +114,58 @@ static void stages_begin_where_they_are_told_to(void **state)
     ls_graph_release(&g);
 }
 
+/* The node of a graph that a name, op and phase tell. */
+static int node_like(const struct ls_graph *g, const struct ls_node *like)
+{
+    for (int n = 0; n < g->n_nodes; n++)
+        if (g->nodes[n].op == like->op && g->nodes[n].phase == like->phase && strcmp(g->nodes[n].name, like->name) == 0)
+            return n;
+    return LS_NONE;
+}
+
+/* What a stage computes together may depend on what is there by then: it has what the whole graph has. */
+static void check_order(const struct ls_graph *g, const struct ls_graph *part)
+{
+    for (int n = 0; n < part->n_nodes; n++) {
+        if (part->nodes[n].op != &ls_op_receive)
+            continue;
+        int tensor = ls_graph_find(g, part->tensors[part->nodes[n].out[0]].name);
+        for (int before = n - 1; before >= 0; before--)
+            if (!travels(&part->nodes[before]) && part->nodes[before].phase == part->nodes[n].phase)
+                assert_true(node_like(g, &part->nodes[before]) < ls_graph_producer(g, tensor));
+    }
+}
+
+static void blocks_are_cut_where_layers_are_joined(void **state)
+{
+    (void)state;
+    static const char joined[] = "layer2.0.bn2\tlayer2.1.conv1\nlayer2.1.bn1\tlayer2.1.conv1\n",
+                      at[] = "layer2.1.conv2";
+    struct ls_graph g, part;
+    struct ls_stages s;
+    build("resnet18", 64, &g);
+    assert_int_equal(ls_stages_choose(&g, 2, at, (int)strlen(at), joined, &s), LS_OK);
+    for (int stage = 0; stage < 2; stage++) {
+        int forward = 0, received = 0;
+        ls_graph_init(&part);
+        assert_int_equal(ls_stage_graph(&g, &s, stage, &part), LS_OK);
+        for (int n = 0; n < part.n_nodes; n++) {
+            received += part.nodes[n].op == &ls_op_receive;
+            forward += travels(&part.nodes[n]) && part.nodes[n].phase == LS_FORWARD;
+        }
+        assert_int_equal(forward, 2); /* what the 3x3 convolution reads, and the shortcut */
+        assert_int_equal(received, 2);
+        check_order(&g, &part);
+        ls_graph_release(&part);
+    }
+    ls_stages_release(&s);
+    bool muted = ls_log_mute(true);
+    assert_int_equal(ls_stages_choose(&g, 2, "layer2.1", 8, joined, &s), LS_USAGE);
+    ls_log_mute(muted);
+    ls_stages_release(&s);
+    ls_graph_release(&g);
+}
+
 static void expect_refused(const struct ls_graph *g, int n, const char *at, const char *why)
 {
     struct ls_stages s;
@@ -182,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_have_all_nodes_once),
         cmocka_unit_test(stages_begin_where_they_are_told_to),
+        cmocka_unit_test(blocks_are_cut_where_layers_are_joined),
         cmocka_unit_test(impossible_cuts_are_refused),
         cmocka_unit_test(the_schedule_leaves_as_little_idle_as_possible),
     };

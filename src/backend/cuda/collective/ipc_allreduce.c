@@ -8,7 +8,10 @@
  * A process can wait for an event of another process only after it was recorded. So the hosts meet twice in a step, while the
  * GPUs still compute what was enqueued: when all have recorded ready, and when all have recorded done. A GPU waits for ready of
  * all ranks before it sums, and for done of all ranks before it updates. Steps cannot mix: a part is written again, and ready
- * recorded again, only behind done of all ranks. */
+ * recorded again, only behind done of all ranks.
+ *
+ * An update may meet again, by the same events: one that was recorded anew in the meantime comes later, and nothing that it waits
+ * for comes after this wait. */
 #include "backend/cuda/collective/collective.h"
 #include "backend/cuda/timeline.h"
 #include "base/log.h"
@@ -248,18 +251,50 @@ static enum ls_status sum(struct ls_program *p, int cut)
     return cuda_check(cudaGetLastError(), "summing gradients");
 }
 
-enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
+/* What is enqueued from now on comes behind what every rank has enqueued on this stream of its own. */
+static enum ls_status meet_behind(struct ls_program *p, cudaStream_t stream)
 {
     struct collective *s = p->collective;
-    LS_TRY(run_pass(p, run));
-    LS_TRY(all_are_here(s));
-    for (int cut = 0; cut < s->n_cuts; cut++)
-        LS_TRY(sum(p, cut));
-    CUDA_TRY(cudaEventRecord(s->ipc->done[s->g.rank], s->sums));
+    CUDA_TRY(cudaEventRecord(s->ipc->done[s->g.rank], stream));
     LS_TRY(all_are_here(s));
     for (int rank = 0; rank < s->g.size; rank++)
         CUDA_TRY(cudaStreamWaitEvent(p->device->compute, s->ipc->done[rank], 0));
-    return program_run(p, s->end, p->core.g->n_nodes, run);
+    return LS_OK;
+}
+
+/* The parts of this rank are recorded. */
+static enum ls_status sum_and_update(struct ls_program *p, const struct ls_run *run)
+{
+    struct collective *s = p->collective;
+    LS_TRY(all_are_here(s));
+    for (int cut = 0; cut < s->n_cuts; cut++)
+        LS_TRY(sum(p, cut));
+    LS_TRY(meet_behind(p, s->sums));
+    return s->g.update ? s->g.update(s->g.context, run) : program_run(p, s->end, p->core.g->n_nodes, run);
+}
+
+enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
+{
+    LS_TRY(run_pass(p, run));
+    return sum_and_update(p, run);
+}
+
+enum ls_status ipc_sum(struct ls_program *p, const struct ls_run *run)
+{
+    struct collective *s = p->collective;
+    for (int cut = 0; cut < s->n_cuts; cut++)
+        CUDA_TRY(cudaEventRecord(s->ipc->ready[s->g.rank * s->n_cuts + cut], p->device->compute));
+    return sum_and_update(p, run);
+}
+
+enum ls_status ipc_meet(struct ls_program *p)
+{
+    return meet_behind(p, p->device->compute);
+}
+
+const float *ipc_reach(const struct ls_program *p, int rank)
+{
+    return p->collective->ipc->parts.part[rank];
 }
 
 /* What others have opened goes when they no longer have it, or not at all. */

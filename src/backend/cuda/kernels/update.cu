@@ -1,5 +1,6 @@
 /* Update kernels of sgd and lars, loss scaling, running statistics, and checksums. Each launch covers a whole list
  * of tensors. */
+#include "backend/cuda/kernels/given.h"
 #include "backend/cuda/kernels/update.cuh"
 
 #include <limits.h>
@@ -273,6 +274,11 @@ static __global__ void begin_kernel(struct ls_cuda_scale *scale)
     scale->overflow = 0;
 }
 
+static __global__ void overflow_kernel(struct ls_cuda_scale *scale)
+{
+    scale->overflow = 1;
+}
+
 static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 {
     scale->skipped += scale->overflow;
@@ -290,6 +296,11 @@ static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 void ls_cuda_scale_begin(ls_cuda_stream s, struct ls_cuda_scale *scale)
 {
     begin_kernel<<<1, 1, 0, s>>>(scale);
+}
+
+void ls_cuda_scale_overflow(ls_cuda_stream s, struct ls_cuda_scale *scale)
+{
+    overflow_kernel<<<1, 1, 0, s>>>(scale);
 }
 
 void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
