@@ -402,7 +402,8 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
 {
     if (input)
         LS_TRY(feed_batch(p));
-    settle_scale(p, run->step);
+    if (!run->forward_only)
+        settle_scale(p, run->step);
     struct ls_cuda_run now = {
         .seed = run->seed,
         .step = run->step,
