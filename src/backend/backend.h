@@ -15,6 +15,7 @@ struct ls_run {
     float grad_scale;  /* 1 / samples of the whole step: gradients of losses are multiplied by it */
     float stat_weight; /* this replica's share of the step's samples, for BN's running statistics */
     float lr;
+    bool forward_only;     /* no gradients follow: fp16's loss scale does not count it as a step */
     const double *squares; /* of all gradients, where processes have parts of them (core/clip.h); NULL: they are here */
     bool overflow;         /* f16: another process has a gradient that is not finite */
 };

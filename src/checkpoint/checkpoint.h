@@ -57,6 +57,8 @@ enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w);
 
 /* Removes incomplete checkpoints that a killed run left. The caller holds the run lock. */
 void ls_checkpoint_remove_stale(const char *run);
+/* Whether there are any. */
+bool ls_checkpoint_has_stale(const char *run);
 /* Whether `best` does not name the best checkpoint of *state, because the run was killed between the two, and make it do so. */
 bool ls_checkpoint_best_lags(const char *run, const struct ls_state *state);
 enum ls_status ls_checkpoint_mark_best(const char *run, const struct ls_state *state);

@@ -142,19 +142,35 @@ out:
     return st;
 }
 
-/* Removes step-N.tmp folders that a crash left. */
+/* Whether it is a step-N.tmp folder, which a crash has left unless a save is under way. */
+static bool is_stale(const char *name)
+{
+    const char *digits = name + 5;
+    return strncmp(name, "step-", 5) == 0 && isdigit((unsigned char)*digits) &&
+           strcmp(digits + strspn(digits, "0123456789"), ".tmp") == 0;
+}
+
 static void remove_stale(const char *all)
 {
     char path[LS_CHECKPOINT_PATH];
     DIR *dir = opendir(all);
-    for (struct dirent *entry; dir && (entry = readdir(dir));) {
-        const char *digits = entry->d_name + 5;
-        bool step = strncmp(entry->d_name, "step-", 5) == 0 && isdigit((unsigned char)*digits);
-        if (step && strcmp(digits + strspn(digits, "0123456789"), ".tmp") == 0)
+    for (struct dirent *entry; dir && (entry = readdir(dir));)
+        if (is_stale(entry->d_name))
             ls_dir_remove(ls_checkpoint_path(path, all, entry->d_name));
-    }
     if (dir)
         closedir(dir);
+}
+
+bool ls_checkpoint_has_stale(const char *run)
+{
+    char all[LS_CHECKPOINT_PATH];
+    bool found = false;
+    DIR *dir = opendir(ls_checkpoint_path(all, run, "checkpoints"));
+    for (struct dirent *entry; dir && !found && (entry = readdir(dir));)
+        found = is_stale(entry->d_name);
+    if (dir)
+        closedir(dir);
+    return found;
 }
 
 void ls_checkpoint_remove_stale(const char *run)

@@ -198,14 +198,16 @@ static enum ls_status check_tensor(const char *path, const struct ls_safetensors
     char have[64], want[64];
     const struct ls_st_tensor *found = ls_safetensors_find(file, t->name);
     const char *model = ls_safetensors_metadata(file, "lockstep.model");
+    const char *names = model ? " Its metadata name " : "";
     if (!found)
         return ls_fail(LS_BAD_INPUT, "%s: no tensor %s, which the model needs; is it a file of another model?%s%s",
-                       path, t->name, model ? " Its metadata name " : "", model ? model : "");
+                       path, t->name, names, model ? model : "");
     if (!same_shape(&t->shape, found))
         return ls_fail(LS_BAD_INPUT,
-                       "%s: tensor %s is %s, but the model has %s; --input and --classes must be as in the "
-                       "run that made the file",
-                       path, t->name, file_shape(found, have), ls_shape_text(&t->shape, want));
+                       "%s: tensor %s is %s, but the model has %s; is it a file of another model, or of another "
+                       "--input or --classes?%s%s",
+                       path, t->name, file_shape(found, have), ls_shape_text(&t->shape, want), names,
+                       model ? model : "");
     return LS_OK;
 }
 

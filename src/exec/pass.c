@@ -26,16 +26,10 @@ static double waited_so_far(const struct ls_stepper *s)
 
 /* --- a pass --------------------------------------------------------------------------------------------------- */
 
-/* Makes the slot the input of a net. */
 static enum ls_status set_input(struct ls_stepper *s, struct ls_net *net, const struct ls_slot *slot)
 {
-    const struct ls_backend *b = s->engine->backend;
     s->run.valid = slot->valid;
-    if (slot->form == LS_FORM_PLANES)
-        LS_TRY(b->input(net->program, net->graph.input, slot->images));
-    else
-        LS_TRY(b->queue->crops(net->program, slot->crops, slot->pixels));
-    return b->input(net->program, net->graph.label, slot->labels);
+    return ls_device_dataset_input(s->engine->backend, net, slot);
 }
 
 /* Returns the feed's next slot, or NULL when this process is starved: then it computes nothing until all stop. */

@@ -58,7 +58,7 @@ static enum ls_status estimate_bn(struct ls_trainer *t)
 {
     const char *bad;
     double start = ls_now();
-    LS_TRY(ls_bn_estimate(&t->engine, &t->task, t->o, &t->console, &bad));
+    LS_TRY(ls_bn_estimate(&t->engine, &t->task, t->o, t->stepper.train.form, &t->console, &bad));
     t->evaluating += ls_now() - start;
     return bad ? diverged(t, "a batch statistic", bad, "--bn-samples") : LS_OK;
 }

@@ -100,13 +100,14 @@ static enum ls_status say_finished(struct ls_trainer *t)
     return LS_OK;
 }
 
-/* The last save of a run that was killed may have come without its mark. A run that cannot be written stays as it is. */
-static void mend_best(struct ls_trainer *t)
+/* The last save of a run that was killed may have come without its mark, and left the folder it replaced. A run that cannot
+ * be written stays as it is. */
+static void mend_last_save(struct ls_trainer *t)
 {
-    if (!ls_checkpoint_best_lags(t->run, &t->state))
+    if (!ls_checkpoint_best_lags(t->run, &t->state) && !ls_checkpoint_has_stale(t->run))
         return;
     bool muted = ls_log_mute(true);
-    if (ls_trainer_claim(t) == LS_OK)
+    if (ls_trainer_claim(t) == LS_OK && ls_checkpoint_best_lags(t->run, &t->state))
         ls_checkpoint_mark_best(t->run, &t->state);
     ls_log_mute(muted);
     ls_run_lock_release(t->lock);
@@ -120,7 +121,7 @@ static enum ls_status resume_run(struct ls_trainer *t)
     if (given || (ls_checkpoint_peek(t->run, &t->state) && is_finished(t))) {
         LS_TRY(find_state(t, given));
         if (is_finished(t) && !given)
-            mend_best(t);
+            mend_last_save(t);
         if (is_finished(t))
             return say_finished(t);
     }

@@ -19,7 +19,9 @@ layers:
   - {name: r3, op: relu}
   - {name: f3, op: dense, out: classes}
 EOF
-common="--model wide.yaml --data synthetic:1x14x14:10:19 --threads 1 --lr 0.05 --batch 16 --replicas 5"
+evaluated="--model wide.yaml --data synthetic:1x14x14:10:19 --threads 1 --lr 0.05 --batch 16 --replicas 5"
+# A checkpoint takes 100 MB: one, at the end.
+common="$evaluated --no-evaluate --checkpoint-every 1000"
 
 # The weights and the state of a run's last step.
 bits() {
@@ -30,11 +32,11 @@ same_bits() {
 }
 
 it "gives the bits of one process on 2, 3 and 4 workers"
-lockstep train $common --epochs 2 --ema 0.9 --run one
+lockstep train $evaluated --epochs 2 --ema 0.9 --run one
 expect_code 0
 grep 'evaluation: loss' out >evaluation.one
 for n in 2 3 4; do
-    lockstep train $common --epochs 2 --ema 0.9 --workers $n --parallel dense:$n --run split$n
+    lockstep train $evaluated --epochs 2 --ema 0.9 --workers $n --parallel dense:$n --run split$n
     expect_code 0
     same_bits one split$n 4
     grep 'evaluation: loss' out | sed 's/ in .*//' >evaluation.split
@@ -46,8 +48,8 @@ lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.
 lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --workers 3 --parallel dense:3 --run frozen3
 expect_code 0
 same_bits frozen frozen3 2
-lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --run plain
-lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --workers 2 --parallel dense:2 --run plain2
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --run plain
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --workers 2 --parallel dense:2 --run plain2
 expect_code 0
 same_bits plain plain2 1
 
@@ -60,35 +62,35 @@ for n in 2 3; do
     expect_code 0
     same_bits clipped clipped$n 2
 done
-lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --clip-norm 0.1 --run clip-plain
-lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --eval-every 9 --clip-norm 0.1 --workers 2 \
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --clip-norm 0.1 --run clip-plain
+lockstep train $common --steps 1 --backend ref --batch 2 --replicas 2 --clip-norm 0.1 --workers 2 \
     --parallel dense:2 --run clip-plain2
 expect_code 0
 same_bits clip-plain clip-plain2 1
 
 it "gives them in groups of workers, whose gradients of rows are summed between groups"
-lockstep train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 --run nine
+lockstep train $common --replicas 9 --epochs 2 --clip-norm 0.5 --run nine
 expect_code 0
 for layout in "4 data:2,dense:2" "6 dense:3" "6 data:3,dense:2" "8 data:2,dense:4"; do
     run="groups-${layout#* }"
-    lockstep train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 --workers "${layout%% *}" \
+    lockstep train $common --replicas 9 --epochs 2 --clip-norm 0.5 --workers "${layout%% *}" \
         --parallel "${layout#* }" --run "$run"
     expect_code 0
     same_bits nine "$run" 4
 done
-lockstep train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 --workers 4 --parallel dense:2 --sync allreduce \
+lockstep train $common --replicas 9 --epochs 2 --clip-norm 0.5 --workers 4 --parallel dense:2 --sync allreduce \
     --run groups-after
 expect_code 0
 same_bits nine groups-after 4
-lockstep train $common --steps 1 --backend ref --batch 4 --replicas 4 --accumulate 1 --eval-every 9 --run plain-four
-lockstep train $common --steps 1 --backend ref --batch 4 --replicas 4 --accumulate 1 --eval-every 9 --workers 4 \
+lockstep train $common --steps 1 --backend ref --batch 4 --replicas 4 --accumulate 1 --run plain-four
+lockstep train $common --steps 1 --backend ref --batch 4 --replicas 4 --accumulate 1 --workers 4 \
     --parallel dense:2 --run plain-groups
 expect_code 0
 same_bits plain-four plain-groups 1
 
 it "gives them across machines, over TCP"
 for rank in 0 1 2 3; do
-    LOCKSTEP_NODE=node-$((rank / 2)) "$program" train $common --replicas 9 --epochs 2 --ema 0.9 --clip-norm 0.5 \
+    LOCKSTEP_NODE=node-$((rank / 2)) "$program" train $common --replicas 9 --epochs 2 --clip-norm 0.5 \
         --parallel dense:2 --run machines --transport tcp --rendezvous "file://$scratch/meet" --num-nodes 4 --rank $rank \
         >out-$rank 2>err-$rank </dev/null &
     eval "rank_$rank=$!"
@@ -139,7 +141,7 @@ expect_code 2
 expect_error 'no dense layer with 4000000 weights'
 
 it "names a worker that is lost"
-"$program" train $common --steps 100000 --workers 3 --parallel dense:3 --run lost --eval-every 0 --deadline 10 >out 2>err &
+"$program" train $common --steps 100000 --workers 3 --parallel dense:3 --run lost --deadline 10 >out 2>err &
 parent=$!
 for _ in $(seq 600); do
     grep -q '"kind": "step"' lost/metrics.jsonl 2>/dev/null && break

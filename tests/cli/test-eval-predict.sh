@@ -79,7 +79,7 @@ it "evaluates, predicts and exports a run that saves and removes checkpoints all
     --checkpoint-every 1 --keep 1 --threads 1 --run busy >busy.out 2>busy.err </dev/null &
 busy=$!
 tries=0
-until [ -d busy/checkpoints ] || [ "$tries" = 600 ]; do
+until [ -e busy/checkpoints/best/state.json ] || [ "$tries" = 600 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done

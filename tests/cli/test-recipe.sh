@@ -75,6 +75,11 @@ train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
 expect_code 0
 expect "$(readlink early/checkpoints/best)" = step-00000003
 expect_no_file early/lock
+cp -r early/checkpoints/step-00000009 early/checkpoints/step-00000009.tmp # as a kill at the end of a save leaves it
+train --model mlp --lr 1e-12 --eval-every 3 --early-stop 2 --run early --resume
+expect_code 0
+expect_no_file early/checkpoints/step-00000009.tmp
+expect_no_file early/lock
 train --model mlp --lr 1e-12 --eval-every 3 --early-stop 3 --run early --resume
 expect_code 0
 expect_out 'Going on after step 9'

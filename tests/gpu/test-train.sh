@@ -60,6 +60,20 @@ for dtype in $types; do
     expect_bits "straight-$dtype" "halves-$dtype" 20
 done
 
+# BN's statistics (--bn-samples): as the CPU measures them with the same weights, and to the bits of the uninterrupted run.
+for dtype in $types; do
+    it "measures BN's statistics anew, in $dtype"
+    train --dtype "$dtype" --steps 20 --replicas 2 --bn-samples 100 --eval-every 8 --run "bn-$dtype"
+    expect_code 0
+    expect_out 'BN .*before each evaluation, from 96 training samples in batches of 16'
+    train --dtype "$dtype" --steps 13 --replicas 2 --bn-samples 100 --eval-every 8 --run "bn-parts-$dtype"
+    train --dtype "$dtype" --steps 20 --replicas 2 --bn-samples 100 --eval-every 8 --run "bn-parts-$dtype" --resume
+    expect_code 0
+    train --dtype "$dtype" --steps 20 --replicas 2 --run "bn-none-$dtype"
+    cmp -s "bn-$dtype/checkpoints/step-00000020/state.safetensors" "bn-none-$dtype/checkpoints/step-00000020/state.safetensors" ||
+        miss "training went another way"
+done
+
 it "goes on with the loss scale, too"
 if [ "$backend" != cuda ]; then
     skip "fp16 is for cards"

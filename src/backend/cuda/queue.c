@@ -446,7 +446,8 @@ enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool
 {
     if (input)
         LS_TRY(feed_batch(p));
-    settle_scale(p, run->step);
+    if (!run->forward_only)
+        settle_scale(p, run->step);
     if (p->scale && run->overflow)
         ls_cuda_scale_overflow(p->device->compute, p->scale);
     if (p->clip && run->squares)

@@ -140,6 +140,15 @@ enum ls_status ls_device_dataset_open_bytes(struct ls_device_dataset *s, const s
     return set_source(e, net, pixels, NULL);
 }
 
+enum ls_status ls_device_dataset_input(const struct ls_backend *b, const struct ls_net *net, const struct ls_slot *slot)
+{
+    if (slot->form == LS_FORM_PLANES)
+        LS_TRY(b->input(net->program, net->graph.input, slot->images));
+    else
+        LS_TRY(b->queue->crops(net->program, slot->crops, slot->pixels));
+    return b->input(net->program, net->graph.label, slot->labels);
+}
+
 void ls_device_dataset_close(struct ls_device_dataset *s)
 {
     if (s->held)

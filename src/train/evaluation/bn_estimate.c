@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system/interrupt.h"
+#include "exec/device/device_dataset.h"
 #include "exec/rank_reduce.h"
 #include "graph/ops.h"
 
@@ -13,6 +14,7 @@ enum { RUNNING_MEAN = 3, RUNNING_VAR = 4, STAT = 3 };
 
 struct estimate {
     struct ls_engine *engine;
+    enum ls_form form;
     struct ls_loader *loader; /* NULL: no batch is this process's */
     int64_t samples, batches; /* of all processes */
     int end;                  /* the forward pass up to the last BN is nodes 0 .. end-1 */
@@ -53,9 +55,6 @@ enum ls_status ls_bn_estimate_check(const struct ls_engine *e, const struct ls_o
                        "--bn-samples: with --sync %s%s servers hold the running statistics, and would overwrite the "
                        "estimate; use --sync overlap, allreduce, gather or local, or server without --servers",
                        o->sync, o->servers > 0 ? " --servers" : "");
-    if (e->backend->queue->own_memory)
-        return ls_fail(LS_USAGE, "--bn-samples: the backend %s cannot do that yet; use --backend onednn or ref",
-                       e->backend->name);
     return LS_OK;
 }
 
@@ -86,7 +85,7 @@ static enum ls_status open_loader(struct estimate *b, const struct ls_task *task
     struct ls_loader_options options = {
         .set = task->train,
         .augment = task->augment,
-        .form = LS_FORM_PLANES,
+        .form = b->form,
         .seed = o->seed,
         .shuffle = o->shuffle,
         .on_bad = strcmp(o->on_bad_sample, "skip") == 0 ? LS_BAD_REPLACED : LS_BAD_FAILS,
@@ -137,9 +136,13 @@ static enum ls_status run_batch(struct estimate *b, int64_t batch, uint64_t seed
     LS_TRY(ls_loader_next(b->loader, &slot));
     if (!slot)
         return ls_fail(LS_FAILED, "--bn-samples: the data ended before batch %lld", (long long)batch);
-    struct ls_run run = {
-        .seed = seed, .step = (uint64_t)batch, .valid = slot->valid, .grad_scale = 1, .stat_weight = 1};
-    LS_TRY(e->backend->input(e->train.program, e->train.graph.input, slot->images));
+    struct ls_run run = {.seed = seed,
+                         .step = (uint64_t)batch,
+                         .valid = slot->valid,
+                         .grad_scale = 1,
+                         .stat_weight = 1,
+                         .forward_only = true};
+    LS_TRY(ls_device_dataset_input(e->backend, &e->train, slot));
     return run_forward(b, &run);
 }
 
@@ -214,12 +217,15 @@ int64_t ls_bn_estimate_samples(const struct ls_task *task, const struct ls_optio
 }
 
 static enum ls_status begin(struct estimate *b, struct ls_engine *e, const struct ls_task *task,
-                            const struct ls_options *o)
+                            const struct ls_options *o, enum ls_form form)
 {
     const struct ls_graph *g = &e->train.graph;
     int64_t samples = ls_bn_estimate_samples(task, o), batch = task->size.batch;
-    *b = (struct estimate){
-        .engine = e, .samples = samples, .batches = (samples + batch - 1) / batch, .end = measured_end(g)};
+    *b = (struct estimate){.engine = e,
+                           .form = form,
+                           .samples = samples,
+                           .batches = (samples + batch - 1) / batch,
+                           .end = measured_end(g)};
     for (int i = 0; i < b->end; i++)
         b->floats += measures(&g->nodes[i]) ? stat_floats(g, &g->nodes[i]) : 0;
     b->sums = ls_alloc(b->floats, sizeof *b->sums);
@@ -237,7 +243,7 @@ static void end(struct estimate *b)
 }
 
 enum ls_status ls_bn_estimate(struct ls_engine *e, const struct ls_task *task, const struct ls_options *o,
-                              struct ls_console *console, const char **bad)
+                              enum ls_form form, struct ls_console *console, const char **bad)
 {
     struct estimate b;
     bool mute = e->comm && rank_of(e) > 0;
@@ -246,7 +252,7 @@ enum ls_status ls_bn_estimate(struct ls_engine *e, const struct ls_task *task, c
         return LS_OK;
     if (mute)
         ls_log_mute(1);
-    enum ls_status st = begin(&b, e, task, o);
+    enum ls_status st = begin(&b, e, task, o, form);
     st = ls_rank_reduce_status(e->comm, st);
     if (st == LS_OK)
         st = run_all(&b, task, o, console);

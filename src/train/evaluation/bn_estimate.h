@@ -11,12 +11,12 @@
 
 /* How many samples an estimate takes: --bn-samples in whole batches, at least one batch. */
 int64_t ls_bn_estimate_samples(const struct ls_task *task, const struct ls_options *o);
-/* LS_USAGE if the model, the backend, or the strategy does not allow it. */
+/* LS_USAGE if the model or the strategy does not allow it. */
 enum ls_status ls_bn_estimate_check(const struct ls_engine *e, const struct ls_options *o);
 /* The processes share the batches, and add them in the order of the data: all get the bits of one process. They hold the same
- * weights before. *bad is the first BN layer with a statistic that is not finite, NULL: there is none; with one, or after a
+ * weights before. form: how images come to the training program of this process. *bad is the first BN layer with a statistic that is not finite, NULL: there is none; with one, or after a
  * failure, nothing is changed. Every process returns the same status. LS_INTERRUPTED as ls_evaluate. */
 enum ls_status ls_bn_estimate(struct ls_engine *e, const struct ls_task *task, const struct ls_options *o,
-                              struct ls_console *console, const char **bad);
+                              enum ls_form form, struct ls_console *console, const char **bad);
 
 #endif

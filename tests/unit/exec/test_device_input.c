@@ -18,7 +18,7 @@ static void set_mode(enum mode mode, size_t train_bytes)
 
 struct story {
     const char *data, *augment, *input;
-    int64_t replicas, accumulate, loader_threads;
+    int64_t replicas, accumulate, loader_threads, bn_samples;
     size_t train_bytes;       /* of the training set; the test set is smaller */
     unsigned some_room, room; /* forms that are expected */
 };
@@ -36,6 +36,8 @@ static enum ls_status train_in(enum mode mode, const struct story *s)
     o.accumulate = s->accumulate ? s->accumulate : 1;
     o.threads = 2;
     o.loader_threads = s->loader_threads ? s->loader_threads : 2;
+    o.bn_samples = s->bn_samples;
+    o.eval_every = s->bn_samples ? 3 : 0;
     o.steps = 8;
     set_mode(mode, s->train_bytes);
     enum ls_status st = tiny_train(&o);
@@ -94,6 +96,21 @@ static void scaled_sets(void **state)
                             .train_bytes = 110 * 768,
                             .some_room = PIXELS,
                             .room = PIXELS});
+}
+
+/* --bn-samples: training goes on with its own images behind an evaluation. */
+static void statistics(void **state)
+{
+    (void)state;
+    struct story s = {
+        .data = "synthetic:3x8x8:4:110", .augment = "crop:2,flip", .train_bytes = 110 * 192, .replicas = 2};
+    s.bn_samples = 50;
+    s.some_room = PIXELS | CROPS; /* for the test set */
+    s.room = CROPS;
+    compare(&s);
+    s.augment = "rrc,flip";
+    s.room = PIXELS | CROPS;
+    compare(&s);
 }
 
 static void folders(void **state)
@@ -217,6 +234,7 @@ int main(void)
         cmocka_unit_test(sets_of_one_size), cmocka_unit_test(scaled_sets),
         cmocka_unit_test(folders),          cmocka_unit_test(one_image_of_another_size),
         cmocka_unit_test(one_broken_image), cmocka_unit_test(bench_takes_the_same_way),
+        cmocka_unit_test(statistics),
     };
     return cmocka_run_group_tests_name("input", tests, begin, end);
 }
