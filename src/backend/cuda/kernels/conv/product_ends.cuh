@@ -130,6 +130,89 @@ template <typename T, mask MASK, extra DY2> struct gradient_sums {
     }
 };
 
+/* Backward, where the mask is kept and x is not read: the tile is dy. Stores dz and sums it. */
+template <typename T, extra DY2> struct gradient_sum {
+    static constexpr bool BY_COLUMN = false;
+    static constexpr int WIDEST = 128;
+    struct ls_cuda_bn_grad g;
+    picks sparse;
+
+    struct row {
+        octet<T> dy2;
+        uint32_t bits;
+    };
+    __device__ __forceinline__ void begin(parameters<P_FIRST> &, int, int) const
+    {
+    }
+    __device__ __forceinline__ void read(row &r, int64_t at, int number, int octets) const
+    {
+        terms<T, MASK_BITS, DY2> of;
+        if (DY2 == EXTRA_DENSE)
+            r.dy2 = load_once<T>(g.dy2, at);
+        if (DY2 == EXTRA_SPARSE) {
+            of.read_sparse(g, sparse, number, at, octets);
+            r.dy2 = of.dy2;
+        }
+        r.bits = __ldcs((const uint8_t *)g.kept + at);
+    }
+    __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
+                                        const parameters<P_FIRST> &, int, float (&first)[8], float (&)[8]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            terms<T, MASK_BITS, DY2> of;
+            of.dy = counts[u] ? value[u] : zero_octet<T>();
+            of.dy2 = counts[u] && DY2 != EXTRA_NONE ? in[u].dy2 : zero_octet<T>();
+            of.bits = counts[u] ? in[u].bits : 0;
+#pragma unroll
+            for (int p = 0; p < 4; p++) {
+                set_pair<T>(value[u], p, of.dz(p, make_float2(0, 0), 0));
+                const float2 d = pair_of<T>(value[u], p); /* as the product behind it reads it */
+                first[2 * p] += d.x;
+                first[2 * p + 1] += d.y;
+            }
+        }
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return g.dresidual;
+    }
+    __device__ __forceinline__ void finish(int channel, int, double sum, double, int, float) const
+    {
+        g.dbeta[channel] = (float)sum;
+    }
+};
+
+/* Stores the tile; rows without a sample become 0. */
+template <typename T> struct plain {
+    static constexpr bool BY_COLUMN = false;
+    static constexpr int WIDEST = 128;
+    void *y;
+
+    struct row {
+    };
+    __device__ __forceinline__ void begin(parameters<P_FIRST> &, int, int) const
+    {
+    }
+    __device__ __forceinline__ void read(row &, int64_t, int, int) const
+    {
+    }
+    __device__ __forceinline__ void add(row (&)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
+                                        const parameters<P_FIRST> &, int, float (&)[8], float (&)[8]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            value[u] = counts[u] ? value[u] : zero_octet<T>();
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return y;
+    }
+    __device__ __forceinline__ void finish(int, int, double, double, int, float) const
+    {
+    }
+};
+
 /* Where a tile stands in the map. */
 struct place {
     int first, valid, rows; /* its first row; rows that count; rows of the map */
