@@ -1,4 +1,4 @@
-/* Checks fold.cu, the gradients of a 1x1 convolution and of the batch normalisation behind it; needs a Hopper GPU. Build at the
+/* Checks fold.cu, a 1x1 convolution with the batch normalisation behind it and their gradients; needs a Hopper GPU. Build at the
  * repository's root:
  *
  *   nvcc -O2 -std=c++17 -gencode arch=compute_90a,code=sm_90a -DLS_CUDA_WGMMA --expt-relaxed-constexpr -I src
@@ -19,7 +19,7 @@ struct operands {
     const fold_case &m;
     size_t rows, K, C;
     buffer dz, a, x, w, half, gamma, mean, rstd, dbeta, dgamma, dw, too, da, dz2, x2, affine, first, second, scratch,
-        run, fold_scratch, kept;
+        run, fold_scratch, kept, gram, y, beta, stat;
     struct ls_cuda_fold f = {};
     struct ls_cuda_bn b = {}, from = {};
 
@@ -37,7 +37,8 @@ struct operands {
           mean(LS_F32, K), rstd(LS_F32, K), dbeta(LS_F32, K), dgamma(LS_F32, K), dw(LS_F32, K * C), too(LS_F32, K),
           da(LS_BF16, rows * C), dz2(LS_BF16, rows * C), x2(LS_BF16, rows * C), affine(LS_F32, 4 * C), first(LS_F32, C),
           second(LS_F32, C), scratch(LS_U8, 8 << 20), run(LS_U8, sizeof(struct ls_cuda_run)),
-          fold_scratch(LS_U8, scratch_of(of)), kept(LS_U8, rows * K / 8)
+          fold_scratch(LS_U8, scratch_of(of)), kept(LS_U8, rows * K / 8), gram(LS_F32, C * (C + 1)),
+          y(LS_BF16, rows * K), beta(LS_F32, K), stat(LS_F32, 2 * K)
     {
         struct ls_cuda_run host = {};
         host.valid = m.valid;
@@ -59,12 +60,38 @@ struct operands {
         b.act = m.act;
         b.eps = from.eps = 1e-5f;
         b.scratch = from.scratch = scratch.f();
-        f = {(int64_t)rows, m.area,   m.k,      m.c,       dz.at,      a.at,   w.f(),   half.at,
-             gamma.f(),     mean.f(), rstd.f(), dbeta.f(), dgamma.f(), dw.f(), too.f(), (float *)fold_scratch.at};
+        beta.put(random_values(LS_F32, K, 0.1, 0.3));
+        f.rows = (int64_t)rows;
+        f.area = m.area;
+        f.k = m.k;
+        f.n = m.c;
+        f.dz = dz.at;
+        f.a = a.at;
+        f.w = w.f();
+        f.half = half.at;
+        f.gamma = gamma.f();
+        f.mean = mean.f();
+        f.rstd = rstd.f();
+        f.dbeta = dbeta.f();
+        f.dgamma = dgamma.f();
+        f.dw = dw.f();
+        f.dbeta_too = too.f();
+        f.gram = gram.f();
+        f.scratch = (float *)fold_scratch.at;
     }
     const struct ls_cuda_run *r() const
     {
         return (const struct ls_cuda_run *)run.at;
+    }
+    struct ls_cuda_mapped forward(bool twins) const
+    {
+        struct ls_cuda_mapped map = {};
+        map.twin[0] = {NULL, gamma.f(), beta.f(), mean.f(), rstd.f()};
+        map.twin[1] = {dz.at, rstd.f(), mean.f(), beta.f(), gamma.f()};
+        map.residual = twins ? NULL : dz.at;
+        map.y = y.at;
+        map.kept = kept.at;
+        return map;
     }
     struct ls_cuda_bn_grad behind(void) const
     {
@@ -98,6 +125,42 @@ static double share_of(const values &got, const values &want)
         all += want[i] * want[i];
     }
     return wrong == wrong ? std::sqrt(wrong / all) : INFINITY;
+}
+
+/* Statistics from the products of a, and then the second pass where x is never stored; dz is what is added. */
+static void check_forward(operands &o, const std::string &name, const values &x, size_t live)
+{
+    const size_t K = o.K;
+    const values gamma = o.gamma.get(), beta = o.beta.get(), more = o.dz.get(), mean = o.mean.get(),
+                 rstd = o.rstd.get();
+    values variance(K), got_variance(K);
+    ls_cuda_fold_stats(0, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f());
+    must(cudaDeviceSynchronize(), "statistics");
+    report("mean " + name, worst_of(o.mean.get(), mean), 1e-5);
+    report("rstd " + name, worst_of(o.rstd.get(), rstd), 1e-5);
+    const values stat = o.stat.get();
+    for (size_t c = 0; c < K; c++) {
+        variance[c] = (1 / (rstd[c] * rstd[c]) - 1e-5) * (double)live / (double)(live - 1);
+        got_variance[c] = stat[K + c];
+    }
+    report("variance " + name, worst_of(got_variance, variance), 2e-5);
+    for (bool twins : {false, true}) {
+        const struct ls_cuda_mapped map = o.forward(twins);
+        ls_cuda_fold_apply(0, &o.f, &o.from, o.r(), &map);
+        must(cudaDeviceSynchronize(), "apply");
+        const values y = o.y.get();
+        const std::vector<uint8_t> kept = bytes_of(o.kept);
+        values want(y.size());
+        size_t wrong = 0;
+        for (size_t i = 0; i < live * K; i++) {
+            const size_t c = i % K;
+            const double w = twins ? rstd[c] * gamma[c] * (more[i] - beta[c]) + mean[c] : more[i];
+            want[i] = act_of(LS_ACT_RELU, gamma[c] * rstd[c] * (rounded(LS_BF16, x[i]) - mean[c]) + beta[c] + w);
+            wrong += (kept[i / 8] >> i % 8 & 1) != (y[i] > 0);
+        }
+        report((twins ? "twins " : "residual ") + name, share_of(y, want), 4e-3);
+        report("kept " + name, (double)wrong, 0);
+    }
 }
 
 static void check(const fold_case &m)
@@ -153,6 +216,7 @@ static void check(const fold_case &m)
     o.rstd.put(rstd);
     o.dbeta.put(dbeta);
     o.x2.put(random_values(LS_BF16, rows * C, 0.2, 1));
+    ls_cuda_fold_sums(0, &o.f, o.r());
     ls_cuda_fold(0, &o.f, o.r());
     ls_cuda_fold_product(0, &o.f, &o.b, o.r(), NULL, o.da.at);
     const struct ls_cuda_bn_grad g = o.behind();
@@ -180,6 +244,7 @@ static void check(const fold_case &m)
     ls_cuda_fold(0, &o.f, o.r());
     must(cudaDeviceSynchronize(), "fold");
     report("again " + name, bits == bytes_of(o.dw) ? 0 : 1, 0);
+    check_forward(o, name, x, live);
 }
 
 /* A product whose x is not read stores the same dz, and has the same sum of it. */
@@ -188,6 +253,7 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
     const fold_case m = {n, area, c, k, valid, LS_ACT_RELU}; /* dz: k channels become c */
     operands o(m);
     const size_t count = o.rows * o.K;
+    must(cudaMemset(o.kept.at, 0x5b, o.kept.count), "memset");
     const struct ls_cuda_product p = {(int64_t)o.rows, k, c, true, LS_CUDA_PRODUCT_WGMMA};
     struct ls_cuda_bn b = o.from;
     b.x = b.y = {n, 8, area / 8, c};
@@ -210,6 +276,16 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
     const std::string name = "without x " + name_of(m) + " stride " + std::to_string(stride);
     report("dz " + name, bytes_of(out[0]) == bytes_of(out[1]) ? 0 : 1, 0);
     report("sum " + name, bytes_of(sum[0]) == bytes_of(sum[1]) ? 0 : 1, 0);
+    g.dy = o.x.at; /* the first pass by itself */
+    for (int way = 0; way < 2; way++) {
+        g.x = way ? NULL : o.x.at;
+        g.dresidual = out[way].at;
+        g.dbeta = sum[way].f();
+        ls_cuda_bn_bwd_sums(0, &b, o.r(), &g);
+    }
+    must(cudaDeviceSynchronize(), "sums");
+    report("dz apart " + name, bytes_of(out[0]) == bytes_of(out[1]) ? 0 : 1, 0);
+    report("sum apart " + name, bytes_of(sum[0]) == bytes_of(sum[1]) ? 0 : 1, 0);
 }
 
 static bool can(void)
@@ -231,6 +307,8 @@ static void check_all(void)
         check({23, 97, k, 64, 22, LS_ACT_RELU});
     for (int64_t k : {64, 192, 256})
         check({23, 97, k, 128, 23, LS_ACT_RELU});
+    check({23, 97, 1024, 256, 23, LS_ACT_RELU});
+    check({23, 97, 512, 256, 22, LS_ACT_NONE});
     check({300, 149, 256, 64, 300, LS_ACT_RELU});
     for (int stride : {-1, 0, 2}) {
         check_without_x(37, 152, 64, 256, 36, stride);
@@ -242,7 +320,8 @@ static void check_all(void)
 static void bench_all(void)
 {
     for (const fold_case &m :
-         {fold_case{256, 56 * 56, 256, 64, 256, LS_ACT_RELU}, fold_case{256, 28 * 28, 512, 128, 256, LS_ACT_RELU}}) {
+         {fold_case{256, 56 * 56, 256, 64, 256, LS_ACT_RELU}, fold_case{256, 28 * 28, 512, 128, 256, LS_ACT_RELU},
+          fold_case{256, 14 * 14, 1024, 256, 256, LS_ACT_RELU}}) {
         const operands o(m);
         const double wide = 2.0 * (double)(o.rows * o.K), narrow = 2.0 * (double)(o.rows * o.C);
         const struct ls_cuda_bn_grad g = o.behind();
@@ -260,13 +339,27 @@ static void bench_all(void)
         wider.dgamma = o.dgamma.f();
         wider.dbeta = o.too.f();
         printf("%s\n", name_of(m).c_str());
+        bench("sums of a", narrow, [&](cudaStream_t s) { ls_cuda_fold_sums(s, &o.f, o.r()); });
+        bench("statistics", 1,
+              [&](cudaStream_t s) { ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f()); });
+        for (bool twins : {false, true}) {
+            const struct ls_cuda_mapped map = o.forward(twins);
+            bench(twins ? "apply, twins" : "apply", 2 * wide + narrow,
+                  [&](cudaStream_t s) { ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map); });
+        }
+        const struct ls_cuda_product out_of = {(int64_t)o.rows, m.c, m.k, false, LS_CUDA_PRODUCT_WGMMA};
+        bench("product with statistics", wide + narrow, [&](cudaStream_t s) {
+            ls_cuda_product_stats(s, &out_of, &o.from, o.r(), o.a.at, o.half.at, o.y.at, o.mean.f(), o.rstd.f(),
+                                  o.stat.f());
+        });
         bench("fold", wide + narrow, [&](cudaStream_t s) { ls_cuda_fold(s, &o.f, o.r()); });
         bench("product, with sums", wide + 3 * narrow,
               [&](cudaStream_t s) { ls_cuda_fold_product(s, &o.f, &o.b, o.r(), &g, NULL); });
         bench("product, plain", wide + 2 * narrow,
               [&](cudaStream_t s) { ls_cuda_fold_product(s, &o.f, &o.b, o.r(), NULL, o.da.at); });
-        bench("mapped, with sums", 3 * wide + 2 * narrow,
-              [&](cudaStream_t s) { ls_cuda_mapped_sums(s, &p, &before, &o.b, o.r(), o.half.at, &g); });
+        if (ls_cuda_mapped_can(&p, &o.from, &o.b))
+            bench("mapped, with sums", 3 * wide + 2 * narrow,
+                  [&](cudaStream_t s) { ls_cuda_mapped_sums(s, &p, &before, &o.b, o.r(), o.half.at, &g); });
         bench("product to dz, x read", 3 * wide + narrow,
               [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &wider); });
         wider.x = NULL;

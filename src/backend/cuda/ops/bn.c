@@ -112,7 +112,7 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
         p->core.nodes[node].keep_until = back;
     }
     want_sums(p, ls_cuda_bn_scratch(&b));
-    return LS_OK;
+    return back == LS_NONE ? LS_OK : conv_fold_forward_prepare(p, node, back);
 }
 
 struct ls_cuda_bn_twin bn_twin_of(const struct ls_program *p, int node)
@@ -137,6 +137,10 @@ static enum ls_status bn_run(struct ls_program *p, int node)
     if (!n->attr.training) {
         ls_cuda_bn_inference(stream_of(p), &b, x, residual, gamma, beta, floats(p, n->in[BN_RUNNING_MEAN]),
                              floats(p, n->in[BN_RUNNING_VAR]), y);
+        return LS_OK;
+    }
+    if (p->execs[node].folded) { /* FOLD-7 */
+        conv_fold_forward_run(p, node);
         return LS_OK;
     }
     bool twin = p->execs[node].twin != LS_NONE, has_stats = p->execs[node].early != LS_NONE; /* F1 */
