@@ -140,7 +140,8 @@ void ls_cuda_product_stats(ls_cuda_stream s, const struct ls_cuda_product *p, co
                            const struct ls_cuda_run *run, const void *x, const void *w, void *y, float *mean,
                            float *rstd, float *stat);
 /* The product takes the place of g->dy, and is not stored: dz = (product + g->dy2) where the activation passed, into
- * g->dresidual, with dgamma and dbeta. g->y and g->dx are not used. */
+ * g->dresidual, with dgamma and dbeta. g->y and g->dx are not used. In bf16 by Hopper's way, where an activation is kept, g->x
+ * may be NULL: then dgamma is not computed. */
 void ls_cuda_product_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
                           const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g);
 /* product_mapped.cu: the second pass of a bn or bn_bwd, the product that reads its result, and that product's sums as above.
@@ -158,7 +159,40 @@ void ls_cuda_mapped_stats(ls_cuda_stream s, const struct ls_cuda_product *p, con
 void ls_cuda_mapped_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn_grad *f,
                          const struct ls_cuda_bn *b, const struct ls_cuda_run *run, const void *w,
                          const struct ls_cuda_bn_grad *g);
-/* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. */
+/* fold.cu: a 1x1 convolution, x = a * w', and the bn behind it, of whose statistics and gradients most follow from a. In bf16, on
+ * Hopper. */
+struct ls_cuda_fold {
+    int64_t rows, area, k, n; /* area: rows of a sample; x has k channels and a has n */
+    const void *dz, *a;       /* (rows, k), 0 for rows without a sample; (rows, n) */
+    const float *w;           /* (k, n) */
+    const void *half;         /* w as the products read it */
+    const float *gamma, *mean, *rstd, *dbeta;
+    float *dgamma, *dw, *dbeta_too; /* dbeta_too: gets dbeta; optional */
+    float *gram;                    /* ls_cuda_fold_gram bytes */
+    float *scratch;                 /* ls_cuda_fold_scratch bytes */
+};
+/* b: of x, or of a. */
+bool ls_cuda_fold_can(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b);
+size_t ls_cuda_fold_scratch(const struct ls_cuda_fold *f);
+size_t ls_cuda_fold_gram(const struct ls_cuda_fold *f);
+/* The sums of a and of its products, into f->gram, which the others read. Reads a alone. */
+void ls_cuda_fold_sums(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run);
+/* What ls_cuda_bn_stats makes of x, but for the rounding of x. Reads half. */
+void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, float eps,
+                        float *mean, float *rstd, float *stat);
+/* y = act(bn x + more) as the second pass of bn b makes it, with its mask; x is not stored, and that of m->twin[0] not read. Reads a
+ * and half. */
+struct ls_cuda_mapped;
+void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
+                        const struct ls_cuda_run *run, const struct ls_cuda_mapped *m);
+/* dgamma, dw, and the weights of the product below, which stay in the scratch. */
+void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run);
+/* da, the gradient by a. With g it is not stored, but takes the place of the product in ls_cuda_product_sums, of a bn `b` that
+ * has neither dy2 nor an activation kept. */
+void ls_cuda_fold_product(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
+                          const struct ls_cuda_run *run, const struct ls_cuda_bn_grad *g, void *da);
+/* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. With an activation kept
+ * and dresidual, g->x may be NULL in the first one: then dgamma is not computed. */
 void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g);
 void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,

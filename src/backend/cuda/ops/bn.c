@@ -10,6 +10,7 @@
  *   TWIN-4  What a reads of b (x, mean, rstd) is alive then, because the later backward node of b reads it, too. */
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/ops/conv_bn.h"
+#include "backend/cuda/ops/conv_fold.h"
 #include "graph/ops.h"
 
 #include <stdio.h>
@@ -111,7 +112,7 @@ static enum ls_status bn_prepare(struct ls_program *p, int node)
         p->core.nodes[node].keep_until = back;
     }
     want_sums(p, ls_cuda_bn_scratch(&b));
-    return LS_OK;
+    return back == LS_NONE ? LS_OK : conv_fold_forward_prepare(p, node, back);
 }
 
 struct ls_cuda_bn_twin bn_twin_of(const struct ls_program *p, int node)
@@ -136,6 +137,10 @@ static enum ls_status bn_run(struct ls_program *p, int node)
     if (!n->attr.training) {
         ls_cuda_bn_inference(stream_of(p), &b, x, residual, gamma, beta, floats(p, n->in[BN_RUNNING_MEAN]),
                              floats(p, n->in[BN_RUNNING_VAR]), y);
+        return LS_OK;
+    }
+    if (p->execs[node].folded) { /* FOLD-7 */
+        conv_fold_forward_run(p, node);
         return LS_OK;
     }
     bool twin = p->execs[node].twin != LS_NONE, has_stats = p->execs[node].early != LS_NONE; /* F1 */
@@ -167,7 +172,7 @@ static enum ls_status bn_bwd_prepare(struct ls_program *p, int node)
     LS_TRY(place_outputs(p, node));
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     want_sums(p, ls_cuda_bn_scratch(&b));
-    return LS_OK;
+    return conv_fold_prepare(p, node);
 }
 
 struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
@@ -198,10 +203,13 @@ static enum ls_status bn_bwd_run(struct ls_program *p, int node)
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     struct ls_cuda_bn_grad g = bn_grad_of(p, node);
     int twin = p->execs[node].twin;
-    if (p->execs[node].with != LS_NONE) { /* MAPPED-1 */
+    if (p->execs[node].with != LS_NONE) { /* FOLD-1, MAPPED-1 */
         if (p->execs[node].early == LS_NONE)
             ls_cuda_bn_bwd_sums(stream_of(p), &b, p->run, &g);
-        linear_run_mapped(p, p->execs[node].with);
+        if (p->execs[node].folded)
+            conv_fold_run(p, node);
+        else
+            linear_run_mapped(p, p->execs[node].with);
     } else if (twin > node) {
         struct ls_cuda_bn_grad second = bn_grad_of(p, twin);
         ls_cuda_bn_twin_bwd(stream_of(p), &b, p->run, &g, &second);

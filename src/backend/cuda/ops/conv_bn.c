@@ -11,6 +11,7 @@
  *             other comes behind them. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
+#include "backend/cuda/ops/conv_fold.h"
 #include "backend/cuda/conv/tune.h"
 #include "graph/ops.h"
 
@@ -39,21 +40,31 @@ static int reader_forward(const struct ls_program *p, int node, int tensor)
 
 /* CONVBN-2. The only reader of a tensor, if that is a bn_bwd whose other gradient, if any, is there by then. That one may be
  * sparse (linear.c), the tensor itself not. */
-static int reader_backward(const struct ls_program *p, int node, int tensor)
+static enum ls_status reader_backward(struct ls_program *p, int node, int tensor, int *reader)
 {
+    *reader = LS_NONE;
     if (ls_graph_readers(p->core.g, tensor) != 1)
-        return LS_NONE;
+        return LS_OK;
     for (int i = node + 1; i < p->core.g->n_nodes; i++) {
         const struct ls_node *n = &p->core.g->nodes[i];
         if (strcmp(n->op->name, "bn_bwd") != 0 || n->attr.pool || !ls_act_clips(n->attr.act) ||
             (n->in[DY] != tensor && n->in[DY2] != tensor))
             continue;
+        LS_TRY(conv_fold_prepare(p, i));
         int other = n->in[DY] == tensor ? n->in[DY2] : n->in[DY];
         bool sparse = p->execs[i].sparse && n->in[DY2] == tensor,
              there = other == LS_NONE || ls_graph_producer(p->core.g, other) < node;
-        return !sparse && p->execs[i].twin == LS_NONE && there ? i : LS_NONE;
+        *reader = !sparse && p->execs[i].twin == LS_NONE && there ? i : LS_NONE;
+        return LS_OK;
     }
-    return LS_NONE;
+    return LS_OK;
+}
+
+/* FOLD-4 */
+static bool leaves_x(const struct ls_program *p, int bn)
+{
+    return p->execs[bn].folded && p->core.g->nodes[bn].attr.act != LS_ACT_NONE &&
+           p->core.g->nodes[bn].out[DRESIDUAL] != LS_NONE;
 }
 
 struct ls_cuda_bn_grad conv_bn_grad(const struct ls_program *p, int bn, int tensor)
@@ -64,6 +75,8 @@ struct ls_cuda_bn_grad conv_bn_grad(const struct ls_program *p, int bn, int tens
     g.dy = NULL;
     if (n->out[DRESIDUAL] == LS_NONE)
         g.dresidual = data_of(p, tensor);
+    if (leaves_x(p, bn))
+        g.x = NULL;
     return g;
 }
 
@@ -76,7 +89,8 @@ struct rivals {
     struct ls_cuda_bn bn;
     bool dy2, kept, residual;
     int sparse;
-    bool first; /* together is the likely faster one */
+    bool first;    /* together is the likely faster one */
+    bool leaves_x; /* FOLD-4 */
     enum ls_cuda_product_way way;
     /* while measuring */
     struct operands o;
@@ -109,6 +123,7 @@ static enum ls_status run_rival(void *context, int rival, char *workspace)
     }
     struct ls_cuda_bn_grad g = r->g;
     g.dresidual = g.dresidual ? g.dresidual : r->o.x;
+    g.x = r->leaves_x ? NULL : g.x;
     ls_cuda_product_sums(stream_of(r->p), &product, &r->bn, r->run, r->o.y, r->o.w, &g);
     return LS_OK;
 }
@@ -165,8 +180,8 @@ static enum ls_status compare(struct rivals *r, const char *layer, bool *togethe
     if (r->l->pass == FORWARD)
         snprintf(with, sizeof with, " with statistics");
     else
-        snprintf(with, sizeof with, " with sums, act %s%s%s%s", ls_act_name(r->bn.act), dy2, r->kept ? ", kept" : "",
-                 r->residual ? ", residual" : "");
+        snprintf(with, sizeof with, " with sums, act %s%s%s%s%s", ls_act_name(r->bn.act), dy2, r->kept ? ", kept" : "",
+                 r->residual ? ", residual" : "", r->leaves_x ? ", without x" : "");
     LS_TRY(tune_between(r->p, layer, r->l, with, &both, &best));
     *together = (best == 0) == r->first;
     return LS_OK;
@@ -183,7 +198,9 @@ enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct line
     bn->node = LS_NONE;
     if (!linear_is_product(l) || l->bias || (forward && l->conv.act != LS_ACT_NONE) || result == g->logits)
         return LS_OK;
-    int reader = forward ? reader_forward(p, node, result) : reader_backward(p, node, result);
+    int reader = forward ? reader_forward(p, node, result) : LS_NONE;
+    if (!forward)
+        LS_TRY(reader_backward(p, node, result, &reader));
     if (reader == LS_NONE)
         return LS_OK;
     const struct ls_node *n = &g->nodes[reader];
@@ -198,7 +215,8 @@ enum ls_status conv_bn_prepare(struct ls_program *p, int node, const struct line
         r.way = product.way;
     }
     r.first = r.way == LS_CUDA_PRODUCT_WGMMA;
-    if (!can)
+    r.leaves_x = !forward && leaves_x(p, reader);
+    if (!can || (r.leaves_x && !r.first))
         return LS_OK;
     LS_TRY(compare(&r, g->nodes[node].name, &together));
     if (!together)

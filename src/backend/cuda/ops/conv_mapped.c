@@ -19,7 +19,7 @@ static int source_of(const struct ls_program *p, int node, const struct linear *
 {
     const struct ls_graph *g = p->core.g;
     int input = g->nodes[node].in[0], from = ls_graph_producer(g, input);
-    if (from == LS_NONE || p->execs[from].with != LS_NONE || g->nodes[from].attr.pool)
+    if (from == LS_NONE || p->execs[from].with != LS_NONE || p->execs[from].folded || g->nodes[from].attr.pool)
         return LS_NONE;
     const struct ls_node *n = &g->nodes[from], *to = &g->nodes[bn->node];
     if (l->pass == FORWARD) {

@@ -11,6 +11,7 @@
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/ops/conv_act.h"
+#include "backend/cuda/ops/conv_fold.h"
 #include "backend/cuda/ops/conv_pool.h"
 #include "backend/cuda/conv/tune.h"
 #include "base/log.h"
@@ -41,7 +42,7 @@ static struct ls_cuda_map as_pixel(struct ls_cuda_map m)
 }
 
 /* x, y: tensors on the input's and the output's side. */
-static void describe_linear(const struct ls_program *p, int node, enum pass pass, int x, int y, struct linear *l)
+void linear_describe(const struct ls_program *p, int node, enum pass pass, int x, int y, struct linear *l)
 {
     const struct ls_attr *a = &p->core.g->nodes[node].attr;
     *l = (struct linear){.pass = pass, .tf32 = p->core.options.tf32, .fast = p->core.options.fast};
@@ -179,7 +180,7 @@ static enum ls_status forward_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     struct linear l;
-    describe_linear(p, node, FORWARD, n->in[0], n->out[0], &l);
+    linear_describe(p, node, FORWARD, n->in[0], n->out[0], &l);
     l.bias = n->in[2] != LS_NONE;
     l.conv.act = n->attr.act;
     LS_TRY(place_weights(p, node, &l, n->in[0], n->in[1], n->in[2]));
@@ -276,11 +277,13 @@ static enum ls_status data_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     struct linear l;
-    describe_linear(p, node, BWD_DATA, n->out[0], n->in[0], &l);
+    linear_describe(p, node, BWD_DATA, n->out[0], n->in[0], &l);
     int reader = sparse_reader(p, node, &l);
     if (reader != LS_NONE)
         LS_TRY(make_sparse(p, n->out[0], reader, &l));
     LS_TRY(place_outputs(p, node));
+    if (p->execs[node].with != LS_NONE) /* FOLD-1 */
+        return LS_OK;
     return choose(p, node, &l);
 }
 
@@ -308,8 +311,10 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     struct linear l;
-    describe_linear(p, node, BWD_WEIGHTS, n->in[1], n->in[0], &l);
+    linear_describe(p, node, BWD_WEIGHTS, n->in[1], n->in[0], &l);
     LS_TRY(place_outputs(p, node));
+    if (p->execs[node].with != LS_NONE) /* FOLD-1 */
+        return LS_OK;
     if (n->out[1] != LS_NONE) {
         const struct ls_cuda_map *y = &l.conv.y;
         want_sums(p, ls_cuda_bias_scratch(y->n * y->h * y->w, y->c));
@@ -328,7 +333,7 @@ static enum ls_status weights_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
-    if (!s) /* CONVPOOL-2 */
+    if (!s) /* CONVPOOL-2, FOLD-1 */
         return LS_OK;
     const struct ls_cuda_map *y = &s->l.conv.y;
     struct operands o = {.x = data_of(p, n->in[1]),

@@ -283,8 +283,8 @@ __device__ __forceinline__ void add_dz(terms<T, MASK, DY2> &in, int p, float2 me
 }
 
 /* The same for all channels of several rows. */
-template <typename T, mask MASK, extra DY2, bool WRITES, int ROWS>
-__device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const parameters<P_FIRST> &params, int x,
+template <typename T, mask MASK, extra DY2, bool WRITES, int ROWS, int COUNT>
+__device__ __forceinline__ void add_rows(terms<T, MASK, DY2> (&in)[ROWS], const parameters<COUNT> &params, int x,
                                          float top, float (&first)[8], float (&second)[8])
 {
 #pragma unroll

@@ -68,6 +68,54 @@ __global__ void __launch_bounds__(BWD_THREADS, 2)
     });
 }
 
+/* The same where x is not read: dz and dbeta, with the mask kept. */
+template <typename T, extra DY2>
+__global__ void __launch_bounds__(BWD_THREADS, 2)
+    sums_without_x(struct ls_cuda_bn_grad g, picks sparse, const struct ls_cuda_run *run, int64_t n, int64_t area,
+                   int octets, float *scratch)
+{
+    extern __shared__ double room[];
+    constexpr int batch = bwd_batch<T, MASK_BITS, DY2>();
+    const int octet = blockIdx.x * blockDim.x + threadIdx.x, valid = (int)(run->valid * area), rows = (int)(n * area);
+    const int step = (int)(gridDim.y * blockDim.y);
+    float first[8] = {}, second[8] = {};
+    if (octet < octets) {
+        int row = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);
+        int64_t at = (int64_t)row * octets + octet;
+        const int64_t back = (int64_t)step * octets;
+        for (; row >= 0; row -= batch * step, at -= batch * back) {
+            terms<T, MASK_BITS, DY2> in[batch];
+#pragma unroll
+            for (int u = 0; u < batch; u++) {
+                in[u].clear();
+                if (row - u * step < 0 || row - u * step >= valid)
+                    continue;
+                in[u].dy = load_once<T>(g.dy, at - u * back);
+                in[u].bits = __ldcs((const uint8_t *)g.kept + at - u * back);
+                if (DY2 == EXTRA_DENSE)
+                    in[u].dy2 = load_once<T>(g.dy2, at - u * back);
+                if (DY2 == EXTRA_SPARSE)
+                    in[u].read_sparse(g, sparse, row - u * step, at - u * back, octets);
+            }
+#pragma unroll
+            for (int u = 0; u < batch; u++)
+#pragma unroll
+                for (int p = 0; p < 4; p++) {
+                    set_pair<T>(in[u].dy, p, in[u].dz(p, make_float2(0, 0), 0));
+                    const float2 d = pair_of<T>(in[u].dy, p);
+                    first[2 * p] += d.x;
+                    first[2 * p + 1] += d.y;
+                }
+#pragma unroll
+            for (int u = 0; u < batch; u++)
+                if (row - u * step >= 0)
+                    store<T>(g.dresidual, at - u * back, in[u].dy);
+        }
+    }
+    sum_rows(first, second, octets, scratch, (float *)room,
+             [&](int channel, double sum, double) { g.dbeta[channel] = (float)sum; });
+}
+
 template <typename T, mask MASK, extra DY2>
 __global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
                                                            int64_t n, int64_t area, int octets, float top, int repeat)
@@ -140,6 +188,16 @@ template <typename T, mask MASK, extra DY2, bool WRITES> void launch_sums(const 
     const picks sparse = DY2 == EXTRA_SPARSE ? picks_of(c.b->x, g.sparse) : picks{};
     sums<T, MASK, DY2, WRITES>
         <<<l.grid, l.block, room, c.s>>>(g, sparse, c.run, c.b->x.n, c.area, l.octets, c.top, c.b->scratch);
+}
+
+/* In bf16: fold.cu alone does without x. */
+template <extra DY2> void launch_without_x(const call &c, const ls_cuda_bn_grad &g)
+{
+    using T = __nv_bfloat16;
+    layout l = lay_summing(c.b->x.c, c.rows, BWD_THREADS, 2);
+    size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
+    const picks sparse = DY2 == EXTRA_SPARSE ? picks_of(c.b->x, g.sparse) : picks{};
+    sums_without_x<T, DY2><<<l.grid, l.block, room, c.s>>>(g, sparse, c.run, c.b->x.n, c.area, l.octets, c.b->scratch);
 }
 
 template <typename T, mask MASK, extra DY2> void launch_gradient(const call &c, const ls_cuda_bn_grad &g)
@@ -252,6 +310,13 @@ void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct l
 void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g)
 {
+    if (!g->x) {
+        const call c = call_of(s, b, run);
+        (g->dy2 && g->sparse > 1 ? launch_without_x<EXTRA_SPARSE>
+         : g->dy2                ? launch_without_x<EXTRA_DENSE>
+                                 : launch_without_x<EXTRA_NONE>)(c, *g);
+        return;
+    }
     choose(call_of(s, b, run), g, false);
 }
 

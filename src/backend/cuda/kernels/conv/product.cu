@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 {
     using size = sizes<WIDE>;
     extern __shared__ double room[];
-    __shared__ parameters<P_FIRST> params;
+    __shared__ typename E::affines params;
     constexpr int ROWS = size::WARP_ROWS / 16, RING = size::RING;
     const int x = threadIdx.x, t = threadIdx.y * size::OCTETS + x, warp = t / 32;
     const int octets = m.n / 8, octet = blockIdx.x * size::OCTETS + x, valid = (int)(run->valid * area);

@@ -20,6 +20,7 @@ constexpr int BATCH = 4; /* rows per thread with reads in flight */
  *   otherwise   of the rounded values, on their way to memory */
 template <typename T, bool COLUMNS> struct statistics {
     static constexpr bool BY_COLUMN = COLUMNS;
+    using affines = parameters<P_FIRST>;
     static constexpr int WIDEST = 128;
     void *y;
     float eps;
@@ -27,7 +28,7 @@ template <typename T, bool COLUMNS> struct statistics {
 
     struct row {
     };
-    __device__ __forceinline__ void begin(parameters<P_FIRST> &, int, int) const
+    __device__ __forceinline__ void begin(affines &, int, int) const
     {
     }
     /* `left`: the number of valid rows, counted from the lane's first row. */
@@ -49,7 +50,7 @@ template <typename T, bool COLUMNS> struct statistics {
     {
     }
     __device__ __forceinline__ void add(row (&)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
-                                        const parameters<P_FIRST> &, int, float (&first)[8], float (&second)[8]) const
+                                        const affines &, int, float (&first)[8], float (&second)[8]) const
     {
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
@@ -83,6 +84,7 @@ template <typename T, bool COLUMNS> struct statistics {
 /* Backward: the tile is dy. Stores dz and sums it as bn_bwd.cu does. */
 template <typename T, mask MASK, extra DY2> struct gradient_sums {
     static constexpr bool BY_COLUMN = false;
+    using affines = parameters<P_FIRST>;
     static constexpr int WIDEST = 64; /* of product.cu: wider tiles leave too few registers for the loads */
     struct ls_cuda_bn_grad g;
     float top;
@@ -93,7 +95,7 @@ template <typename T, mask MASK, extra DY2> struct gradient_sums {
     __device__ __forceinline__ void add_columns(const float (&)[ROWS][4][4], int, float (&)[8], float (&)[8]) const
     {
     }
-    __device__ __forceinline__ void begin(parameters<P_FIRST> &params, int x, int octet) const
+    __device__ __forceinline__ void begin(affines &params, int x, int octet) const
     {
         put_backward<false>(params, x, octet, g, 0);
     }
@@ -105,8 +107,7 @@ template <typename T, mask MASK, extra DY2> struct gradient_sums {
             r.read_sparse(g, sparse, number, at, octets);
     }
     __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
-                                        const parameters<P_FIRST> &params, int x, float (&first)[8],
-                                        float (&second)[8]) const
+                                        const affines &params, int x, float (&first)[8], float (&second)[8]) const
     {
 #pragma unroll
         for (int u = 0; u < BATCH; u++)
@@ -127,6 +128,168 @@ template <typename T, mask MASK, extra DY2> struct gradient_sums {
     {
         g.dbeta[channel] = (float)sum;
         g.dgamma[channel] = (float)(products * (double)g.rstd[channel]);
+    }
+};
+
+/* Backward, where the mask is kept and x is not read: the tile is dy. Stores dz and sums it. */
+template <typename T, extra DY2> struct gradient_sum {
+    static constexpr bool BY_COLUMN = false;
+    using affines = parameters<P_FIRST>;
+    static constexpr int WIDEST = 128;
+    struct ls_cuda_bn_grad g;
+    picks sparse;
+
+    struct row {
+        octet<T> dy2;
+        uint32_t bits;
+    };
+    __device__ __forceinline__ void begin(affines &, int, int) const
+    {
+    }
+    __device__ __forceinline__ void read(row &r, int64_t at, int number, int octets) const
+    {
+        terms<T, MASK_BITS, DY2> of;
+        if (DY2 == EXTRA_DENSE)
+            r.dy2 = load_once<T>(g.dy2, at);
+        if (DY2 == EXTRA_SPARSE) {
+            of.read_sparse(g, sparse, number, at, octets);
+            r.dy2 = of.dy2;
+        }
+        r.bits = __ldcs((const uint8_t *)g.kept + at);
+    }
+    __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
+                                        const affines &, int, float (&first)[8], float (&)[8]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BATCH; u++) {
+            terms<T, MASK_BITS, DY2> of;
+            of.dy = counts[u] ? value[u] : zero_octet<T>();
+            of.dy2 = counts[u] && DY2 != EXTRA_NONE ? in[u].dy2 : zero_octet<T>();
+            of.bits = counts[u] ? in[u].bits : 0;
+#pragma unroll
+            for (int p = 0; p < 4; p++) {
+                set_pair<T>(value[u], p, of.dz(p, make_float2(0, 0), 0));
+                const float2 d = pair_of<T>(value[u], p); /* as the product behind it reads it */
+                first[2 * p] += d.x;
+                first[2 * p + 1] += d.y;
+            }
+        }
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return g.dresidual;
+    }
+    __device__ __forceinline__ void finish(int channel, int, double sum, double, int, float) const
+    {
+        g.dbeta[channel] = (float)sum;
+    }
+};
+
+/* Forward: the tile is x. Stores y = act(bn x + more) and its mask, more being a residual or, of TWINS, another bn's x. Rows
+ * without a sample become 0. */
+template <typename T, bool TWINS> struct normalised_rows {
+    static constexpr bool BY_COLUMN = false;
+    using affines = parameters<2 * P_FIRST>;
+    static constexpr int WIDEST = 128;
+    struct ls_cuda_mapped m;
+    float top;
+
+    struct row {
+        octet<T> more;
+        int64_t at;
+    };
+    __device__ __forceinline__ void put(affines &params, int k, int x, int octet,
+                                        const struct ls_cuda_bn_twin &of) const
+    {
+        affine a;
+        load_affine(a, octet, of.gamma, of.beta, of.mean, of.rstd, false, 0);
+        params.put(k + P_MEAN, x, a.mean);
+        params.put(k + P_SCALE, x, a.scale);
+        params.put(k + P_BETA, x, a.beta);
+    }
+    __device__ __forceinline__ void begin(affines &params, int x, int octet) const
+    {
+        put(params, 0, x, octet, m.twin[0]);
+        if (TWINS)
+            put(params, P_FIRST, x, octet, m.twin[1]);
+    }
+    __device__ __forceinline__ void read(row &r, int64_t at, int, int) const
+    {
+        r.more = load_once<T>(TWINS ? m.twin[1].x : m.residual, at);
+        r.at = at;
+    }
+    __device__ __forceinline__ void add(row (&in)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
+                                        const affines &params, int x, float (&)[8], float (&)[8]) const
+    {
+        uint32_t bits[BATCH] = {};
+#pragma unroll
+        for (int p = 0; p < 4; p++) {
+            const float2 mean = params.get(P_MEAN, x, p), scale = params.get(P_SCALE, x, p),
+                         beta = params.get(P_BETA, x, p);
+            float2 mean_b, scale_b, beta_b;
+            if (TWINS) {
+                mean_b = params.get(P_FIRST + P_MEAN, x, p);
+                scale_b = params.get(P_FIRST + P_SCALE, x, p);
+                beta_b = params.get(P_FIRST + P_BETA, x, p);
+            }
+#pragma unroll
+            for (int u = 0; u < BATCH; u++) {
+                float2 v = pair_of<T>(value[u], p), w = pair_of<T>(in[u].more, p);
+                if (TWINS) {
+                    w.x = normalised(w.x, mean_b.x, scale_b.x, beta_b.x);
+                    w.y = normalised(w.y, mean_b.y, scale_b.y, beta_b.y);
+                }
+                v.x = act_of<true>(normalised(v.x, mean.x, scale.x, beta.x) + w.x, top);
+                v.y = act_of<true>(normalised(v.y, mean.y, scale.y, beta.y) + w.y, top);
+                bits[u] |= act_passes(v.x, top) ? 1u << 2 * p : 0;
+                bits[u] |= act_passes(v.y, top) ? 2u << 2 * p : 0;
+                set_pair<T>(value[u], p, v);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            if (counts[u])
+                __stcs((uint8_t *)m.kept + in[u].at, (uint8_t)bits[u]);
+            else
+                value[u] = zero_octet<T>();
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return m.y;
+    }
+    __device__ __forceinline__ void finish(int, int, double, double, int, float) const
+    {
+    }
+};
+
+/* Stores the tile; rows without a sample become 0. */
+template <typename T> struct plain {
+    static constexpr bool BY_COLUMN = false;
+    using affines = parameters<P_FIRST>;
+    static constexpr int WIDEST = 128;
+    void *y;
+
+    struct row {
+    };
+    __device__ __forceinline__ void begin(affines &, int, int) const
+    {
+    }
+    __device__ __forceinline__ void read(row &, int64_t, int, int) const
+    {
+    }
+    __device__ __forceinline__ void add(row (&)[BATCH], octet<T> (&value)[BATCH], const bool (&counts)[BATCH],
+                                        const affines &, int, float (&)[8], float (&)[8]) const
+    {
+#pragma unroll
+        for (int u = 0; u < BATCH; u++)
+            value[u] = counts[u] ? value[u] : zero_octet<T>();
+    }
+    __device__ __forceinline__ void *result(void) const
+    {
+        return y;
+    }
+    __device__ __forceinline__ void finish(int, int, double, double, int, float) const
+    {
     }
 };
 
@@ -158,7 +321,7 @@ __device__ __forceinline__ void read_rows(const E &end, const place &p, int y, r
 /* Processes the thread's rows of a tile of 64 rows: y, y + TY, ... AHEAD: `rows` has the first of them already. */
 template <typename T, int WIDE, int TY, bool AHEAD, typename E>
 __device__ __forceinline__ void end_tile(const E &end, const char *tile, const place &p, int x, int y,
-                                         const parameters<P_FIRST> &params, rows_read<E> &rows, float (&first)[8],
+                                         const typename E::affines &params, rows_read<E> &rows, float (&first)[8],
                                          float (&second)[8])
 {
 #pragma unroll 1

@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constan
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char room[];
-    __shared__ parameters<P_FIRST> params;
+    __shared__ typename E::affines params;
     __shared__ uint64_t barriers[1 + GROUPS * MOST_RING];
     constexpr int OCTETS = WIDE / 8, TY = GROUP / OCTETS, BOXES = WIDE / 64, THREADS = GROUPS * GROUP;
     const int x = threadIdx.x, t = threadIdx.y * OCTETS + x, group = t / GROUP;

@@ -3,7 +3,10 @@
  * A block computes WIDE columns and keeps their weights in shared memory. Its warpgroups work on tiles of 64 rows, each on
  * its own, so that one multiplies while another processes its finished tile. A warpgroup has a ring of boxes, 64 columns of
  * x each; one of its threads has the copy engine refill a box as soon as it has been multiplied, continuously across tiles.
- * The sums stay in registers to the end, as in product.cu. */
+ * The sums stay in registers to the end, as in product.cu.
+ *
+ * FOLDED is the product of fold.cu: x is two maps side by side, of which the first has `split` slices, and each sum begins
+ * with the shift of its column. */
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 
@@ -25,16 +28,22 @@ struct task {
     int64_t area;
     const struct ls_cuda_run *run;
     float *scratch;
+    int split; /* FOLDED */
+    const float *shift;
 };
 
-template <typename T, int WIDE, bool TURNED, int GROUPS, typename E>
-__global__ void __launch_bounds__(GROUPS *GROUP, 1)
-    product(const __grid_constant__ CUtensorMap x_map, const __grid_constant__ CUtensorMap w_map, task m, E end)
+struct maps {
+    CUtensorMap x, more, w; /* more: FOLDED */
+};
+
+template <typename T, int WIDE, bool TURNED, int GROUPS, bool FOLDED, typename E>
+__global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constant__ maps map, task m, E end)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char room[];
-    __shared__ parameters<P_FIRST> params;
+    __shared__ typename E::affines params;
     __shared__ uint64_t barriers[1 + GROUPS * MOST_RING];
+    __shared__ float2 shift[FOLDED ? WIDE / 2 : 1];
     constexpr int OCTETS = WIDE / 8, TY = GROUP / OCTETS, BOXES = WIDE / 64;
     const int x = threadIdx.x, t = threadIdx.y * OCTETS + x, group = t / GROUP;
     const int octets = m.n / 8, octet = blockIdx.x * OCTETS + x, valid = (int)(m.run->valid * m.area);
@@ -51,6 +60,8 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
     }
     if (threadIdx.y == 0 && octet < octets)
         end.begin(params, x, octet);
+    if (FOLDED && t < WIDE / 2)
+        shift[t] = ((const float2 *)m.shift)[blockIdx.x * (WIDE / 2) + t];
     __syncthreads();
 
     /* Tiles go from the last to the first. The leading thread fetches; `left` slices remain, and the next one starts at
@@ -63,7 +74,10 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
         if (!leads || left == 0)
             return;
         barrier_expect(there + at * 8, SLICE);
-        copy_box(ring + at * SLICE, x_map, deep * BOX_COLUMNS, next, there + at * 8);
+        if (FOLDED && deep >= m.split)
+            copy_box(ring + at * SLICE, map.more, (deep - m.split) * BOX_COLUMNS, next, there + at * 8);
+        else
+            copy_box(ring + at * SLICE, map.x, deep * BOX_COLUMNS, next, there + at * 8);
         left--;
         if (++deep == m.slices) {
             deep = 0;
@@ -74,7 +88,7 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
         barrier_expect(w_there, m.slices * WIDE * BOX_ROW);
         for (int s = 0; s < m.slices; s++)
             for (int b = 0; b < (TURNED ? BOXES : 1); b++)
-                copy_box(w + s * WIDE * BOX_ROW + b * 64 * BOX_ROW, w_map,
+                copy_box(w + s * WIDE * BOX_ROW + b * 64 * BOX_ROW, map.w,
                          TURNED ? blockIdx.x * WIDE + b * 64 : s * BOX_COLUMNS,
                          TURNED ? s * BOX_COLUMNS : blockIdx.x * WIDE, w_there);
     }
@@ -92,6 +106,13 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
         rows_read<E> rows; /* the epilogue's first: they arrive while the tile is multiplied */
         if (octet < octets)
             read_rows<TY>(end, {first, valid, m.rows, octet, octets}, (int)threadIdx.y % TY, rows);
+        if (FOLDED)
+#pragma unroll
+            for (int j = 0; j < WIDE / 8; j++) {
+                const float2 v = shift[j * 4 + t % 4];
+                sum[j * 4] = sum[j * 4 + 2] = v.x;
+                sum[j * 4 + 1] = sum[j * 4 + 3] = v.y;
+            }
 #pragma unroll 1
         for (int s = 0; s < m.slices; s++) {
             barrier_wait(there + at * 8, parity);
@@ -101,7 +122,7 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
                 multiply<T, WIDE, TURNED>(
                     sum, matrix_at(ring + at * SLICE + part * 32, 16),
                     matrix_at(w + s * WIDE * BOX_ROW + part * (TURNED ? 16 * BOX_ROW : 32), TURNED ? 64 * BOX_ROW : 16),
-                    s + part > 0);
+                    FOLDED || s + part > 0);
             products_commit();
             if (s > 0) {
                 products_wait<1>();
@@ -134,12 +155,12 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1)
 
 constexpr int64_t MOST_ROOM = 225 * 1024; /* shared memory of a block, without what the kernel declares */
 
-/* The number of slices that fit into each ring, up to MOST_RING. */
-int ring_of(int64_t k, int wide, int groups)
+/* The number of slices that fit into each ring, up to MOST_RING, beside `more` bytes that the kernel declares. */
+int ring_of(int64_t k, int wide, int groups, size_t more = 0)
 {
     const int64_t slices = ceil_div(k, BOX_COLUMNS), w = slices * wide * BOX_ROW,
                   tiles = (int64_t)groups * HIGH * wide * 2;
-    const int64_t ring = (MOST_ROOM - 1024 - w - tiles) / (groups * SLICE);
+    const int64_t ring = (MOST_ROOM - (int64_t)more - 1024 - w - tiles) / (groups * SLICE);
     return (int)(ring < MOST_RING ? ring : MOST_RING);
 }
 
@@ -154,16 +175,27 @@ int groups_of(const struct ls_cuda_product *p)
     return p->n <= 64 || ring_of(p->k, 128, 3) >= 3 ? 3 : 2;
 }
 
-template <typename T, int WIDE, bool TURNED, int GROUPS, typename E>
+/* The maps of a product whose x is one map, or with `more`, two. */
+struct factors {
+    const void *x, *more, *w;
+    const float *shift;
+    int64_t k; /* of the first map */
+};
+
+template <typename T, int WIDE, bool TURNED, int GROUPS, bool FOLDED, typename E>
 void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
-            const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
+            const struct ls_cuda_run *run, const factors &f, const E &end)
 {
-    auto kernel = product<T, WIDE, TURNED, GROUPS, E>;
-    const int ring = ring_of(p->k, WIDE, GROUPS), slices = (int)ceil_div(p->k, BOX_COLUMNS);
-    const task m = {(int)p->rows, (int)p->n, slices, ring, b->x.h * b->x.w, run, b->scratch};
-    CUtensorMap x_map, w_map;
-    if (!box_map(&x_map, b->t, x, p->rows, p->k, HIGH) ||
-        !box_map(&w_map, b->t, w, TURNED ? p->k : p->n, TURNED ? p->n : p->k, TURNED ? BOX_COLUMNS : WIDE))
+    auto kernel = product<T, WIDE, TURNED, GROUPS, FOLDED, E>;
+    const size_t more = sizeof(typename E::affines) - sizeof(parameters<P_FIRST>);
+    const int ring = ring_of(p->k, WIDE, GROUPS, more), slices = (int)ceil_div(p->k, BOX_COLUMNS);
+    const task m = {(int)p->rows,    (int)p->n, slices,     ring,
+                    b->x.h * b->x.w, run,       b->scratch, (int)ceil_div(f.k, BOX_COLUMNS),
+                    f.shift};
+    maps map;
+    if (!box_map(&map.x, b->t, f.x, p->rows, f.k, HIGH) ||
+        (FOLDED && !box_map(&map.more, b->t, f.more, p->rows, p->k - f.k, HIGH)) ||
+        !box_map(&map.w, b->t, f.w, TURNED ? p->k : p->n, TURNED ? p->n : p->k, TURNED ? BOX_COLUMNS : WIDE))
         return;
     size_t room = 1024 + (size_t)slices * WIDE * BOX_ROW + GROUPS * ((size_t)ring * SLICE + HIGH * WIDE * 2);
     const size_t sums = 1024 + GROUPS * GROUP * SUMS_ROOM;
@@ -173,19 +205,32 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     const int64_t most = multiprocessors() / across;
     const dim3 block(WIDE / 8, GROUPS * GROUP / (WIDE / 8));
     const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
-    kernel<<<grid, block, room, s>>>(x_map, w_map, m, end);
+    kernel<<<grid, block, room, s>>>(map, m, end);
 }
 
 template <typename T, bool TURNED, typename E>
 void choose(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
             const struct ls_cuda_run *run, const void *x, const void *w, const E &end)
 {
+    const factors f = {x, NULL, w, NULL, p->k};
     if (p->n <= 64)
-        launch<T, 64, TURNED, 3, E>(s, p, b, run, x, w, end);
+        launch<T, 64, TURNED, 3, false, E>(s, p, b, run, f, end);
     else if (groups_of(p) == 3)
-        launch<T, 128, TURNED, 3, E>(s, p, b, run, x, w, end);
+        launch<T, 128, TURNED, 3, false, E>(s, p, b, run, f, end);
     else
-        launch<T, 128, TURNED, 2, E>(s, p, b, run, x, w, end);
+        launch<T, 128, TURNED, 2, false, E>(s, p, b, run, f, end);
+}
+
+/* Folded products have columns of 64, whose weights fit. What several blocks read of the maps, they read at about the same
+ * time, the others from L2. */
+template <typename T, typename E>
+void choose_folded(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
+                   const struct ls_cuda_run *run, const factors &f, const E &end)
+{
+    if (ring_of(p->k, 64, 3) >= 3)
+        launch<T, 64, true, 3, true, E>(s, p, b, run, f, end);
+    else
+        launch<T, 64, true, 2, true, E>(s, p, b, run, f, end);
 }
 
 using encode = CUresult(CUtensorMap *, CUtensorMapDataType, cuuint32_t, void *, const cuuint64_t *, const cuuint64_t *,
@@ -223,11 +268,10 @@ bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, in
 bool ls_wgmma::can(void)
 {
     int device = 0, major = 0, minor = 0;
-    if (cudaGetDevice(&device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
-        cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
-        return false;
-    return BUILT && major == 9 && minor == 0 && encoder();
+    return BUILT && cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
+           minor == 0 && encoder();
 }
 
 bool ls_product::wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
@@ -249,5 +293,46 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
                             const struct ls_cuda_run *run, const void *x, const void *w,
                             const struct ls_cuda_bn_grad *g)
 {
+    if (!g->x) {
+        const auto call = [&](const auto &end) { choose<__nv_bfloat16, true>(s, p, b, run, x, w, end); };
+        if (g->dy2 && g->sparse > 1)
+            call(gradient_sum<__nv_bfloat16, EXTRA_SPARSE>{*g, picks_of(b->x, g->sparse)});
+        else if (g->dy2)
+            call(gradient_sum<__nv_bfloat16, EXTRA_DENSE>{*g, {}});
+        else
+            call(gradient_sum<__nv_bfloat16, EXTRA_NONE>{*g, {}});
+        return;
+    }
     LS_CUDA_BY_HALF(b->t, with_sums<T>(b, g, [&](const auto &end) { choose<T, true>(s, p, b, run, x, w, end); }));
+}
+
+bool ls_product::wgmma_can_fold(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b)
+{
+    return ls_wgmma::can() && !small_enough(b, true) && ring_of(f->k + f->n, 64, 2) >= 3;
+}
+
+void ls_product::wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
+                             const struct ls_cuda_run *run, const struct ls_cuda_mapped *m)
+{
+    using T = __nv_bfloat16;
+    const struct ls_cuda_product p = {f->rows, f->n, f->k, false, LS_CUDA_PRODUCT_WGMMA};
+    if (m->residual)
+        choose<T, false>(s, &p, b, run, f->a, f->half, normalised_rows<T, false>{*m, act_top(b->act)});
+    else
+        choose<T, false>(s, &p, b, run, f->a, f->half, normalised_rows<T, true>{*m, act_top(b->act)});
+}
+
+void ls_product::wgmma_folded(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
+                              const struct ls_cuda_run *run, const void *weights, const float *shift,
+                              const struct ls_cuda_bn_grad *g, void *da)
+{
+    using T = __nv_bfloat16;
+    const struct ls_cuda_product p = {f->rows, f->k + f->n, f->n, true, LS_CUDA_PRODUCT_WGMMA};
+    const factors of = {f->dz, f->a, weights, shift, f->k};
+    if (!g)
+        choose_folded<T>(s, &p, b, run, of, plain<T>{da});
+    else if (b->act == LS_ACT_NONE)
+        choose_folded<T>(s, &p, b, run, of, gradient_sums<T, MASK_NONE, EXTRA_NONE>{*g, 0, {}});
+    else
+        choose_folded<T>(s, &p, b, run, of, gradient_sums<T, MASK_X, EXTRA_NONE>{*g, act_top(b->act), {}});
 }

@@ -124,8 +124,8 @@ template <int LEFT> __device__ __forceinline__ void products_wait(void)
                  "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " "                                      \
                  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                            \
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "                  \
-                 "%32, %33, p, 1, 1, 0, %35;\n\t}"                                                                    \
-                 : LS_R32(c, 0) : "l"(a), "l"(b), "r"(add), "n"(TURNED ? 1 : 0))
+                 "%32, %33, p, 1, 1, %36, %35;\n\t}"                                                                  \
+                 : LS_R32(c, 0) : "l"(a), "l"(b), "r"(add), "n"(TURNED ? 1 : 0), "n"(A_TURNED ? 1 : 0))
 #define LS_WGMMA_128(TYPE)                                                                                            \
     asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %66, 0;\n\t"                                                   \
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " "                                     \
@@ -133,13 +133,15 @@ template <int LEFT> __device__ __forceinline__ void products_wait(void)
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                   \
                  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                   \
                  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "                  \
-                 "%64, %65, p, 1, 1, 0, %67;\n\t}"                                                                    \
-                 : LS_R32(c, 0), LS_R32(c, 32) : "l"(a), "l"(b), "r"(add), "n"(TURNED ? 1 : 0))
+                 "%64, %65, p, 1, 1, %68, %67;\n\t}"                                                                  \
+                 : LS_R32(c, 0), LS_R32(c, 32) : "l"(a), "l"(b), "r"(add), "n"(TURNED ? 1 : 0),                        \
+                   "n"(A_TURNED ? 1 : 0))
 /* clang-format on */
 
 /* c (64 x WIDE) = a (64 x 16) * b (16 x WIDE), plus c if `add`. A lane has two rows of its warp's 16, lane / 4 and that
- * plus 8, and in each the columns 2 * (lane % 4) and the next of every eight: c[column / 8 * 4 + row / 8 * 2 + ...]. */
-template <typename T, int WIDE, bool TURNED>
+ * plus 8, and in each the columns 2 * (lane % 4) and the next of every eight: c[column / 8 * 4 + row / 8 * 2 + ...].
+ * TURNED: the rows of b's box run across the sum; A_TURNED: those of a's. */
+template <typename T, int WIDE, bool TURNED, bool A_TURNED = false>
 __device__ __forceinline__ void multiply(float (&c)[WIDE / 2], uint64_t a, uint64_t b, int add)
 {
     if constexpr (sizeof(T) == 2 && WIDE == 64) {
