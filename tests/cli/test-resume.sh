@@ -1,4 +1,6 @@
 #!/bin/sh
+# Under nohup SIGHUP is ignored, here and in all that starts here. These tests send it.
+[ -n "${hears_hangup:-}" ] || hears_hangup=yes exec env --default-signal=HUP sh "$0" "$@"
 . tests/cli/harness.sh
 . "$source_root/tests/hosts/wait.sh"
 
