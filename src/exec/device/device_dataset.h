@@ -26,7 +26,8 @@ enum ls_status ls_device_dataset_share(const struct ls_device_dataset *s, const 
 enum ls_status ls_device_dataset_open_bytes(struct ls_device_dataset *s, const struct ls_engine *e,
                                             const struct ls_net *net, const struct ls_pixels *pixels);
 /* Makes a slot of one of these forms the input of a net's next pass. The slot stays until the results of that pass. */
-enum ls_status ls_device_dataset_input(const struct ls_backend *b, const struct ls_net *net, const struct ls_slot *slot);
+enum ls_status ls_device_dataset_input(const struct ls_backend *b, const struct ls_net *net,
+                                       const struct ls_slot *slot);
 /* After the last pass; takes one that is not open. */
 void ls_device_dataset_close(struct ls_device_dataset *s);
 
