@@ -552,16 +552,6 @@ static void rank_close(struct rank *k)
     pthread_join(k->thread, NULL);
 }
 
-/* The passes are over already when gradients are summed. */
-static enum ls_status sum_later(struct rank *k, const struct ls_run *run)
-{
-    if (run->valid > 0)
-        LS_TRY(program_run(&k->p, 0, END, run));
-    else
-        enqueue(k->device.compute, (struct op){.kind = CLEAR});
-    return ls_cuda_peers.sum(&k->p, run);
-}
-
 /* Enqueue, a step ahead of what is waited for. */
 static enum ls_status step(struct rank *k, uint64_t step, cudaEvent_t over[2])
 {
@@ -569,7 +559,7 @@ static enum ls_status step(struct rank *k, uint64_t step, cudaEvent_t over[2])
     const struct ls_run run = {.step = step, .valid = some ? 4 : 0};
     for (int r = 0; r < card.size; r++)
         scarce = scarce || !has_samples(r, step);
-    LS_TRY(in_parts && step % 2 ? sum_later(k, &run) : ls_cuda_peers.step(&k->p, &run, scarce));
+    LS_TRY(ls_cuda_peers.step(&k->p, &run, scarce));
     cudaEventRecord(over[step % 2], k->device.compute);
     return step > 0 ? program_await(&k->p, over[(step + 1) % 2]) : LS_OK;
 }
