@@ -189,8 +189,6 @@ struct ls_backend_peers {
      * there is no pass, and gradients are zero; scarce: some rank has no samples. From now on read, results and step fail
      * instead of waiting for a lost process. */
     enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
-    /* Of LS_PEERS_MEMORY: the same without a pass, when all kept gradients are enqueued and settled. */
-    enum ls_status (*sum)(struct ls_program *p, const struct ls_run *run);
     /* For update, of LS_PEERS_MEMORY. meet: what any rank has enqueued before it called this comes before what is enqueued behind
      * it; all ranks call it. reach: the kept gradients of a rank, for copy. */
     enum ls_status (*meet)(struct ls_program *p);

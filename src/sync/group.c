@@ -17,7 +17,6 @@ const struct ls_sync_ops ls_sync_group = {
     .summary = "one sum among the processes that have the same stage, after backward",
     .cut = LS_CUT_NONE,
     .exact = true,
-    .on_device = true,
     .after_pass = true,
     .finish = finish,
 };

@@ -168,10 +168,4 @@ begin 3 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --replic
 kill_one
 expect_err 'rank 1 .*, stage 1 of 3'
 
-it "names a stage that was killed in one of several pipelines"
-begin 4 --backend "$backend" --data synthetic:1x14x14:10:160 --batch 48 --replicas 4 --epochs 1000000 --deadline 5 \
-    --parallel data:2,pipeline:2 --run killed-too
-kill_one
-expect_err 'rank 1 .*, stage 1 of 2'
-
 finish

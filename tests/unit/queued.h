@@ -746,14 +746,6 @@ static enum ls_status queued_step(struct ls_program *p, const struct ls_run *run
     return g->update ? g->update(g->context, run) : queued_run(p, p->end, p->g->n_nodes, run);
 }
 
-static enum ls_status queued_sum_all(struct ls_program *p, const struct ls_run *run)
-{
-    QUEUED_NEED(p->cuts && p->group.update && p->kind == LS_PEERS_MEMORY);
-    for (int cut = 0; cut < p->n_cuts; cut++)
-        LS_TRY(queued_add_work((struct queued_work){.kind = QUEUED_SUM, .p = p, .mark = cut}));
-    return p->group.update(p->group.context, run);
-}
-
 static enum ls_status queued_meet(struct ls_program *p)
 {
     QUEUED_NEED(p->group.update && p->kind == LS_PEERS_MEMORY);
@@ -788,7 +780,6 @@ static const struct ls_backend_peers queued_peers = {
     .open = queued_open_peers,
     .share = queued_share,
     .step = queued_step,
-    .sum = queued_sum_all,
     .meet = queued_meet,
     .reach = queued_reach,
     .close = queued_close_peers,

@@ -2,13 +2,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/engine.h"
-#include "exec/pipeline/pipeline.h"
 #include "exec/shards/shards.h"
 
 #include <stdio.h>
 #include <string.h>
-
-enum { TAG_GROUP = LS_TAG_LIMIT - 10 };
 
 struct ls_peers {
     struct ls_engine *engine; /* borrowed */
@@ -16,7 +13,6 @@ struct ls_peers {
     struct ls_peers_group group;
     int *nodes;                     /* owned */
     struct ls_peers_sum *sums;      /* owned */
-    struct ls_work *works;          /* owned; of a group, two for each place */
     const struct ls_sync_ops *host; /* the strategy where they cannot */
     double deadline;                /* seconds; for connecting */
     bool open;                      /* the processes are connected */
@@ -33,38 +29,9 @@ void ls_peers_library(const struct ls_engine *e, char *text, size_t room)
 
 /* --- what the backend may call --------------------------------------------------------------------------------------- */
 
-/* Where several groups sum at once, the processes of each exchange messages. */
-static enum ls_status gather_group(struct ls_peers *p, const void *mine, size_t bytes, void *all)
-{
-    struct ls_comm *comm = p->engine->comm;
-    enum ls_status st = LS_OK;
-    for (int place = 0; place < p->group.size; place++) {
-        struct ls_work *in = &p->works[2 * place], *out = in + 1;
-        char *theirs = (char *)all + (size_t)place * bytes;
-        if (place == p->group.rank) {
-            memmove(theirs, mine, bytes);
-            continue;
-        }
-        *in = *out = (struct ls_work){.peer = p->engine->pipeline->mate_ranks[place], .tag = TAG_GROUP, .bytes = bytes};
-        in->kind = LS_WORK_RECEIVE;
-        in->data = theirs;
-        out->kind = LS_WORK_SEND;
-        out->data = (void *)(uintptr_t)mine;
-        ls_comm_post(comm, in);
-        ls_comm_post(comm, out);
-    }
-    for (int i = 0; i < 2 * p->group.size; i++) {
-        enum ls_status waited = i / 2 == p->group.rank ? LS_OK : ls_comm_wait(comm, &p->works[i]);
-        st = st == LS_OK ? waited : st;
-    }
-    return st;
-}
-
 static enum ls_status gather(void *context, const void *mine, size_t bytes, void *all)
 {
     struct ls_peers *p = context;
-    if (p->engine->pipeline)
-        return gather_group(p, mine, bytes, all);
     if (p->engine->comm)
         return ls_comm_allgather(p->engine->comm, mine, bytes, all);
     if (all != mine)
@@ -100,8 +67,7 @@ static enum ls_status settle(void *context, int bucket)
 static enum ls_status update(void *context, const struct ls_run *run)
 {
     struct ls_peers *p = context;
-    return p->engine->shards ? ls_shards_run(p->engine, run)
-                             : ls_engine_update(p->engine, p->engine->n_buckets - 1, run);
+    return ls_shards_run(p->engine, run);
 }
 
 /* --- when they may -------------------------------------------------------------------------------------------------------- */
@@ -159,9 +125,9 @@ static enum ls_status finish(struct ls_sync *s)
 }
 
 /* It cuts as the strategy of --sync does, and sums when that one would. */
-static struct ls_sync_ops device_strategy(const struct ls_engine *e, const struct ls_options *o, bool nccl)
+static struct ls_sync_ops device_strategy(const struct ls_options *o, bool nccl, bool shards)
 {
-    const struct ls_sync_ops *asked = e->pipeline ? e->strategy : ls_sync_find(o->sync);
+    const struct ls_sync_ops *asked = ls_sync_find(o->sync);
     return (struct ls_sync_ops){.name = "device",
                                 .summary = "devices sum gradients among themselves, and update",
                                 .summed_by = nccl ? "NCCL" : "the cards",
@@ -169,7 +135,7 @@ static struct ls_sync_ops device_strategy(const struct ls_engine *e, const struc
                                 .cut = asked->cut == LS_CUT_BY_TIME ? LS_CUT_BY_SIZE : asked->cut,
                                 .exact = !nccl,
                                 .no_reduce = true,
-                                .shards_state = e->strategy->shards_state,
+                                .shards_state = shards,
                                 .after_pass = !asked->ready,
                                 .finish = finish};
 }
@@ -189,7 +155,7 @@ enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o)
     p->kind = nccl ? LS_PEERS_NCCL : LS_PEERS_MEMORY;
     p->deadline = o->deadline;
     p->host = e->strategy;
-    e->device = device_strategy(e, o, nccl);
+    e->device = device_strategy(o, nccl, e->strategy->shards_state);
     e->strategy = &e->device;
     return LS_OK;
 }
@@ -200,7 +166,6 @@ static void peers_free(struct ls_engine *e)
 {
     ls_free(e->peers->nodes);
     ls_free(e->peers->sums);
-    ls_free(e->peers->works);
     ls_free(e->peers);
     e->peers = NULL;
 }
@@ -209,19 +174,16 @@ static void peers_free(struct ls_engine *e)
 static enum ls_status describe(struct ls_peers *p)
 {
     struct ls_engine *e = p->engine;
-    int size = e->pipeline ? e->tree->size : e->comm ? ls_comm_size(e->comm) : 1, n_sums = e->tree->n_sums;
+    int size = e->comm ? ls_comm_size(e->comm) : 1, n_sums = e->tree->n_sums;
     p->nodes = ls_alloc((size_t)size, sizeof *p->nodes);
     p->sums = ls_alloc((size_t)n_sums, sizeof *p->sums);
-    p->works = ls_alloc(2 * (size_t)size, sizeof *p->works);
-    if (!p->nodes || !p->sums || !p->works)
+    if (!p->nodes || !p->sums)
         return LS_FAILED;
     for (int rank = 0; rank < size && e->comm; rank++)
-        p->nodes[rank] = ls_comm_node(e->comm, e->pipeline ? e->pipeline->mate_ranks[rank] : rank);
+        p->nodes[rank] = ls_comm_node(e->comm, rank);
     for (int i = 0; i < n_sums; i++)
         p->sums[i] = (struct ls_peers_sum){e->tree->sums[i].to, e->tree->sums[i].from};
-    p->group = (struct ls_peers_group){.rank = e->pipeline ? e->place
-                                               : e->comm   ? ls_comm_rank(e->comm)
-                                                           : 0,
+    p->group = (struct ls_peers_group){.rank = e->comm ? ls_comm_rank(e->comm) : 0,
                                        .size = size,
                                        .nodes = p->nodes,
                                        .sums = p->sums,
@@ -231,7 +193,7 @@ static enum ls_status describe(struct ls_peers *p)
                                        .gather = gather,
                                        .check_wait = check_wait,
                                        .settle = settle,
-                                       .update = e->strategy->shards_state || e->pipeline ? update : NULL,
+                                       .update = e->strategy->shards_state ? update : NULL,
                                        .context = p};
     return LS_OK;
 }

@@ -264,9 +264,7 @@ static enum ls_status price_ways(struct ways *w, struct ls_comm *comm, const str
     LS_TRY(price_quickly(comm, sums ? sum_mapped : sum_through_host, w, sums ? MANY : HOST, &p->sum));
     LS_TRY(price_quickly(comm, w->mapped ? message_mapped : message_through_host, w, w->mapped ? MANY : HOST / 2,
                          &p->message));
-    p->range = p->sum; /* groups sum like all processes, or by the host (sync/group.c) */
-    if (!sums)
-        LS_TRY(price_quickly(comm, message_through_host, w, HOST / 2, &p->range));
+    LS_TRY(price_quickly(comm, message_through_host, w, HOST / 2, &p->range)); /* sync/group.c */
     p->sum_work = sums ? copy : 0;
     p->message_work = copy; /* aside, or in place */
     return LS_OK;

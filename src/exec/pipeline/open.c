@@ -28,8 +28,7 @@ static enum ls_status check(const struct ls_engine *e, const struct ls_options *
     if (strcmp(o->compress, "none") != 0)
         return refuse(o, "--compress", o->compress, "no gradients are summed over processes");
     if (strcmp(o->collective, "nccl") == 0)
-        return refuse(o, "--collective", "nccl",
-                      "only processes that have the same stage sum gradients, and NCCL would sum those of all");
+        return refuse(o, "--collective", "nccl", "the host sums the gradients of processes that have the same stage");
     if (o->clip_norm > 0 && !e->backend->squares)
         return refuse(o, "--clip-norm", "",
                       "no process has the gradients of all stages, so none can compute their norm");

@@ -124,7 +124,7 @@ static enum ls_status finish(struct ls_stepper *s)
     s->at = e->train.end;
     LS_TRY(ls_step_settle_all(s));
     LS_TRY(ls_pipeline_post_due(e, true));
-    LS_TRY(e->peers ? e->backend->peers->sum(e->train.program, &s->run) : ls_step_hand_over(s));
+    LS_TRY(ls_step_hand_over(s));
     for (int i = 0; i < e->pipeline->n_lanes; i++) {
         LS_TRY(ls_lane_flush(e->pipeline, &e->pipeline->lanes[i]));
         LS_TRY(count_results(s, &e->pipeline->lanes[i], &now->totals));

@@ -32,7 +32,7 @@ static struct shared {
 
 /* --- the card --------------------------------------------------------------------------------------------------- */
 
-enum kind { RECORD, WAIT, RUN, CLEAR, SUM, STAGE, UNSTAGE };
+enum kind { RECORD, WAIT, RUN, CLEAR, SUM, STAGE, UNSTAGE, PUT, TAKE };
 
 struct op {
     enum kind kind;
@@ -131,6 +131,22 @@ static bool unstage(int cut, uint64_t times)
     return true;
 }
 
+/* What a rank puts into its part of its own gradients. */
+static float put_value(int rank, uint64_t step)
+{
+    return (float)(rank + 10 * (int)step);
+}
+
+static void put_or_take(const struct op *o)
+{
+    int rank = o->kind == PUT ? card.rank : o->first;
+    for (int i = rank * (FLOATS / card.size); i < (rank + 1) * (FLOATS / card.size); i++)
+        if (o->kind == PUT)
+            shared->grads[rank][i] = put_value(rank, o->step);
+        else
+            NEED(shared->grads[rank][i] == put_value(rank, o->step));
+}
+
 /* False: it has to wait. */
 static bool do_op(const struct op *o)
 {
@@ -154,6 +170,9 @@ static bool do_op(const struct op *o)
         break;
     case UNSTAGE:
         return unstage(o->cut, o->generation);
+    case PUT:
+    case TAKE:
+        put_or_take(o);
     }
     return true;
 }
@@ -477,6 +496,23 @@ static enum ls_status settle(void *context, int cut)
     return LS_OK;
 }
 
+/* An update of parts: each rank reads in the others' memory what they have made there. */
+static enum ls_status update(void *context, const struct ls_run *run)
+{
+    struct rank *k = context;
+    cudaStream_t compute = k->device.compute;
+    LS_TRY(program_run(&k->p, END, NODES, run));
+    enqueue(compute, (struct op){.kind = PUT, .step = run->step});
+    LS_TRY(ls_cuda_peers.meet(&k->p));
+    for (int r = 0; r < card.size; r++) {
+        NEED(ls_cuda_peers.reach(&k->p, r) == shared->grads[r]);
+        enqueue(compute, (struct op){.kind = TAKE, .first = r, .step = run->step});
+    }
+    return ls_cuda_peers.meet(&k->p);
+}
+
+static bool in_parts; /* updates are */
+
 static void rank_open(struct rank *k, struct ls_comm *c, enum ls_peers_kind kind, char *why, size_t room)
 {
     const struct ls_tree *tree = ls_comm_tree(c);
@@ -500,6 +536,7 @@ static void rank_open(struct rank *k, struct ls_comm *c, enum ls_peers_kind kind
                                        .gather = gather,
                                        .check_wait = check_wait,
                                        .settle = settle,
+                                       .update = in_parts ? update : NULL,
                                        .context = k};
     NEED(pthread_create(&k->thread, NULL, be_card, NULL) == 0);
     NEED(ls_cuda_peers.open(&k->p, kind, &k->group, why, room) == LS_OK);
@@ -558,6 +595,18 @@ static void test_sums(void **state)
         memset(shared, 0, sizeof *shared);
         run_ranks((struct ranks){.size = sizes[i / 2], .loud = true, .argument = &kinds[i % 2]}, sum_steps);
     }
+}
+
+static void test_updates_in_parts(void **state)
+{
+    (void)state;
+    static const enum ls_peers_kind kind = LS_PEERS_MEMORY;
+    in_parts = true;
+    for (int size = 2; size <= 8; size *= 2) {
+        memset(shared, 0, sizeof *shared);
+        run_ranks((struct ranks){.size = size, .loud = true, .argument = &kind}, sum_steps);
+    }
+    in_parts = false;
 }
 
 static void reach_nobody(struct ls_comm *c, const struct ranks *r)
@@ -652,9 +701,8 @@ static void test_error(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sums),
-        cmocka_unit_test(test_unreachable),
-        cmocka_unit_test(test_lost),
+        cmocka_unit_test(test_sums),        cmocka_unit_test(test_updates_in_parts),
+        cmocka_unit_test(test_unreachable), cmocka_unit_test(test_lost),
         cmocka_unit_test(test_error),
     };
     shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -50,7 +50,6 @@ static int begin(void **state)
 }
 
 static bool lends; /* processes map each other's memory */
-static bool sums;  /* those with the same stage sum on their devices */
 
 struct layout {
     const char *parallel;
@@ -76,10 +75,8 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
     queued.lends = lends;
-    queued.peers = sums;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(t.engine.pipeline && t.stepper.report_delay == 0);
-    NEED(!t.engine.peers == !(sums && t.engine.tree->size > 1 && ls_tree_most_parts(t.engine.tree) == 1));
     int stage = t.engine.pipeline->stage, last = t.engine.pipeline->stages - 1;
     bool measured = !strchr(o.parallel, '@') && o.resume == NULL; /* messages, too */
     NEED(queued.maps == (lends ? (stage > 0) + (stage < last) + measured : 0));
@@ -325,16 +322,6 @@ static void test_overflow(void **state)
     }
 }
 
-/* Processes with the same stage sum among themselves, where each has one part of the sum. */
-static void test_summed_by_devices(void **state)
-{
-    sums = true;
-    test_groups(state);
-    test_clipped(state);
-    test_overflow(state);
-    sums = false;
-}
-
 /* --- going wrong ------------------------------------------------------------------------------------------------------ */
 
 static void fail_rank(struct ls_comm *c, const struct ranks *r)
@@ -393,7 +380,6 @@ int main(void)
         cmocka_unit_test(test_chosen),
         cmocka_unit_test(test_clipped),
         cmocka_unit_test(test_overflow),
-        cmocka_unit_test(test_summed_by_devices),
         cmocka_unit_test(test_card_fails),
         cmocka_unit_test(test_refused),
     };

@@ -156,11 +156,6 @@ static enum ls_status step(struct ls_program *p, const struct ls_run *run, bool 
     return scarce ? step_directly(p, run) : program_run(p, 0, p->core.g->n_nodes, run);
 }
 
-static enum ls_status sum(struct ls_program *p, const struct ls_run *run)
-{
-    return p->device->lost ? LS_PEER_LOST : ipc_sum(p, run);
-}
-
 /* --- open and close ---------------------------------------------------------------------------------------------- */
 
 /* When the GPU is lost, a thread of NCCL may still use it: free nothing. */
@@ -257,7 +252,6 @@ const struct ls_backend_peers ls_cuda_peers = {
     .open = open_collective,
     .share = share,
     .step = step,
-    .sum = sum,
     .meet = ipc_meet,
     .reach = ipc_reach,
     .close = close_collective,

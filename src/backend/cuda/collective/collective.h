@@ -43,7 +43,6 @@ void nccl_close(struct collective *s);
 enum ls_status ipc_open(struct collective *s, char *why, size_t room);
 enum ls_status ipc_share(struct collective *s);
 enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run);
-enum ls_status ipc_sum(struct ls_program *p, const struct ls_run *run);
 enum ls_status ipc_meet(struct ls_program *p);
 const float *ipc_reach(const struct ls_program *p, int rank);
 void ipc_close(struct collective *s, bool together);

@@ -262,29 +262,15 @@ static enum ls_status meet_behind(struct ls_program *p, cudaStream_t stream)
     return LS_OK;
 }
 
-/* The parts of this rank are recorded. */
-static enum ls_status sum_and_update(struct ls_program *p, const struct ls_run *run)
+enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
 {
     struct collective *s = p->collective;
+    LS_TRY(run_pass(p, run));
     LS_TRY(all_are_here(s));
     for (int cut = 0; cut < s->n_cuts; cut++)
         LS_TRY(sum(p, cut));
     LS_TRY(meet_behind(p, s->sums));
     return s->g.update ? s->g.update(s->g.context, run) : program_run(p, s->end, p->core.g->n_nodes, run);
-}
-
-enum ls_status ipc_step(struct ls_program *p, const struct ls_run *run)
-{
-    LS_TRY(run_pass(p, run));
-    return sum_and_update(p, run);
-}
-
-enum ls_status ipc_sum(struct ls_program *p, const struct ls_run *run)
-{
-    struct collective *s = p->collective;
-    for (int cut = 0; cut < s->n_cuts; cut++)
-        CUDA_TRY(cudaEventRecord(s->ipc->ready[s->g.rank * s->n_cuts + cut], p->device->compute));
-    return sum_and_update(p, run);
 }
 
 enum ls_status ipc_meet(struct ls_program *p)
