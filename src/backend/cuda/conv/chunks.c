@@ -27,20 +27,29 @@ struct linear linear_part(const struct linear *whole, int place, int workers)
     return part;
 }
 
-struct ls_cuda_tree linear_tree(const struct linear *l)
+/* Chunks up to `end` are a further leaf. */
+static void add_leaf(struct ls_cuda_tree *tree, int *starts, int start, int end, int chunks)
+{
+    tree->part[tree->parts] = tree->leaves++;
+    for (starts[tree->parts++] = start; tree->parts > 1; tree->parts--) {
+        int last = tree->parts - 1;
+        if (!ls_split_joins(starts[last - 1], starts[last], end, chunks))
+            break;
+        tree->to[tree->sums] = tree->part[last - 1];
+        tree->from[tree->sums++] = tree->part[last];
+    }
+}
+
+struct linear_leaves linear_leaves(const struct linear *l)
 {
     const struct ls_split_range *r = &l->range;
-    struct ls_cuda_tree tree = {.leaves = r->end - r->first};
+    struct linear_leaves leaves = {.before = r->first % 2, .first_pair = r->first + r->first % 2};
     int starts[LS_SPLIT_CHUNKS];
-    for (int chunk = r->first; chunk < r->end; chunk++) {
-        tree.part[tree.parts] = chunk - r->first;
-        for (starts[tree.parts++] = chunk; tree.parts > 1; tree.parts--) {
-            int last = tree.parts - 1;
-            if (!ls_split_joins(starts[last - 1], starts[last], chunk + 1, r->chunks))
-                break;
-            tree.to[tree.sums] = tree.part[last - 1];
-            tree.from[tree.sums++] = tree.part[last];
-        }
+    leaves.pairs = (r->end - leaves.first_pair) / 2;
+    leaves.behind = (r->end - leaves.first_pair) % 2;
+    for (int chunk = r->first, next; chunk < r->end; chunk = next) {
+        next = chunk + (chunk % 2 == 0 && chunk + 1 < r->end ? 2 : 1);
+        add_leaf(&leaves.tree, starts, chunk, next, r->chunks);
     }
-    return tree;
+    return leaves;
 }

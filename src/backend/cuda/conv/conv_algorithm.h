@@ -13,7 +13,8 @@ enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
  *
  *   CHUNK-1  Its algorithm is chosen for the whole layer, without its activation. Whoever has some of the rows computes them with
  *            the same algorithm, which gives the bits of the whole layer: tuning compares them.
- *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1. */
+ *   CHUNK-2  The gradient by data is a product for each chunk, in f32, and they are added along the tree of SPLIT-1. Of two chunks
+ *            that are one sum, the second product is added to the first as it is computed: they are one leaf. */
 struct linear {
     enum pass pass;
     struct ls_cuda_conv conv; /* act: FORWARD only */
@@ -82,8 +83,15 @@ static inline bool linear_in_chunks(const struct linear *l)
 /* CHUNK-1: the whole of a layer that is computed in chunks; the rows of worker `place` of `workers`. */
 struct linear linear_whole(const struct linear *l);
 struct linear linear_part(const struct linear *whole, int place, int workers);
-/* CHUNK-2: how the products of the chunks that are here are added. */
-struct ls_cuda_tree linear_tree(const struct linear *l);
+/* CHUNK-2: the leaves of the chunks that are here, in their order, and how they are added. */
+struct linear_leaves {
+    int before;     /* 1: the first chunk is a leaf, as the one that it would be added to is elsewhere */
+    int first_pair; /* a chunk */
+    int pairs;      /* of two chunks each */
+    int behind;     /* 1: the last chunk is a leaf */
+    struct ls_cuda_tree tree;
+};
+struct linear_leaves linear_leaves(const struct linear *l);
 
 /* Is it a product of matrices (rows of pixels by channels)? */
 static inline bool linear_is_product(const struct linear *l)

@@ -69,6 +69,7 @@ static void describe_linear(const struct ls_program *p, int node, enum pass pass
     if (is_dense(p, node) && ls_split_range_of(a, &p->core.g->tensors[w].shape, &l->range)) {
         l->whole = a->whole_rows > 0 ? a->whole_rows : l->conv.out;
         l->sums = pass == BWD_DATA && a->whole_rows > 0;
+        l->conv.x.n = l->conv.y.n; /* sums: x has several parts */
     }
     if (is_unfolded(p, x)) {
         l->conv.kernel_h = (int)p->stem.kernel;

@@ -220,20 +220,15 @@ bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, in
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-bool ls_wgmma::can(void)
+bool ls_product::wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
 {
     int device = 0, major = 0, minor = 0;
     if (cudaGetDevice(&device) != cudaSuccess ||
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
         cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess)
         return false;
-    return BUILT && major == 9 && minor == 0 && encoder();
-}
-
-bool ls_product::wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
-{
-    return ls_wgmma::can() && b->t != LS_F32 && p->rows < INT32_MAX && !small_enough(b, residual) &&
-           ring_of(p->k, wide_of(p->n), groups_of(p)) >= 3;
+    return BUILT && major == 9 && minor == 0 && b->t != LS_F32 && p->rows < INT32_MAX && !small_enough(b, residual) &&
+           ring_of(p->k, wide_of(p->n), groups_of(p)) >= 3 && encoder();
 }
 
 void ls_product::wgmma_stats(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
