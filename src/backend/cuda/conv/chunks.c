@@ -1,7 +1,21 @@
 /* Large dense layers in chunks of rows: the whole of a layer, and what a part of it computes. */
 #include "backend/cuda/conv/conv_algorithm.h"
 
-_Static_assert((int)LS_CUDA_LEAVES == (int)LS_SPLIT_CHUNKS, "a chunk is a leaf");
+_Static_assert((int)LS_SPLIT_CHUNKS / LS_CUDA_TOGETHER == 4, "kernels/conv/tree.cu has a place for each chunk");
+
+void linear_join_chunks(struct ls_split_range *r)
+{
+    r->chunk *= LS_CUDA_TOGETHER;
+    r->first /= LS_CUDA_TOGETHER;
+    r->end = (r->end + LS_CUDA_TOGETHER - 1) / LS_CUDA_TOGETHER;
+    r->chunks = (r->chunks + LS_CUDA_TOGETHER - 1) / LS_CUDA_TOGETHER;
+}
+
+int64_t linear_first_row(const struct linear *whole, int place, int workers)
+{
+    int64_t first = whole->range.chunk * (whole->range.chunks * place / workers);
+    return first < whole->whole ? first : whole->whole;
+}
 
 struct linear linear_whole(const struct linear *l)
 {
@@ -18,8 +32,7 @@ struct linear linear_whole(const struct linear *l)
 struct linear linear_part(const struct linear *whole, int place, int workers)
 {
     struct linear part = *whole;
-    int64_t first = ls_split_first_row(whole->whole, place, workers);
-    part.conv.out = ls_split_first_row(whole->whole, place + 1, workers) - first;
+    part.conv.out = linear_first_row(whole, place + 1, workers) - linear_first_row(whole, place, workers);
     part.conv.y.c = padded(part.conv.out);
     part.range.first = whole->range.chunks * place / workers;
     part.range.end = whole->range.chunks * (place + 1) / workers;
@@ -27,29 +40,20 @@ struct linear linear_part(const struct linear *whole, int place, int workers)
     return part;
 }
 
-/* Chunks up to `end` are a further leaf. */
-static void add_leaf(struct ls_cuda_tree *tree, int *starts, int start, int end, int chunks)
-{
-    tree->part[tree->parts] = tree->leaves++;
-    for (starts[tree->parts++] = start; tree->parts > 1; tree->parts--) {
-        int last = tree->parts - 1;
-        if (!ls_split_joins(starts[last - 1], starts[last], end, chunks))
-            break;
-        tree->to[tree->sums] = tree->part[last - 1];
-        tree->from[tree->sums++] = tree->part[last];
-    }
-}
-
-struct linear_leaves linear_leaves(const struct linear *l)
+struct ls_cuda_tree linear_tree(const struct linear *l)
 {
     const struct ls_split_range *r = &l->range;
-    struct linear_leaves leaves = {.before = r->first % 2, .first_pair = r->first + r->first % 2};
+    struct ls_cuda_tree tree = {.leaves = r->end - r->first};
     int starts[LS_SPLIT_CHUNKS];
-    leaves.pairs = (r->end - leaves.first_pair) / 2;
-    leaves.behind = (r->end - leaves.first_pair) % 2;
-    for (int chunk = r->first, next; chunk < r->end; chunk = next) {
-        next = chunk + (chunk % 2 == 0 && chunk + 1 < r->end ? 2 : 1);
-        add_leaf(&leaves.tree, starts, chunk, next, r->chunks);
+    for (int chunk = r->first; chunk < r->end; chunk++) {
+        tree.part[tree.parts] = chunk - r->first;
+        for (starts[tree.parts++] = chunk; tree.parts > 1; tree.parts--) {
+            int last = tree.parts - 1;
+            if (!ls_split_joins(starts[last - 1], starts[last], chunk + 1, r->chunks))
+                break;
+            tree.to[tree.sums] = tree.part[last - 1];
+            tree.from[tree.sums++] = tree.part[last];
+        }
     }
-    return leaves;
+    return tree;
 }

@@ -13,15 +13,16 @@ enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
  *
  *   CHUNK-1  Its algorithm is chosen for the whole layer, without its activation. Whoever has some of the rows computes them with
  *            the same algorithm, which gives the bits of the whole layer: tuning compares them.
- *   CHUNK-2  The gradient by data is a product for each chunk, in f32, and they are added along the tree of SPLIT-1. Of two chunks
- *            that are one sum, the second product is added to the first as it is computed: they are one leaf. */
+ *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1.
+ *
+ * A chunk is here LS_CUDA_TOGETHER chunks of SPLIT-1, which stay on one worker: what is between chunks goes through memory. */
 struct linear {
     enum pass pass;
     struct ls_cuda_conv conv; /* act: FORWARD only */
     int pad_b, pad_r;
     bool bias; /* FORWARD */
     bool tf32, fast;
-    struct ls_split_range range; /* a large dense layer's chunks that are here; range.chunks 0: it is none */
+    struct ls_split_range range; /* a large dense layer's chunks that are here; range.chunks 0: it is not in chunks */
     int64_t whole;               /* then: its rows, here and elsewhere */
     bool sums;                   /* BWD_DATA then: x is the sums of the parts that are here (SPLIT-2), in f32 */
 };
@@ -83,15 +84,11 @@ static inline bool linear_in_chunks(const struct linear *l)
 /* CHUNK-1: the whole of a layer that is computed in chunks; the rows of worker `place` of `workers`. */
 struct linear linear_whole(const struct linear *l);
 struct linear linear_part(const struct linear *whole, int place, int workers);
-/* CHUNK-2: the leaves of the chunks that are here, in their order, and how they are added. */
-struct linear_leaves {
-    int before;     /* 1: the first chunk is a leaf, as the one that it would be added to is elsewhere */
-    int first_pair; /* a chunk */
-    int pairs;      /* of two chunks each */
-    int behind;     /* 1: the last chunk is a leaf */
-    struct ls_cuda_tree tree;
-};
-struct linear_leaves linear_leaves(const struct linear *l);
+int64_t linear_first_row(const struct linear *whole, int place, int workers);
+/* Chunks of SPLIT-1 become chunks. */
+void linear_join_chunks(struct ls_split_range *r);
+/* CHUNK-2: how the products of the chunks that are here are added. */
+struct ls_cuda_tree linear_tree(const struct linear *l);
 
 /* Is it a product of matrices (rows of pixels by channels)? */
 static inline bool linear_is_product(const struct linear *l)

@@ -3,7 +3,7 @@
  *     FORWARD      y  (out x rows)     = w (in x out)' * x (in x rows)     + bias, act
  *     BWD_DATA     dx (in x rows)      = w (in x out)  * dy (out x rows)
  *     BWD_WEIGHTS  dw (in x out), f32  = x (in x rows) * dy (out x rows)'
- * The gradient by data of a layer in chunks is a product for each chunk, in batches, into scratch (CHUNK-2). */
+ * The gradient by data of a layer in chunks is a batch of products, one a chunk, into scratch (CHUNK-2). */
 #include "backend/cuda/conv/conv_algorithm.h"
 #include "base/log.h"
 
@@ -16,11 +16,9 @@ struct product {
     cublasLtMatmulDesc_t what;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
-    /* BWD_DATA in chunks: a step of several. The first has what all have. */
-    int chunk, leaf;      /* of the first product of the batch */
-    bool adds;            /* to the leaf */
-    struct product *next; /* owned */
-    size_t leaves;        /* bytes, at the beginning of the scratch */
+    int batch;            /* of products */
+    struct product *last; /* BWD_DATA in chunks: the last chunk, where it has fewer rows; owned */
+    size_t leaves;        /* then: bytes of the products, at the beginning of the scratch */
     struct ls_cuda_tree tree;
 };
 
@@ -45,8 +43,8 @@ static void product_release(struct product *m)
         cublasLtMatrixLayoutDestroy(m->d);
     if (m->what)
         cublasLtMatmulDescDestroy(m->what);
-    if (m->next)
-        product_release(m->next);
+    if (m->last)
+        product_release(m->last);
     ls_free(m);
 }
 
@@ -64,81 +62,54 @@ static cublasStatus_t set_batch(cublasLtMatrixLayout_t layout, int32_t count, in
                                                  sizeof stride);
 }
 
-/* CHUNK-2: the layouts for so many chunks of `rows` rows, which begin `step` rows apart. */
-static cublasStatus_t lay_out_chunks(struct product *m, const struct linear *l, int64_t rows, int count, int64_t step)
+/* CHUNK-2: the layouts for so many chunks of `rows` rows, which lie one after the other. */
+static cublasStatus_t lay_out_chunks(struct product *m, const struct linear *l, int64_t rows, int count)
 {
     const struct ls_cuda_conv *c = &l->conv;
     int64_t samples = c->x.n, in = c->x.c;
     cudaDataType_t t = blas_type(c->t);
+    m->batch = count;
     cublasStatus_t st = cublasLtMatrixLayoutCreate(&m->a, t, (uint64_t)in, (uint64_t)rows, in);
     if (!st)
         st = cublasLtMatrixLayoutCreate(&m->b, t, (uint64_t)rows, (uint64_t)samples, c->y.c);
     if (!st)
         st = cublasLtMatrixLayoutCreate(&m->d, CUDA_R_32F, (uint64_t)in, (uint64_t)samples, in);
     if (!st)
-        st = set_batch(m->a, count, step * in);
+        st = set_batch(m->a, count, rows * in);
     if (!st)
-        st = set_batch(m->b, count, step);
+        st = set_batch(m->b, count, rows);
     return st ? st : set_batch(m->d, count, samples * in);
 }
 
-/* Chunks that one call computes. */
-struct batch {
-    int chunk, leaf, count; /* the first one, its leaf; every second chunk, of as many leaves */
-    bool adds;
-    int64_t rows; /* of each */
-};
+static struct product *product_of(const struct linear *l, int64_t rows, int count);
 
-static struct product *product_of(const struct linear *l, const struct batch *b);
-
-/* Appends a step, if it has any chunks. */
-static bool add_step(const struct linear *l, struct product ***end, struct batch b)
-{
-    if (b.count == 0)
-        return true;
-    struct product *m = product_of(l, &b);
-    if (!m)
-        return false;
-    m->chunk = b.chunk;
-    m->leaf = b.leaf;
-    m->adds = b.adds;
-    **end = m;
-    *end = &m->next;
-    return true;
-}
-
-/* Of all chunks that are here. The last chunk may have fewer rows than the others. */
+/* Of all chunks that are here. */
 static struct product *product_of_chunks(const struct linear *l)
 {
     const struct ls_split_range *r = &l->range;
-    const struct linear_leaves leaves = linear_leaves(l);
-    int last = r->end - 1, first_pair = leaves.first_pair;
-    int64_t rows = r->chunk, rest = l->conv.y.c - (last - r->first) * rows;
-    bool shorter = rest < rows, cut = shorter && leaves.pairs > 0 && !leaves.behind; /* the second of the last pair */
-    struct product *m = NULL, **end = &m;
-    bool good = add_step(l, &end, (struct batch){first_pair, leaves.before, leaves.pairs, false, rows}) &&
-                add_step(l, &end, (struct batch){first_pair + 1, leaves.before, leaves.pairs - cut, true, rows}) &&
-                add_step(l, &end, (struct batch){last, leaves.before + leaves.pairs - 1, cut, true, rest}) &&
-                add_step(l, &end, (struct batch){r->first, 0, leaves.before, false, r->first == last ? rest : rows}) &&
-                add_step(l, &end, (struct batch){last, leaves.before + leaves.pairs, leaves.behind, false, rest});
-    if (good) {
-        m->leaves = ((size_t)(leaves.tree.leaves * l->conv.x.n * l->conv.x.c) * sizeof(float) + 255) / 256 * 256;
-        m->tree = leaves.tree;
+    int chunks = r->end - r->first;
+    int64_t rest = l->conv.y.c - (chunks - 1) * r->chunk; /* rows of the last chunk */
+    bool shorter = rest < r->chunk;
+    struct product *m =
+        product_of(l, shorter && chunks == 1 ? rest : r->chunk, shorter && chunks > 1 ? chunks - 1 : chunks);
+    if (!m)
+        return NULL;
+    m->leaves = ((size_t)(chunks * l->conv.x.n * l->conv.x.c) * sizeof(float) + 255) / 256 * 256;
+    m->tree = linear_tree(l);
+    if (!shorter || chunks == 1 || (m->last = product_of(l, rest, 1)))
         return m;
-    }
-    if (m)
-        product_release(m);
+    product_release(m);
     return NULL;
 }
 
 /* Everything but the algorithm; NULL: not available. */
 static struct product *product_new(const struct linear *l)
 {
-    return in_leaves(l) ? product_of_chunks(l) : product_of(l, NULL);
+    return in_leaves(l) ? product_of_chunks(l) : product_of(l, 0, 0);
 }
 
-/* b: with in_leaves. */
-static struct product *product_of(const struct linear *l, const struct batch *b)
+/* rows, count: of chunks. */
+static struct product *product_of(const struct linear *l, int64_t chunk, int count)
 {
     const struct ls_cuda_conv *c = &l->conv;
     int64_t rows = c->x.n * c->x.h * c->x.w, in = c->x.c, out = c->y.c;
@@ -162,7 +133,7 @@ static struct product *product_of(const struct linear *l, const struct batch *b)
         st = cublasLtMatmulDescSetAttribute(m->what, CUBLASLT_MATMUL_DESC_EPILOGUE, &e, sizeof e);
     }
     if (!st && in_leaves(l)) {
-        st = lay_out_chunks(m, l, b->rows, b->count, 2 * l->range.chunk);
+        st = lay_out_chunks(m, l, chunk, count);
     } else if (!st && l->pass == BWD_WEIGHTS) {
         st = cublasLtMatrixLayoutCreate(&m->a, t, (uint64_t)in, (uint64_t)rows, in);
         if (!st)
@@ -298,20 +269,21 @@ static const float one = 1, zero = 0;
 static enum ls_status run_chunks(struct device *d, const struct linear *l, const struct conv_algorithm *algorithm,
                                  const struct operands *o)
 {
-    const struct product *m = algorithm->state;
+    const struct product *m = algorithm->state, *last = m->last;
     const struct ls_cuda_conv *c = &l->conv;
-    int64_t count = c->x.n * c->x.c;
+    int64_t count = c->x.n * c->x.c, done = m->batch * l->range.chunk;
     size_t size = ls_dtype_size(c->t), workspace = algorithm->workspace - m->leaves;
     float *leaves = (float *)(void *)o->workspace;
-    for (const struct product *step = m; step; step = step->next) {
-        size_t row = (size_t)((step->chunk - l->range.first) * l->range.chunk);
-        const char *w = (const char *)o->w + row * (size_t)c->x.c * size, *dy = (const char *)o->y + row * size;
-        float *leaf = leaves + step->leaf * count;
-        LS_TRY(blas_check(cublasLtMatmul(d->blas, step->what, &one, w, step->a, dy, step->b, step->adds ? &one : &zero,
-                                         leaf, step->d, leaf, step->d, &m->algo, o->workspace + m->leaves, workspace,
-                                         d->compute),
+    char *rest = o->workspace + m->leaves;
+    LS_TRY(blas_check(cublasLtMatmul(d->blas, m->what, &one, o->w, m->a, o->y, m->b, &zero, leaves, m->d, leaves, m->d,
+                                     &m->algo, rest, workspace, d->compute),
+                      "cublasLtMatmul"));
+    float *leaf = leaves + m->batch * count;
+    if (last)
+        LS_TRY(blas_check(cublasLtMatmul(d->blas, last->what, &one, (char *)o->w + (size_t)(done * c->x.c) * size,
+                                         last->a, (char *)o->y + (size_t)done * size, last->b, &zero, leaf, last->d,
+                                         leaf, last->d, &m->algo, rest, workspace, d->compute),
                           "cublasLtMatmul"));
-    }
     ls_cuda_sum_tree(d->compute, &m->tree, l->sums ? LS_F32 : c->t, leaves, count, o->x);
     return LS_OK;
 }

@@ -264,13 +264,11 @@ static enum ls_status find_results(const struct in_parts *c, const struct linear
         *mine = o->y;
         *bytes = (size_t)map_count(&conv->y) * c->size;
         return take_columns(c, first, conv->y.c, c->result);
-    case BWD_DATA: { /* the leaves that both have (CHUNK-2); what is added to them has the same order anyway */
-        const struct linear_leaves leaves = linear_leaves(part);
-        *whole = c->o.workspace + (size_t)(leaves.first_pair / 2) * leaf;
-        *mine = c->workspace + (size_t)leaves.before * leaf;
-        *bytes = (size_t)(leaves.pairs + (part->range.end == part->range.chunks ? leaves.behind : 0)) * leaf;
+    case BWD_DATA: /* the products of chunks, which are then added in the same way (CHUNK-2) */
+        *whole = c->o.workspace + (size_t)part->range.first * leaf;
+        *mine = c->workspace;
+        *bytes = (size_t)(part->range.end - part->range.first) * leaf;
         return LS_OK;
-    }
     default:
         *whole = (const char *)c->o.w + (size_t)(first * conv->x.c) * sizeof(float);
         *mine = o->w;
@@ -279,63 +277,31 @@ static enum ls_status find_results(const struct in_parts *c, const struct linear
     }
 }
 
-/* Computes a part. *o: its operands. */
-static enum ls_status run_part(const struct in_parts *c, const struct linear *part, int64_t first, struct operands *o,
-                               bool *good)
-{
-    struct conv_algorithm a;
-    enum ls_status st = LS_OK;
-    if ((*good = conv_algorithm_fit(part, c->algorithm, &a))) {
-        st = point_part(c, part, first, o);
-        if (st == LS_OK)
-            st = run_once(c->p, part, &a, o, good);
-    }
-    conv_algorithm_release(&a);
-    return st;
-}
-
-static enum ls_status same_bits(const struct in_parts *c, const char *a, const char *b, size_t bytes, bool *same)
-{
-    uint64_t digests[2];
-    LS_TRY(digest_of(c->p, a, bytes, &digests[0]));
-    LS_TRY(digest_of(c->p, b, bytes, &digests[1]));
-    *same = digests[0] == digests[1];
-    return LS_OK;
-}
-
 static enum ls_status part_agrees(const struct in_parts *c, int place, int workers, bool *good)
 {
     struct linear part = linear_part(c->l, place, workers);
-    int64_t first = ls_split_first_row(c->l->whole, place, workers);
+    int64_t first = linear_first_row(c->l, place, workers);
+    struct conv_algorithm a;
     struct operands o;
-    const char *whole, *mine;
-    size_t bytes;
-    LS_TRY(run_part(c, &part, first, &o, good));
-    if (!*good)
-        return LS_OK;
-    LS_TRY(find_results(c, &part, first, &o, &whole, &mine, &bytes));
-    return same_bits(c, whole, mine, bytes, good);
-}
-
-/* Two chunks that are a leaf of the whole layer, computed apart and added. */
-static enum ls_status pair_agrees(const struct in_parts *c, int chunk, bool *good)
-{
-    int64_t count = map_count(&c->l->conv.x);
-    float *sum = (float *)(void *)c->result + (c->l->range.chunks - 1) * count; /* behind the part's own result */
-    float *leaf = (float *)(void *)c->workspace;
-    for (int i = 0; i < 2 && *good; i++) {
-        struct linear part = linear_part(c->l, chunk + i, c->l->range.chunks);
-        struct operands o;
-        LS_TRY(run_part(c, &part, (chunk + i) * c->l->range.chunk, &o, good));
-        if (i == 0)
-            CUDA_TRY(cudaMemcpyAsync(sum, leaf, (size_t)count * sizeof *sum, cudaMemcpyDeviceToDevice,
-                                     c->p->device->compute));
+    const char *whole = NULL, *mine = NULL;
+    uint64_t digests[2] = {0, 1};
+    size_t bytes = 0;
+    enum ls_status st = LS_OK;
+    if ((*good = conv_algorithm_fit(&part, c->algorithm, &a))) {
+        a.library = c->algorithm->library;
+        st = point_part(c, &part, first, &o);
+        if (st == LS_OK)
+            st = run_once(c->p, &part, &a, &o, good);
+        if (st == LS_OK)
+            st = find_results(c, &part, first, &o, &whole, &mine, &bytes);
+        if (st == LS_OK)
+            st = digest_of(c->p, whole, bytes, &digests[0]);
+        if (st == LS_OK)
+            st = digest_of(c->p, mine, bytes, &digests[1]);
     }
-    if (!*good)
-        return LS_OK;
-    ls_cuda_sum(c->p->device->compute, sum, leaf, count);
-    return same_bits(c, c->o.workspace + (size_t)(chunk / 2 * count) * sizeof *sum, c->workspace,
-                     (size_t)count * sizeof *sum, good);
+    conv_algorithm_release(&a);
+    *good = *good && digests[0] == digests[1];
+    return st;
 }
 
 /* relu as part of the product, and behind it. Changes the whole layer's result. */
@@ -344,18 +310,23 @@ static enum ls_status act_agrees(const struct in_parts *c, bool *good)
     struct linear with = *c->l;
     struct operands o = c->o;
     struct conv_algorithm a;
-    const struct ls_cuda_map *y = &with.conv.y;
+    uint64_t digests[2] = {0, 1};
+    const struct ls_cuda_conv *conv = &with.conv;
+    size_t bytes = (size_t)map_count(&conv->y) * c->size;
     enum ls_status st = LS_OK;
     with.conv.act = LS_ACT_RELU;
     o.y = c->matrix;
     o.workspace = c->workspace;
     if ((*good = conv_algorithm_fit(&with, c->algorithm, &a))) {
-        ls_cuda_act(c->p->device->compute, with.conv.t, LS_ACT_RELU, c->o.y, c->o.y, map_count(y));
+        ls_cuda_act(c->p->device->compute, conv->t, LS_ACT_RELU, c->o.y, c->o.y, map_count(&conv->y));
         st = run_once(c->p, &with, &a, &o, good);
+        if (st == LS_OK)
+            st = digest_of(c->p, c->o.y, bytes, &digests[0]);
+        if (st == LS_OK)
+            st = digest_of(c->p, o.y, bytes, &digests[1]);
     }
     conv_algorithm_release(&a);
-    if (st == LS_OK && *good)
-        st = same_bits(c, c->o.y, o.y, (size_t)map_count(y) * c->size, good);
+    *good = *good && digests[0] == digests[1];
     return st;
 }
 
@@ -386,8 +357,6 @@ enum ls_status parts_agree(struct ls_program *p, const struct linear *l, const s
         if (*good)
             LS_TRY(part_agrees(&c, workers - 1, workers, good));
     }
-    for (int chunk = 0; l->pass == BWD_DATA && chunk + 1 < l->range.chunks && *good; chunk += 2)
-        LS_TRY(pair_agrees(&c, chunk, good));
     return *good && l->pass == FORWARD ? act_agrees(&c, good) : LS_OK;
 }
 
