@@ -211,6 +211,7 @@ struct ls_backend {
     bool tf32;                            /* --dtype tf32 works */
     bool any_threads;                     /* results do not depend on the number of threads */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
+    struct ls_split_way split;            /* which large dense layers are divided, and how */
     void (*about)(struct ls_backend_about *about);
     /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. Call it before
      * prepare. NULL: nothing to try. */

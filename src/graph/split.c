@@ -3,9 +3,16 @@
 
 #include <string.h>
 
-int64_t ls_split_first_row(int64_t rows, int place, int workers)
+int ls_split_first_chunk(const struct ls_split_way *way, int64_t rows, int place, int workers)
 {
-    int64_t first = ls_split_chunk(rows) * (ls_split_count(rows) * place / workers);
+    int chunks = ls_split_count(rows), together = way->together > 1 ? way->together : 1;
+    int first = ls_split_most(way, chunks) * place / workers * together;
+    return first < chunks ? first : chunks;
+}
+
+int64_t ls_split_first_row(const struct ls_split_way *way, int64_t rows, int place, int workers)
+{
+    int64_t first = ls_split_chunk(rows) * ls_split_first_chunk(way, rows, place, workers);
     return first < rows ? first : rows;
 }
 
@@ -47,7 +54,7 @@ static enum ls_status append(struct ls_graph *g, const struct ls_op *op, const c
 }
 
 /* x -> dense(act) -> y   becomes   x -> split_in -> dense of some rows -> split_out -> act -> y. */
-static enum ls_status split_node(struct ls_graph *g, int n, int place, int workers)
+static enum ls_status split_node(struct ls_graph *g, const struct ls_split_way *way, int n, int place, int workers)
 {
     struct ls_node dense = g->nodes[n];
     struct ls_attr *a = &dense.attr;
@@ -55,8 +62,8 @@ static enum ls_status split_node(struct ls_graph *g, int n, int place, int worke
     int64_t rows = a->out, batch = g->tensors[y].shape.dim[0];
     enum ls_act act = a->act;
     a->whole_rows = rows;
-    a->first_row = ls_split_first_row(rows, place, workers);
-    a->out = ls_split_first_row(rows, place + 1, workers) - a->first_row;
+    a->first_row = ls_split_first_row(way, rows, place, workers);
+    a->out = ls_split_first_row(way, rows, place + 1, workers) - a->first_row;
     a->act = LS_ACT_NONE;
     for (int i = 1; i <= 2; i++)
         if (dense.in[i] != LS_NONE)
@@ -76,7 +83,7 @@ static enum ls_status split_node(struct ls_graph *g, int n, int place, int worke
     return move_nodes(g, g->n_nodes - 1, n); /* split_in, which is the last now */
 }
 
-enum ls_status ls_graph_split(struct ls_graph *g, int place, int workers, int *layers)
+enum ls_status ls_graph_split(struct ls_graph *g, const struct ls_split_way *way, int place, int workers, int *layers)
 {
     *layers = 0;
     for (int n = 0; n < g->n_nodes; n++) {
@@ -84,10 +91,11 @@ enum ls_status ls_graph_split(struct ls_graph *g, int place, int workers, int *l
         if (node->op != &ls_op_dense || node->attr.whole_rows > 0)
             continue;
         const struct ls_shape *weights = &g->tensors[node->in[1]].shape;
-        if (!ls_split_is_large(weights) || g->tensors[node->in[0]].role != LS_ROLE_ACT ||
-            ls_split_count(weights->dim[0]) < workers)
+        if (!ls_split_is_large(weights) || ls_shape_count(weights) < way->weights ||
+            g->tensors[node->in[0]].role != LS_ROLE_ACT ||
+            ls_split_most(way, ls_split_count(weights->dim[0])) < workers)
             continue;
-        LS_TRY(split_node(g, n, place, workers));
+        LS_TRY(split_node(g, way, n, place, workers));
         ++*layers;
     }
     return LS_OK;

@@ -77,10 +77,23 @@ static inline bool ls_split_range_of(const struct ls_attr *a, const struct ls_sh
  * that are here; else LS_NONE. */
 int ls_split_layer_of(const struct ls_graph *g, int parameter, struct ls_split_range *r);
 
-/* The first row of the worker at `place`, of so many workers; that of the place behind the last is the number of rows. */
-int64_t ls_split_first_row(int64_t rows, int place, int workers);
-/* Leaves of each large dense layer the rows of one worker, and puts the ops of graph/ops/split.c around it. Layers with fewer
- * chunks than workers stay whole. Call it after ls_graph_fuse. *layers: how many were split. */
-enum ls_status ls_graph_split(struct ls_graph *g, int place, int workers, int *layers);
+/* What a backend divides. */
+struct ls_split_way {
+    int together;    /* so many neighbouring chunks stay on one worker; a power of two, 0: 1 */
+    int64_t weights; /* a layer has at least as many; 0: LS_SPLIT_WEIGHTS */
+};
+/* How many workers can share a layer. */
+static inline int ls_split_most(const struct ls_split_way *way, int chunks)
+{
+    int together = way->together > 1 ? way->together : 1;
+    return (chunks + together - 1) / together;
+}
+
+/* The first chunk, or row, of the worker at `place`, of so many workers; that of the place behind the last is their number. */
+int ls_split_first_chunk(const struct ls_split_way *way, int64_t rows, int place, int workers);
+int64_t ls_split_first_row(const struct ls_split_way *way, int64_t rows, int place, int workers);
+/* Leaves of each large dense layer the rows of one worker, and puts the ops of graph/ops/split.c around it. Layers that fewer
+ * workers can share stay whole. Call it after ls_graph_fuse. *layers: how many were split. */
+enum ls_status ls_graph_split(struct ls_graph *g, const struct ls_split_way *way, int place, int workers, int *layers);
 
 #endif

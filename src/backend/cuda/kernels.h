@@ -202,8 +202,8 @@ void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const str
 
 enum { LS_CUDA_LEAVES = 8 };
 
-/* Sums of a large dense layer's chunks of rows along their tree (SPLIT-1 in graph/split.h): leaf to[i] += leaf from[i], in this
- * order. Part p is then leaf part[p]. */
+/* Sums of a large dense layer's chunks of rows along their tree (SPLIT-1 in graph/split.h), the lowest of which are there as
+ * leaves: leaf to[i] += leaf from[i], in this order. Part p is then leaf part[p]. */
 struct ls_cuda_tree {
     int leaves, sums, parts;
     int to[LS_CUDA_LEAVES], from[LS_CUDA_LEAVES], part[LS_CUDA_LEAVES];
@@ -212,20 +212,6 @@ struct ls_cuda_tree {
  * type t. */
 void ls_cuda_sum_tree(ls_cuda_stream s, const struct ls_cuda_tree *tree, enum ls_dtype t, const float *leaves,
                       int64_t count, void *parts);
-
-/* --- chunks_wgmma.cu ----------------------------------------------------------------------------------------- */
-
-/* The gradient by data of a large dense layer, on Hopper in 16-bit types: products of chunks of rows, added along their tree. */
-struct ls_cuda_chunks {
-    enum ls_dtype t;          /* of dy and w */
-    enum ls_dtype to;         /* of the parts: t, or f32 */
-    int64_t samples, in, out; /* columns of dx and dy, as stored */
-    int64_t chunk;            /* rows of a chunk, a multiple of 16; the last chunk may have fewer */
-    struct ls_cuda_tree tree;
-};
-bool ls_cuda_chunks_can(enum ls_dtype t);
-/* dy: samples by out, w: out by in; parts: samples by in each. */
-void ls_cuda_chunks(ls_cuda_stream s, const struct ls_cuda_chunks *c, const void *dy, const void *w, void *parts);
 
 /* --- maxpool.cu, avgpool.cu ---------------------------------------------------------------------------------- */
 

@@ -353,6 +353,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .tf32 = true,
     .any_threads = true,
     .measures = true,
+    .split = {LS_CUDA_TOGETHER, LS_CUDA_SPLIT_WEIGHTS},
     .peers = &ls_cuda_peers,
     .about = ls_cuda_about,
     .cards = ls_cuda_cards,

@@ -89,6 +89,9 @@ struct captured {
     cudaGraphExec_t graph;
 };
 
+/* Which large dense layers are divided, and how (struct ls_split_way). */
+enum { LS_CUDA_TOGETHER = 2, LS_CUDA_SPLIT_WEIGHTS = 8000000 };
+
 #define SLOTS 2 /* passes whose input or results are in flight */
 
 struct ls_program {

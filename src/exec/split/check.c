@@ -35,12 +35,13 @@ enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine
     if (axis->at)
         return ls_fail(LS_USAGE, "--parallel %s: dense splits every large layer; leave out what follows '@'",
                        o->parallel);
-    if (axis->size > LS_SPLIT_CHUNKS)
-        return ls_fail(LS_USAGE,
-                       "--parallel %s: a layer is divided in %d chunks at most; use groups of fewer workers, as in "
-                       "data:%d,dense:%d",
-                       o->parallel, LS_SPLIT_CHUNKS, (axis->size + LS_SPLIT_CHUNKS - 1) / LS_SPLIT_CHUNKS,
-                       LS_SPLIT_CHUNKS);
+    int most = ls_split_most(&e->backend->split, LS_SPLIT_CHUNKS);
+    if (axis->size > most)
+        return ls_fail(
+            LS_USAGE,
+            "--parallel %s: at most %d workers share a layer with --backend %s; use groups of fewer workers, as in "
+            "data:%d,dense:%d",
+            o->parallel, most, e->backend->name, (axis->size + most - 1) / most, most);
     if (strcmp(o->sync, "overlap") != 0 && strcmp(o->sync, "allreduce") != 0)
         return ls_fail(LS_USAGE,
                        "--parallel dense:%d with --sync %s: all workers take part in each step, whose other gradients "

@@ -29,7 +29,8 @@ static const struct ls_node *node_at(const struct ls_split_turn *t, int node)
 /* The columns of a worker's rows in results, as stored: the last rows have the padding. */
 static int64_t first_column(const struct ls_split *s, const struct ls_split_layer *l, int worker)
 {
-    return worker == s->workers ? l->columns : ls_split_first_row(l->rows, worker, s->workers);
+    return worker == s->workers ? l->columns
+                                : ls_split_first_row(&s->engine->backend->split, l->rows, worker, s->workers);
 }
 static int64_t columns_of(const struct ls_split *s, const struct ls_split_layer *l, int worker)
 {
@@ -54,8 +55,9 @@ static size_t floats_in(size_t bytes)
 /* The chunks of a worker, and its parts: part i is chunks [at[i], at[i + 1]). Returns their number. */
 static int parts_of(const struct ls_split *s, const struct ls_split_layer *l, int worker, int at[LS_SPLIT_CHUNKS + 1])
 {
-    int chunks = ls_split_count(l->rows);
-    return ls_split_parts(chunks * worker / s->workers, chunks * (worker + 1) / s->workers, chunks, at);
+    const struct ls_split_way *way = &s->engine->backend->split;
+    return ls_split_parts(ls_split_first_chunk(way, l->rows, worker, s->workers),
+                          ls_split_first_chunk(way, l->rows, worker + 1, s->workers), ls_split_count(l->rows), at);
 }
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */

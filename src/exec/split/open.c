@@ -224,11 +224,17 @@ static enum ls_status open_lane(const struct ls_engine *e, struct ls_split_lane 
 
 static enum ls_status open_lanes(struct ls_split *s)
 {
+    const struct ls_split_way *way = &s->engine->backend->split;
     size_t rows = 0, parts = 0, longest = 0;
     for (int i = 0; i < s->n_layers; i++) {
         const struct ls_split_layer *l = &s->layers[i];
-        size_t most =
-            (size_t)(s->batch * ls_split_chunk(l->rows)) * ((LS_SPLIT_CHUNKS + s->workers - 1) / (size_t)s->workers);
+        int chunks = 0;
+        for (int w = 0; w < s->workers; w++) {
+            int n = ls_split_first_chunk(way, l->rows, w + 1, s->workers) -
+                    ls_split_first_chunk(way, l->rows, w, s->workers);
+            chunks = n > chunks ? n : chunks;
+        }
+        size_t most = (size_t)(s->batch * ls_split_chunk(l->rows) * chunks);
         rows = most > rows ? most : rows;
         parts = LS_SPLIT_PARTS * l->inputs > parts ? LS_SPLIT_PARTS * l->inputs : parts;
         longest = (size_t)(s->batch * l->columns) > longest ? (size_t)(s->batch * l->columns) : longest;

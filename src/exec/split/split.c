@@ -124,12 +124,13 @@ enum ls_status ls_split_graph(const struct ls_engine *e, struct ls_graph *g)
     int layers;
     if (axis->size < 2)
         return LS_OK;
-    LS_TRY(ls_graph_split(g, axis->place, axis->size, &layers));
+    const struct ls_split_way *way = &e->backend->split;
+    LS_TRY(ls_graph_split(g, way, axis->place, axis->size, &layers));
     return layers > 0 ? LS_OK
                       : ls_fail(LS_USAGE,
-                                "--parallel dense:%d: the model has no dense layer with %d weights or more behind "
+                                "--parallel dense:%d: the model has no dense layer with %lld weights or more behind "
                                 "another layer; use --parallel data",
-                                axis->size, LS_SPLIT_WEIGHTS);
+                                axis->size, (long long)(way->weights > 0 ? way->weights : LS_SPLIT_WEIGHTS));
 }
 
 static bool belongs_to(const char *name, const char *parameter)

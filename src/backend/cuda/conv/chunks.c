@@ -1,7 +1,21 @@
 /* Large dense layers in chunks of rows: the whole of a layer, and what a part of it computes. */
 #include "backend/cuda/conv/conv_algorithm.h"
 
-_Static_assert((int)LS_CUDA_LEAVES == (int)LS_SPLIT_CHUNKS, "a chunk is a leaf");
+_Static_assert((int)LS_SPLIT_CHUNKS / LS_CUDA_TOGETHER == 4, "kernels/conv/tree.cu has a place for each chunk");
+
+void linear_join_chunks(struct ls_split_range *r)
+{
+    r->chunk *= LS_CUDA_TOGETHER;
+    r->first /= LS_CUDA_TOGETHER;
+    r->end = (r->end + LS_CUDA_TOGETHER - 1) / LS_CUDA_TOGETHER;
+    r->chunks = (r->chunks + LS_CUDA_TOGETHER - 1) / LS_CUDA_TOGETHER;
+}
+
+int64_t linear_first_row(const struct linear *whole, int place, int workers)
+{
+    int64_t first = whole->range.chunk * (whole->range.chunks * place / workers);
+    return first < whole->whole ? first : whole->whole;
+}
 
 struct linear linear_whole(const struct linear *l)
 {
@@ -18,8 +32,7 @@ struct linear linear_whole(const struct linear *l)
 struct linear linear_part(const struct linear *whole, int place, int workers)
 {
     struct linear part = *whole;
-    int64_t first = ls_split_first_row(whole->whole, place, workers);
-    part.conv.out = ls_split_first_row(whole->whole, place + 1, workers) - first;
+    part.conv.out = linear_first_row(whole, place + 1, workers) - linear_first_row(whole, place, workers);
     part.conv.y.c = padded(part.conv.out);
     part.range.first = whole->range.chunks * place / workers;
     part.range.end = whole->range.chunks * (place + 1) / workers;

@@ -13,14 +13,16 @@ enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
  *
  *   CHUNK-1  Its algorithm is chosen for the whole layer, without its activation. Whoever has some of the rows computes them with
  *            the same algorithm, which gives the bits of the whole layer: tuning compares them.
- *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1. */
+ *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1.
+ *
+ * A chunk is here LS_CUDA_TOGETHER chunks of SPLIT-1, which stay on one worker: what is between chunks goes through memory. */
 struct linear {
     enum pass pass;
     struct ls_cuda_conv conv; /* act: FORWARD only */
     int pad_b, pad_r;
     bool bias; /* FORWARD */
     bool tf32, fast;
-    struct ls_split_range range; /* a large dense layer's chunks that are here; range.chunks 0: it is none */
+    struct ls_split_range range; /* a large dense layer's chunks that are here; range.chunks 0: it is not in chunks */
     int64_t whole;               /* then: its rows, here and elsewhere */
     bool sums;                   /* BWD_DATA then: x is the sums of the parts that are here (SPLIT-2), in f32 */
 };
@@ -84,6 +86,9 @@ static inline bool linear_in_chunks(const struct linear *l)
 /* CHUNK-1: the whole of a layer that is computed in chunks; the rows of worker `place` of `workers`. */
 struct linear linear_whole(const struct linear *l);
 struct linear linear_part(const struct linear *whole, int place, int workers);
+int64_t linear_first_row(const struct linear *whole, int place, int workers);
+/* Chunks of SPLIT-1 become chunks. */
+void linear_join_chunks(struct ls_split_range *r);
 /* CHUNK-2: how the products of the chunks that are here are added. */
 struct ls_cuda_tree linear_tree(const struct linear *l);
 

@@ -296,7 +296,7 @@ static enum ls_status find_results(const struct in_parts *c, const struct linear
 static enum ls_status part_agrees(const struct in_parts *c, int place, int workers, bool *good)
 {
     struct linear part = linear_part(c->l, place, workers);
-    int64_t first = ls_split_first_row(c->l->whole, place, workers);
+    int64_t first = linear_first_row(c->l, place, workers);
     struct conv_algorithm a;
     struct operands o;
     const char *whole = NULL, *mine = NULL;

@@ -39,7 +39,7 @@ bool is_doubtful(const struct linear *l);
 /* Does the algorithm give what the plain native kernel gives, up to rounding? */
 enum ls_status agrees_with_native(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                                   bool *good);
-/* CHUNK-1: does the algorithm of a large dense layer give the same bits where its rows are divided among 2 to 8 workers, and
+/* CHUNK-1: does the algorithm of a large dense layer give the same bits where its rows are divided among workers, and
  * with an activation? Call it behind measure_digest. */
 enum ls_status parts_agree(struct ls_program *p, const struct linear *l, const struct conv_algorithm *algorithm,
                            bool *good);

@@ -1,5 +1,5 @@
-/* Native kernels as algorithms: depthwise convolutions, 3x3 ones of few channels, large dense layers in chunks, and a slow one
- * that computes every convolution. */
+/* Native kernels as algorithms: depthwise convolutions, 3x3 ones of few channels, and a slow one that computes every
+ * convolution. */
 #include "backend/cuda/conv/conv_algorithm.h"
 
 #include <stdio.h>
@@ -10,31 +10,9 @@ static bool has_few(const struct linear *l)
            (l->pass != FORWARD || l->conv.act == LS_ACT_NONE) && ls_cuda_few_can(&l->conv);
 }
 
-/* CHUNK-2, in one kernel. */
-static bool in_one(const struct linear *l)
-{
-    return linear_in_chunks(l) && l->pass == BWD_DATA && ls_cuda_chunks_can(l->conv.t);
-}
-
-static enum ls_status run_chunks(struct device *d, const struct linear *l, const struct operands *o)
-{
-    const struct ls_cuda_conv *c = &l->conv;
-    const struct ls_cuda_chunks chunks = {.t = c->t,
-                                          .to = l->sums ? LS_F32 : c->t,
-                                          .samples = c->x.n,
-                                          .in = c->x.c,
-                                          .out = c->y.c,
-                                          .chunk = l->range.chunk,
-                                          .tree = linear_tree(l)};
-    ls_cuda_chunks(d->compute, &chunks, o->y, o->w, o->x);
-    return LS_OK;
-}
-
 static int list(struct device *d, const struct linear *l, struct conv_algorithm *list, int room)
 {
     (void)d;
-    if (room > 0 && in_one(l))
-        return snprintf(list->name, sizeof list->name, "own chunks") > 0;
     const struct ls_cuda_conv *c = &l->conv;
     bool grouped = c->groups > 1 && (c->channels / c->groups % LS_CUDA_LANE || c->out / c->groups % LS_CUDA_LANE);
     if (room < 1 || (!linear_is_depthwise(l) && !grouped && !has_few(l)))
@@ -61,8 +39,6 @@ static enum ls_status run(struct device *d, const struct linear *l, const struct
 {
     const struct ls_cuda_conv *c = &l->conv;
     (void)algorithm;
-    if (in_one(l))
-        return run_chunks(d, l, o);
     bool depthwise = linear_is_depthwise(l);
     if (!depthwise && has_few(l)) {
         if (l->pass == FORWARD)

@@ -41,6 +41,13 @@ static struct ls_cuda_map as_pixel(struct ls_cuda_map m)
     return (struct ls_cuda_map){m.n, 1, 1, m.h * m.w * m.c};
 }
 
+/* A large dense layer, all of it or the rows of a worker. */
+static bool is_in_chunks(const struct ls_program *p, int node, int weights)
+{
+    return is_dense(p, node) && (p->core.g->nodes[node].attr.whole_rows > 0 ||
+                                 ls_shape_count(&p->core.g->tensors[weights].shape) >= LS_CUDA_SPLIT_WEIGHTS);
+}
+
 /* x, y: tensors on the input's and the output's side. */
 void linear_describe(const struct ls_program *p, int node, enum pass pass, int x, int y, struct linear *l)
 {
@@ -67,9 +74,11 @@ void linear_describe(const struct ls_program *p, int node, enum pass pass, int x
         l->pad_b = (int)a->pad_b, l->pad_r = (int)a->pad_r;
     }
     int w = pass == BWD_WEIGHTS ? p->core.g->nodes[node].out[0] : p->core.g->nodes[node].in[1];
-    if (is_dense(p, node) && ls_split_range_of(a, &p->core.g->tensors[w].shape, &l->range)) {
+    if (is_in_chunks(p, node, w) && ls_split_range_of(a, &p->core.g->tensors[w].shape, &l->range)) {
+        linear_join_chunks(&l->range);
         l->whole = a->whole_rows > 0 ? a->whole_rows : l->conv.out;
         l->sums = pass == BWD_DATA && a->whole_rows > 0;
+        l->conv.x.n = l->conv.y.n; /* sums: x has several parts */
     }
     if (is_unfolded(p, x)) {
         l->conv.kernel_h = (int)p->stem.kernel;

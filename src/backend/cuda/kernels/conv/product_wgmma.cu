@@ -265,7 +265,8 @@ bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, in
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-bool ls_wgmma::can(void)
+/* Can this GPU, with this build and driver? */
+static bool has_wgmma(void)
 {
     int device = 0, major = 0, minor = 0;
     return BUILT && cudaGetDevice(&device) == cudaSuccess &&
@@ -276,7 +277,7 @@ bool ls_wgmma::can(void)
 
 bool ls_product::wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
 {
-    return ls_wgmma::can() && b->t != LS_F32 && p->rows < INT32_MAX && !small_enough(b, residual) &&
+    return has_wgmma() && b->t != LS_F32 && p->rows < INT32_MAX && !small_enough(b, residual) &&
            ring_of(p->k, wide_of(p->n), groups_of(p)) >= 3;
 }
 
@@ -308,7 +309,7 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
 
 bool ls_product::wgmma_can_fold(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b)
 {
-    return ls_wgmma::can() && !small_enough(b, true) && ring_of(f->k + f->n, 64, 2) >= 3;
+    return has_wgmma() && !small_enough(b, true) && ring_of(f->k + f->n, 64, 2) >= 3;
 }
 
 void ls_product::wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,

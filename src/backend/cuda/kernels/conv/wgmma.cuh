@@ -187,8 +187,6 @@ __device__ __forceinline__ void lay_out_rows(const float (&sum)[WIDE / 2], uint3
 
 /* --- host ------------------------------------------------------------------------------------------------------ */
 
-/* Does this GPU have the instructions, and this build code for them? */
-bool can(void);
 /* Describes a matrix of 16-bit values to the copy engine, in boxes of `box_rows` rows. */
 bool box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns, int box_rows);
 
