@@ -287,3 +287,11 @@ enum ls_status tune_between(struct ls_program *p, const char *layer, const struc
     *best = answer.best;
     return LS_OK;
 }
+
+enum ls_status tune_begin_run(struct ls_program *p, void *scratch, int64_t samples, struct ls_cuda_run *run)
+{
+    const struct ls_cuda_run values = {.valid = samples, .stat_weight = 1, .grad_scale = 1};
+    CUDA_TRY(cudaMemsetAsync(scratch, 0, LS_CUDA_BN_ZEROS, p->device->compute));
+    ls_cuda_set_run(p->device->compute, run, &values);
+    return LS_OK;
+}

@@ -28,6 +28,15 @@ static inline size_t tune_lay_out(size_t *used, size_t bytes)
     *used += (bytes + 1023) / 1024 * 1024;
     return offset;
 }
+/* That operand in `memory`; NULL where there is none yet. */
+static inline void *tune_place(char *memory, size_t *used, size_t bytes)
+{
+    size_t offset = tune_lay_out(used, bytes);
+    return memory ? memory + offset : NULL;
+}
+/* Makes kernels of batch normalisation ready to run while measuring, with all `samples`: their scratch, and *run, both on the
+ * device. */
+enum ls_status tune_begin_run(struct ls_program *p, void *scratch, int64_t samples, struct ls_cuda_run *run);
 
 /* updates.c: number of nodes from `node` on, before `last`, that are updates and run as one; run them. */
 int updates_run_length(const struct ls_program *p, int node, int last);

@@ -128,42 +128,30 @@ static enum ls_status run_rival(void *context, int rival, char *workspace)
     return LS_OK;
 }
 
-/* The next `bytes` of memory; NULL where there is none yet. */
-static void *next_place(char *memory, size_t *used, size_t bytes)
-{
-    size_t offset = tune_lay_out(used, bytes);
-    return memory ? memory + offset : NULL;
-}
-
 static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
 {
     struct rivals *r = context;
     const struct ls_cuda_map *m = &r->bn.x;
     size_t used = 0, map = (size_t)map_count(m) * 2, c = (size_t)m->c * sizeof(float);
-    r->o = (struct operands){.x = next_place(memory, &used, (size_t)map_count(&r->l->conv.x) * 2)};
-    r->o.y = next_place(memory, &used, (size_t)map_count(&r->l->conv.y) * 2);
-    r->o.w = next_place(memory, &used, (size_t)weights_count(r->l) * 2);
-    r->run = next_place(memory, &used, sizeof *r->run);
-    r->bn.scratch = next_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
-    r->stat = next_place(memory, &used, 2 * c);
-    r->g = (struct ls_cuda_bn_grad){.dy = r->o.x, .x = next_place(memory, &used, map)};
-    r->g.dy2 = r->dy2 ? next_place(memory, &used, map) : NULL;
+    r->o = (struct operands){.x = tune_place(memory, &used, (size_t)map_count(&r->l->conv.x) * 2)};
+    r->o.y = tune_place(memory, &used, (size_t)map_count(&r->l->conv.y) * 2);
+    r->o.w = tune_place(memory, &used, (size_t)weights_count(r->l) * 2);
+    r->run = tune_place(memory, &used, sizeof *r->run);
+    r->bn.scratch = tune_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
+    r->stat = tune_place(memory, &used, 2 * c);
+    r->g = (struct ls_cuda_bn_grad){.dy = r->o.x, .x = tune_place(memory, &used, map)};
+    r->g.dy2 = r->dy2 ? tune_place(memory, &used, map) : NULL;
     r->g.sparse = r->sparse;
-    r->g.kept = r->kept ? next_place(memory, &used, map / (2 * LS_CUDA_LANE)) : NULL;
-    r->g.dresidual = r->residual ? next_place(memory, &used, map) : NULL;
-    r->g.gamma = next_place(memory, &used, c);
-    r->g.beta = next_place(memory, &used, c);
-    r->g.mean = next_place(memory, &used, c);
-    r->g.rstd = next_place(memory, &used, c);
-    r->g.dgamma = next_place(memory, &used, c);
-    r->g.dbeta = next_place(memory, &used, c);
+    r->g.kept = r->kept ? tune_place(memory, &used, map / (2 * LS_CUDA_LANE)) : NULL;
+    r->g.dresidual = r->residual ? tune_place(memory, &used, map) : NULL;
+    r->g.gamma = tune_place(memory, &used, c);
+    r->g.beta = tune_place(memory, &used, c);
+    r->g.mean = tune_place(memory, &used, c);
+    r->g.rstd = tune_place(memory, &used, c);
+    r->g.dgamma = tune_place(memory, &used, c);
+    r->g.dbeta = tune_place(memory, &used, c);
     *bytes = used;
-    if (!memory)
-        return LS_OK;
-    const struct ls_cuda_run run = {.valid = m->n, .stat_weight = 1, .grad_scale = 1};
-    CUDA_TRY(cudaMemsetAsync(r->bn.scratch, 0, LS_CUDA_BN_ZEROS, stream_of(r->p)));
-    ls_cuda_set_run(stream_of(r->p), r->run, &run);
-    return LS_OK;
+    return memory ? tune_begin_run(r->p, r->bn.scratch, m->n, r->run) : LS_OK;
 }
 
 static enum ls_status compare(struct rivals *r, const char *layer, bool *together)

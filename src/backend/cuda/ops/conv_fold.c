@@ -140,53 +140,42 @@ static enum ls_status run_rival(void *context, int rival, char *workspace)
     return LS_OK;
 }
 
-static void *next_place(char *memory, size_t *used, size_t bytes)
-{
-    size_t offset = tune_lay_out(used, bytes);
-    return memory ? memory + offset : NULL;
-}
-
 static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
 {
     struct rivals *r = context;
     struct ls_cuda_fold *f = &r->f;
     size_t used = 0, wide = (size_t)(f->rows * f->k) * 2, narrow = (size_t)(f->rows * f->n) * 2,
            c = (size_t)f->k * sizeof(float), w = (size_t)(f->k * f->n);
-    void *x = next_place(memory, &used, wide), *x2 = next_place(memory, &used, narrow);
-    float *values = next_place(memory, &used, c), *others = next_place(memory, &used, c);
-    f->dz = next_place(memory, &used, wide);
-    f->a = next_place(memory, &used, narrow);
-    f->w = next_place(memory, &used, w * sizeof(float));
-    f->half = next_place(memory, &used, w * 2);
+    void *x = tune_place(memory, &used, wide), *x2 = tune_place(memory, &used, narrow);
+    float *values = tune_place(memory, &used, c), *others = tune_place(memory, &used, c);
+    f->dz = tune_place(memory, &used, wide);
+    f->a = tune_place(memory, &used, narrow);
+    f->w = tune_place(memory, &used, w * sizeof(float));
+    f->half = tune_place(memory, &used, w * 2);
     f->gamma = f->mean = f->rstd = f->dbeta = values;
-    f->dw = next_place(memory, &used, w * sizeof(float));
-    f->dgamma = next_place(memory, &used, c);
-    f->gram = next_place(memory, &used, ls_cuda_fold_gram(f));
-    f->scratch = next_place(memory, &used, ls_cuda_fold_scratch(f));
-    r->run = next_place(memory, &used, sizeof *r->run);
-    r->da = next_place(memory, &used, narrow);
-    r->bn.scratch = r->from.scratch = next_place(memory, &used, ls_cuda_bn_scratch(&r->from));
+    f->dw = tune_place(memory, &used, w * sizeof(float));
+    f->dgamma = tune_place(memory, &used, c);
+    f->gram = tune_place(memory, &used, ls_cuda_fold_gram(f));
+    f->scratch = tune_place(memory, &used, ls_cuda_fold_scratch(f));
+    r->run = tune_place(memory, &used, sizeof *r->run);
+    r->da = tune_place(memory, &used, narrow);
+    r->bn.scratch = r->from.scratch = tune_place(memory, &used, ls_cuda_bn_scratch(&r->from));
     r->back = (struct ls_cuda_bn_grad){.dy = f->dz,
                                        .x = x,
                                        .gamma = values,
                                        .beta = values,
                                        .mean = values,
                                        .rstd = values,
-                                       .dx = next_place(memory, &used, wide),
+                                       .dx = tune_place(memory, &used, wide),
                                        .dgamma = values,
                                        .dbeta = values};
     r->g = r->back;
     r->g.x = x2;
     r->g.dresidual = r->da;
     r->g.dgamma = others;
-    r->g.dbeta = next_place(memory, &used, c);
+    r->g.dbeta = tune_place(memory, &used, c);
     *bytes = used;
-    if (!memory)
-        return LS_OK;
-    const struct ls_cuda_run run = {.valid = r->from.x.n, .stat_weight = 1, .grad_scale = 1};
-    CUDA_TRY(cudaMemsetAsync(r->bn.scratch, 0, LS_CUDA_BN_ZEROS, stream_of(r->p)));
-    ls_cuda_set_run(stream_of(r->p), r->run, &run);
-    return LS_OK;
+    return memory ? tune_begin_run(r->p, r->bn.scratch, r->from.x.n, r->run) : LS_OK;
 }
 
 static enum ls_status compare(struct rivals *r, const char *layer, bool *folded)
@@ -389,30 +378,25 @@ static enum ls_status place_forward(void *context, char *memory, size_t *bytes)
     struct forward_rivals *r = context;
     struct ls_cuda_fold *f = &r->f;
     size_t used = 0, wide = (size_t)(f->rows * f->k) * 2, c = (size_t)f->k * sizeof(float);
-    f->a = next_place(memory, &used, (size_t)(f->rows * f->n) * 2);
-    f->half = next_place(memory, &used, (size_t)(f->k * f->n) * 2);
-    f->gram = next_place(memory, &used, ls_cuda_fold_gram(f));
-    f->scratch = next_place(memory, &used, ls_cuda_fold_scratch(f));
-    r->x = next_place(memory, &used, wide);
-    char *more = next_place(memory, &used, wide);
-    r->mean = next_place(memory, &used, c);
-    r->rstd = next_place(memory, &used, c);
-    r->stat = next_place(memory, &used, 2 * c);
-    float *values = next_place(memory, &used, c);
-    r->m.y = next_place(memory, &used, wide);
-    r->m.kept = next_place(memory, &used, wide / (2 * LS_CUDA_LANE));
+    f->a = tune_place(memory, &used, (size_t)(f->rows * f->n) * 2);
+    f->half = tune_place(memory, &used, (size_t)(f->k * f->n) * 2);
+    f->gram = tune_place(memory, &used, ls_cuda_fold_gram(f));
+    f->scratch = tune_place(memory, &used, ls_cuda_fold_scratch(f));
+    r->x = tune_place(memory, &used, wide);
+    char *more = tune_place(memory, &used, wide);
+    r->mean = tune_place(memory, &used, c);
+    r->rstd = tune_place(memory, &used, c);
+    r->stat = tune_place(memory, &used, 2 * c);
+    float *values = tune_place(memory, &used, c);
+    r->m.y = tune_place(memory, &used, wide);
+    r->m.kept = tune_place(memory, &used, wide / (2 * LS_CUDA_LANE));
     r->m.twin[0] = (struct ls_cuda_bn_twin){r->x, values, values, values, values};
     r->m.twin[1] = (struct ls_cuda_bn_twin){more, values, values, values, values};
     r->m.residual = r->twins ? NULL : more;
-    r->run = next_place(memory, &used, sizeof *r->run);
-    r->bn.scratch = next_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
+    r->run = tune_place(memory, &used, sizeof *r->run);
+    r->bn.scratch = tune_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
     *bytes = used;
-    if (!memory)
-        return LS_OK;
-    const struct ls_cuda_run run = {.valid = r->bn.x.n, .stat_weight = 1, .grad_scale = 1};
-    CUDA_TRY(cudaMemsetAsync(r->bn.scratch, 0, LS_CUDA_BN_ZEROS, stream_of(r->p)));
-    ls_cuda_set_run(stream_of(r->p), r->run, &run);
-    return LS_OK;
+    return memory ? tune_begin_run(r->p, r->bn.scratch, r->bn.x.n, r->run) : LS_OK;
 }
 
 static enum ls_status forward_is_worth(struct ls_program *p, int node, int conv, const struct ls_cuda_fold *shape,

@@ -76,28 +76,22 @@ static enum ls_status run_rival(void *context, int rival, char *workspace)
     return LS_OK;
 }
 
-static void *next_place(char *memory, size_t *used, size_t bytes)
-{
-    size_t offset = tune_lay_out(used, bytes);
-    return memory ? memory + offset : NULL;
-}
-
 static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
 {
     struct rivals *r = context;
     const struct ls_cuda_product *m = &r->product;
     size_t used = 0, in = (size_t)(m->rows * m->k) * 2, out = (size_t)(m->rows * m->n) * 2,
            k = (size_t)m->k * sizeof(float), n = (size_t)m->n * sizeof(float), c = k > n ? k : n;
-    void *x = next_place(memory, &used, in), *more = next_place(memory, &used, in), *y = next_place(memory, &used, in);
-    float *gamma = next_place(memory, &used, c), *beta = next_place(memory, &used, c);
-    r->run = next_place(memory, &used, sizeof *r->run);
-    r->w = next_place(memory, &used, (size_t)(m->k * m->n) * 2);
-    r->out = next_place(memory, &used, out);
-    r->stat = next_place(memory, &used, 2 * c);
-    r->bn.scratch = r->from.scratch = next_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
+    void *x = tune_place(memory, &used, in), *more = tune_place(memory, &used, in), *y = tune_place(memory, &used, in);
+    float *gamma = tune_place(memory, &used, c), *beta = tune_place(memory, &used, c);
+    r->run = tune_place(memory, &used, sizeof *r->run);
+    r->w = tune_place(memory, &used, (size_t)(m->k * m->n) * 2);
+    r->out = tune_place(memory, &used, out);
+    r->stat = tune_place(memory, &used, 2 * c);
+    r->bn.scratch = r->from.scratch = tune_place(memory, &used, ls_cuda_bn_scratch(&r->bn));
     r->f = (struct ls_cuda_mapped){.twin = {{x, gamma, beta, beta, gamma}, {more, gamma, beta, beta, gamma}}, .y = y};
     r->f.residual = r->twins ? NULL : more;
-    r->f.kept = r->kept ? next_place(memory, &used, in / (2 * LS_CUDA_LANE)) : NULL;
+    r->f.kept = r->kept ? tune_place(memory, &used, in / (2 * LS_CUDA_LANE)) : NULL;
     r->back = (struct ls_cuda_bn_grad){.dy = more,
                                        .x = x,
                                        .gamma = gamma,
@@ -107,21 +101,16 @@ static enum ls_status place_rivals(void *context, char *memory, size_t *bytes)
                                        .dx = y,
                                        .dgamma = beta,
                                        .dbeta = beta};
-    r->g = (struct ls_cuda_bn_grad){.x = r->forward ? NULL : next_place(memory, &used, out),
+    r->g = (struct ls_cuda_bn_grad){.x = r->forward ? NULL : tune_place(memory, &used, out),
                                     .gamma = gamma,
                                     .beta = beta,
                                     .mean = beta,
                                     .rstd = gamma,
                                     .dresidual = r->out,
-                                    .dgamma = next_place(memory, &used, c),
-                                    .dbeta = next_place(memory, &used, c)};
+                                    .dgamma = tune_place(memory, &used, c),
+                                    .dbeta = tune_place(memory, &used, c)};
     *bytes = used;
-    if (!memory)
-        return LS_OK;
-    const struct ls_cuda_run run = {.valid = r->bn.x.n, .stat_weight = 1, .grad_scale = 1};
-    CUDA_TRY(cudaMemsetAsync(r->bn.scratch, 0, LS_CUDA_BN_ZEROS, stream_of(r->p)));
-    ls_cuda_set_run(stream_of(r->p), r->run, &run);
-    return LS_OK;
+    return memory ? tune_begin_run(r->p, r->bn.scratch, r->bn.x.n, r->run) : LS_OK;
 }
 
 /* --- the node --------------------------------------------------------------------------------------------------- */
