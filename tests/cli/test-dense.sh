@@ -3,22 +3,9 @@
 # are no multiple of the workers, passes without samples, dropout, averages and evaluations; resumed on other layouts.
 # shellcheck disable=SC2086 # lists of words
 . tests/cli/harness.sh
+. "$source_root/tests/cli/wide.sh"
 
-cat >wide.yaml <<'EOF'
-input: 1x14x14
-classes: 10
-init: {conv: torch, dense: torch}
-layers:
-  - {name: c1, op: conv, out: 20, kernel: 3, stride: 2, pad: 1}
-  - {name: n1, op: bn}
-  - {name: r1, op: relu}
-  - {name: f1, op: dense, out: 4100}
-  - {name: r2, op: relu}
-  - {name: d1, op: dropout, p: 0.5}
-  - {name: f2, op: dense, out: 1000}
-  - {name: r3, op: relu}
-  - {name: f3, op: dense, out: classes}
-EOF
+wide_model 4100 >wide.yaml
 evaluated="--model wide.yaml --data synthetic:1x14x14:10:19 --threads 1 --lr 0.05 --batch 16 --replicas 5"
 # A checkpoint takes 100 MB: one, at the end.
 common="$evaluated --no-evaluate --checkpoint-every 1000"

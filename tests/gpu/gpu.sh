@@ -5,6 +5,7 @@
 #   expect_near A B X       two runs' losses differ by no more than the share X
 #   expect_bits A B STEP    two runs have the same weights and state after a step
 #   share_apart A B         |A - B| / |A|, in millionths
+#   as_one A B STEP FILE... so have they the same losses, and these files of the run
 #   kill_one                of a run that tests/cli/workers.sh began, worker 1, $victim: it is named, and all end
 # LOCKSTEP_TEST_BACKEND: another backend than cuda, to try these tests without a card.
 backend=${LOCKSTEP_TEST_BACKEND:-cuda}
@@ -37,6 +38,19 @@ record() {
 expect_bits() {
     expect_file "$1/checkpoints/step-$(printf %08d "$3")/state.safetensors"
     [ "$(record "$1" "$3")" = "$(record "$2" "$3")" ] || miss "$1 and $2 differ after step $3"
+}
+
+as_one() {
+    one=$1
+    other=$2
+    expect_bits "$one" "$other" "$3"
+    losses "$one" >losses-a
+    losses "$other" >losses-b
+    cmp -s losses-a losses-b || miss "the losses of $one and $other differ"
+    shift 3
+    for file; do
+        cmp -s "$one/$file" "$other/$file" || miss "$file of $one and $other differ"
+    done
 }
 
 kill_one() {

@@ -4,24 +4,11 @@
 # shellcheck disable=SC2086 # lists of words
 . tests/cli/harness.sh
 . "$source_root/tests/cli/workers.sh"
+. "$source_root/tests/cli/wide.sh"
 . "$source_root/tests/gpu/gpu.sh"
 
 # Two layers of 8 million weights. The last chunk of each has fewer rows than the others.
-cat >wide.yaml <<'EOF'
-input: 1x14x14
-classes: 10
-init: {conv: torch, dense: torch}
-layers:
-  - {name: c1, op: conv, out: 20, kernel: 3, stride: 2, pad: 1}
-  - {name: n1, op: bn}
-  - {name: r1, op: relu}
-  - {name: f1, op: dense, out: 8200}
-  - {name: r2, op: relu}
-  - {name: d1, op: dropout, p: 0.5}
-  - {name: f2, op: dense, out: 1000}
-  - {name: r3, op: relu}
-  - {name: f3, op: dense, out: classes}
-EOF
+wide_model 8200 >wide.yaml
 # 70 samples an epoch: the second step has 34.
 run="--backend $backend --model wide.yaml --threads 1 --data synthetic:1x14x14:10:70 --lr 0.05 --batch 36 --replicas 9
     --plan-cache plans --quiet"
@@ -33,15 +20,6 @@ train() {
     expect_code 0
 }
 
-# as_one ONE RUN STEP: the same weights, state, losses and plan.
-as_one() {
-    expect_bits "$1" "$2" "$3"
-    losses "$1" >losses-a
-    losses "$2" >losses-b
-    cmp -s losses-a losses-b || miss "the losses of $1 and $2 differ"
-    cmp -s "$1/plan.txt" "$2/plan.txt" || miss "the plans of $1 and $2 differ"
-}
-
 for dtype in $types; do
     train --dtype $dtype --epochs 2 --ema 0.9 --run one-$dtype
     layouts="2:dense:2 4:data:2,dense:2"
@@ -49,7 +27,7 @@ for dtype in $types; do
     for layout in $layouts; do
         it "gives the bits of one process in $dtype on ${layout%%:*} with --parallel ${layout#*:}"
         train --dtype $dtype --epochs 2 --ema 0.9 --workers "${layout%%:*}" --parallel "${layout#*:}" --run split
-        as_one one-$dtype split 4
+        as_one one-$dtype split 4 plan.txt
         rm -rf split
     done
 done
@@ -59,14 +37,14 @@ special="--dtype ${types##* } --tune --accumulate 2 --optimizer adamw --lr 0.001
 train $special --run plain
 for layout in 2:dense:2 3:dense:3 4:data:2,dense:2; do
     train $special --workers "${layout%%:*}" --parallel "${layout#*:}" --run special
-    as_one plain special 3
+    as_one plain special 3 plan.txt
     rm -rf special
 done
 
 it "gives them with layers whose weights are frozen"
 train --freeze '^f1[.]weight' --steps 2 --run frozen
 train --freeze '^f1[.]weight' --steps 2 --workers 2 --parallel dense:2 --run frozen-split
-as_one frozen frozen-split 2
+as_one frozen frozen-split 2 plan.txt
 
 it "goes on with any other layout, and alone"
 train --epochs 3 --run whole

@@ -421,22 +421,25 @@ static enum ls_status queued_send(struct ls_program *p, float *to, const float *
     return queued_add_work((struct queued_work){.kind = QUEUED_SEND, .p = p, .to = to, .from = host, .count = count});
 }
 
+/* Some of a tensor's values. */
+static float *queued_values(struct ls_program *p, int tensor, size_t first, size_t count)
+{
+    size_t bytes;
+    float *values = queued_ref()->memory(p->inner, tensor, &bytes);
+    QUEUED_NEED((first + count) * sizeof *values <= bytes);
+    return values + first;
+}
+
 static enum ls_status queued_send_values(struct ls_program *p, int tensor, const float *host, size_t first,
                                          size_t count)
 {
-    size_t bytes;
-    float *to = queued_ref()->memory(p->inner, tensor, &bytes);
-    QUEUED_NEED((first + count) * sizeof *host <= bytes);
-    return queued_send(p, to + first, host, count);
+    return queued_send(p, queued_values(p, tensor, first, count), host, count);
 }
 
 static enum ls_status queued_copy_values(struct ls_program *p, int tensor, const float *from, size_t first,
                                          size_t count)
 {
-    size_t bytes;
-    float *to = queued_ref()->memory(p->inner, tensor, &bytes);
-    QUEUED_NEED((first + count) * sizeof *from <= bytes);
-    return queued_copy(p, to + first, from, count);
+    return queued_copy(p, queued_values(p, tensor, first, count), from, count);
 }
 
 static enum ls_status queued_ask(struct ls_program *p, int slot)

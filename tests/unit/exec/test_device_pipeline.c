@@ -1,9 +1,7 @@
 /* A pipeline on a backend with a queue gives the bits, the reports and the files of one process without one: what travels waits
  * for the queue, and the queue for what travels. In these tests "cuda" is the backend of queued.h. */
-#include "train_story.h"
-#include "comm_ranks.h"
+#include "queued_layouts.h"
 #include "exec/pipeline/pipeline.h"
-#include "queued.h"
 
 #include <unistd.h>
 
@@ -50,12 +48,6 @@ static int begin(void **state)
 }
 
 static bool lends; /* processes map each other's memory */
-
-struct layout {
-    const char *parallel;
-    int ranks;
-    int64_t replicas, accumulate;
-};
 
 static struct ls_options run_options(const char *run, bool queue, const struct layout *l)
 {
@@ -324,37 +316,15 @@ static void test_overflow(void **state)
 
 /* --- going wrong ------------------------------------------------------------------------------------------------------ */
 
-static void fail_rank(struct ls_comm *c, const struct ranks *r)
-{
-    struct ls_options o = *(const struct ls_options *)r->argument;
-    struct ls_trainer t;
-    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
-    if (ls_comm_rank(c) == 1)
-        queued.transfers = 11;
-    NEED(ls_trainer_run(&t) != LS_OK);
-    ls_trainer_close(&t);
-    NEED(queued_empty());
-    ls_comm_close(c, LS_FAILED);
-}
-
 /* A card that fails in the middle of a step ends all stages, and leaves nothing behind. */
 static void test_card_fails(void **state)
 {
     (void)state;
     static const struct layout l = {"pipeline:3", 3, 4, 1};
     struct ls_options o = run_options("failed", true, &l);
-    run_ranks((struct ranks){.size = 3, .argument = &o}, fail_rank);
+    run_ranks((struct ranks){.size = 3, .argument = &(struct going_wrong){&o, .transfers = 11}}, fail_rank);
     ls_options_release(&o);
     forget("failed");
-}
-
-static void expect_refusal(struct ls_comm *c, const struct ranks *r)
-{
-    struct ls_options o = *(const struct ls_options *)r->argument;
-    struct ls_trainer t;
-    NEED(ls_trainer_open(&t, &o, c) == LS_USAGE);
-    NEED(ls_comm_rank(c) > 0 || strstr(ls_log_last(), "does not go with it"));
-    ls_comm_close(c, LS_OK);
 }
 
 static void test_refused(void **state)
@@ -363,7 +333,8 @@ static void test_refused(void **state)
     static const struct layout l = {"pipeline:2", 2, 4, 1};
     struct ls_options o = run_options("refused", true, &l);
     tiny_set(&o.collective, "nccl");
-    run_ranks((struct ranks){.size = 2, .argument = &o}, expect_refusal);
+    run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = "does not go with it"}},
+              refused_rank);
     ls_options_release(&o);
 }
 

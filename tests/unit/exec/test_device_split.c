@@ -1,10 +1,8 @@
 /* Large dense layers divided among processes on a backend with a queue give the bits, the reports and the files of one process
  * without one: values that travel wait for the queue, and rooms of the host are used again only behind it. In these tests "cuda"
  * is the backend of queued.h. */
-#include "train_story.h"
-#include "comm_ranks.h"
+#include "queued_layouts.h"
 #include "exec/split/split.h"
-#include "queued.h"
 
 #include <unistd.h>
 
@@ -27,12 +25,6 @@ static int begin(void **state)
 {
     return tiny_begin(state) || ls_file_write(tiny_path("wide.yaml"), wide_model, strlen(wide_model)) != LS_OK;
 }
-
-struct layout {
-    const char *parallel;
-    int ranks;
-    int64_t replicas, accumulate;
-};
 
 static struct ls_options run_options(const char *run, bool queue, const struct layout *l)
 {
@@ -119,37 +111,15 @@ static void test_goes_on_elsewhere(void **state)
 
 /* --- going wrong ------------------------------------------------------------------------------------------------------ */
 
-static void fail_rank(struct ls_comm *c, const struct ranks *r)
-{
-    struct ls_options o = *(const struct ls_options *)r->argument;
-    struct ls_trainer t;
-    NEED(ls_trainer_open(&t, &o, c) == LS_OK);
-    if (ls_comm_rank(c) == 1)
-        queued.transfers = 5;
-    NEED(ls_trainer_run(&t) != LS_OK);
-    ls_trainer_close(&t);
-    NEED(queued_empty());
-    ls_comm_close(c, LS_FAILED);
-}
-
 /* A card that fails in the middle of a step ends all workers, and leaves nothing behind. */
 static void test_card_fails(void **state)
 {
     (void)state;
     static const struct layout l = {"dense:3", 3, 3, 1};
     struct ls_options o = run_options("failed", true, &l);
-    run_ranks((struct ranks){.size = 3, .argument = &o}, fail_rank);
+    run_ranks((struct ranks){.size = 3, .argument = &(struct going_wrong){&o, .transfers = 5}}, fail_rank);
     ls_options_release(&o);
     forget("failed");
-}
-
-static void expect_refusal(struct ls_comm *c, const struct ranks *r)
-{
-    struct ls_options o = *(const struct ls_options *)r->argument;
-    struct ls_trainer t;
-    NEED(ls_trainer_open(&t, &o, c) == LS_USAGE);
-    NEED(ls_comm_rank(c) > 0 || strstr(ls_log_last(), "--parallel dense:2 with --"));
-    ls_comm_close(c, LS_OK);
 }
 
 static void test_refused(void **state)
@@ -159,7 +129,8 @@ static void test_refused(void **state)
     for (int i = 0; i < 2; i++) {
         struct ls_options o = run_options("refused", true, &l);
         tiny_set(i ? &o.collective : &o.dtype, i ? "nccl" : "fp16");
-        run_ranks((struct ranks){.size = 2, .argument = &o}, expect_refusal);
+        run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = "--parallel dense:2 with --"}},
+                  refused_rank);
         ls_options_release(&o);
     }
 }
