@@ -29,14 +29,10 @@
 /* The files of a checkpoint, for help. */
 extern const struct ls_help_row ls_checkpoint_files[];
 
-/* Saves a checkpoint to run/checkpoints. Keeps the newest `keep` and the best; state->best_step == state->step makes this
- * one the best. Sets the checksums of *state. A failure leaves the older checkpoints as they are. */
-enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_model_card *card,
-                                  struct ls_state *state, int64_t keep);
-
-/* An asynchronous save. With a device, begin returns once the weights are copied to the host, and a thread writes them;
- * without one, begin writes. run, e and card must stay valid until finish. A writer starts as {0} and runs one save at a
- * time. */
+/* An asynchronous save to run/checkpoints. With a device, begin returns once the weights are copied to the host, and a thread
+ * writes them; without one, begin writes. Keeps the newest `keep` and the best; state.best_step == state.step makes this one
+ * the best. A failure leaves the older checkpoints as they are. run, e and card must stay valid until finish. A writer
+ * starts as {0} and runs one save at a time. */
 struct ls_checkpoint_writer {
     bool on;
     pthread_t thread;

@@ -259,13 +259,3 @@ enum ls_status ls_checkpoint_finish(struct ls_checkpoint_writer *w)
     w->status = LS_OK;
     return st;
 }
-
-enum ls_status ls_checkpoint_save(const char *run, const struct ls_engine *e, const struct ls_model_card *card,
-                                  struct ls_state *state, int64_t keep)
-{
-    struct ls_checkpoint_writer w = {0};
-    LS_TRY(ls_checkpoint_begin(&w, run, e, card, NULL, state, keep));
-    enum ls_status st = ls_checkpoint_finish(&w);
-    *state = w.state;
-    return st;
-}

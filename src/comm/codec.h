@@ -21,7 +21,6 @@ struct ls_codec {
     /* A value that is not finite decodes as such and leaves no trace in later steps, and no finite gradient is clipped. So
      * fp16 training sees the overflow of a gradient. */
     bool shows_overflow;
-    float limit; /* finite values from this magnitude on are sent as the largest of the type; 0: no limit */
     size_t (*bytes)(size_t count);
     void (*encode)(const float *values, float *feedback, size_t count, void *wire);
     void (*decode)(const void *wire, size_t count, float *values);

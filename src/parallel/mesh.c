@@ -15,11 +15,6 @@ static const char forms[] =
 
 enum { MOST_PROCESSES = 65536 };
 
-const char *ls_parallel_name(enum ls_parallel axis)
-{
-    return names[axis];
-}
-
 bool ls_mesh_is_auto(const char *text)
 {
     return strcmp(text, "auto") == 0;

@@ -14,7 +14,6 @@ enum ls_parallel {
 #include "config/lists/parallel.def"
     LS_PARALLELS
 };
-const char *ls_parallel_name(enum ls_parallel axis);
 
 struct ls_mesh {
     struct ls_mesh_axis {

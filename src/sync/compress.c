@@ -1,10 +1,7 @@
 #include "sync/compress.h"
 
-#include "base/system/clock.h"
-#include "base/memory.h"
 #include "sync/compress/lowrank.h"
 
-#include <math.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -89,65 +86,4 @@ const struct ls_lowrank *ls_lowrank_pick(const char *isa)
 {
     int set = pick_set(isa);
     return set == SETS ? NULL : sets[set].lowrank;
-}
-
-double ls_compress_ratio(const struct ls_codec *codec, size_t count)
-{
-    return count ? (double)count * sizeof(float) / (double)codec->bytes(count) : 1.0;
-}
-
-void ls_compress_measure(const struct ls_codec *codec, const float *values, const float *feedback, size_t count,
-                         const void *wire, struct ls_compress_error *e)
-{
-    float decoded[LS_COMPRESS_CHUNK];
-    for (size_t first = 0; first < count; first += LS_COMPRESS_CHUNK) {
-        size_t n = count - first < LS_COMPRESS_CHUNK ? count - first : LS_COMPRESS_CHUNK;
-        codec->decode((const char *)wire + codec->bytes(first), n, decoded);
-        for (size_t i = 0; i < n; i++) {
-            double x = values[first + i], sent = decoded[i], lost = x - sent;
-            if (feedback) {
-                lost = feedback[first + i];
-                x = sent + lost; /* the value to send includes the old feedback */
-            } else if (codec->limit > 0.0f && fabs(x) >= codec->limit && isfinite(x)) {
-                e->clipped++;
-            }
-            e->error += lost * lost;
-            e->norm += x * x;
-        }
-    }
-}
-
-enum ls_status ls_compress_speed(const struct ls_codec *codec, struct ls_compress_speed *speed)
-{
-    enum { COUNT = 1 << 16, ROUNDS = 16 };
-    enum ls_status st = LS_FAILED;
-    float *values = ls_alloc(COUNT, sizeof *values);
-    float *feedback = ls_alloc(COUNT, sizeof *feedback);
-    void *wire = ls_alloc(1, codec->bytes(COUNT));
-    if (!values || !feedback || !wire)
-        goto release;
-    for (int i = 0; i < COUNT; i++)
-        values[i] = (float)(i % 17 - 8);
-    double encode = INFINITY, decode = INFINITY;
-    for (int round = 0; round < ROUNDS; round++) {
-        double start = ls_now();
-        codec->encode(values, codec->feedback ? feedback : NULL, COUNT, wire);
-        double middle = ls_now();
-        codec->decode_add(wire, COUNT, values);
-        encode = fmin(encode, middle - start);
-        decode = fmin(decode, ls_now() - middle);
-    }
-    *speed = (struct ls_compress_speed){encode / COUNT, decode / COUNT};
-    st = LS_OK;
-release:
-    ls_free(wire);
-    ls_free(feedback);
-    ls_free(values);
-    return st;
-}
-
-double ls_compress_gain(const struct ls_codec *codec, const struct ls_compress_speed *speed, double beta, size_t count)
-{
-    double saved = (double)count * sizeof(float) - (double)codec->bytes(count);
-    return saved * beta - 2.0 * (double)count * (speed->encode + speed->decode);
 }

@@ -23,7 +23,6 @@ INLINE vf widen(vh v)
 extern const struct ls_codec LS_HERE(ls_codec_bf16);
 const struct ls_codec LS_HERE(ls_codec_bf16) = {.name = "bf16",
                                                 .shows_overflow = true,
-                                                .limit = 0x1.ffp127f,
                                                 .bytes = bytes,
                                                 .encode = encode,
                                                 .decode = decode,

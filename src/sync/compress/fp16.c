@@ -49,4 +49,4 @@ INLINE vf widen(vh v)
 
 extern const struct ls_codec LS_HERE(ls_codec_fp16);
 const struct ls_codec LS_HERE(ls_codec_fp16) = {
-    .name = "fp16", .limit = 65520.0f, .bytes = bytes, .encode = encode, .decode = decode, .decode_add = decode_add};
+    .name = "fp16", .bytes = bytes, .encode = encode, .decode = decode, .decode_add = decode_add};

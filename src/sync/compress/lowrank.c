@@ -83,33 +83,28 @@ static void right_rows(const struct ls_lowrank_shape *s, const float *m, const f
 }
 
 INLINE void rebuild_strip(const struct ls_lowrank_shape *s, float *m, float *feedback, const float *p, const float *own,
-                          const float *q, vf squares[2], size_t width)
+                          const float *q, size_t width)
 {
     vf x = fetch(m, width), sum = {0};
-    squares[1] += x * x;
     for (int k = 0; k < s->rank; k++) {
         vf scale = vset(p[k * s->rows]);
         x -= scale * fetch(own + k * s->cols, width);
         sum += scale * fetch(q + k * s->cols, width);
     }
-    squares[0] += x * x;
     put(feedback, x, width);
     put(m, sum, width);
 }
 
 static void rebuild_rows(const struct ls_lowrank_shape *s, float *m, float *feedback, const float *p, const float *own,
-                         const float *q, double *error, double *norm)
+                         const float *q)
 {
     size_t cols = s->cols;
     for (size_t i = 0; i < s->rows; i++, m += cols, feedback += cols) {
-        vf squares[2] = {{0}};
         size_t j = 0;
         for (; j + LANES <= cols; j += LANES)
-            rebuild_strip(s, m + j, feedback + j, p + i, own + j, q + j, squares, LANES);
+            rebuild_strip(s, m + j, feedback + j, p + i, own + j, q + j, LANES);
         if (j < cols)
-            rebuild_strip(s, m + j, feedback + j, p + i, own + j, q + j, squares, cols - j);
-        *error += (double)fold(squares[0]);
-        *norm += (double)fold(squares[1]);
+            rebuild_strip(s, m + j, feedback + j, p + i, own + j, q + j, cols - j);
     }
 }
 
@@ -168,25 +163,20 @@ INLINE void right_blocks(const struct ls_lowrank_shape *s, const float *m, const
 }
 
 static void rebuild_blocks(const struct ls_lowrank_shape *s, float *m, float *feedback, const float *p,
-                           const float *own, const float *q, double *error, double *norm)
+                           const float *own, const float *q)
 {
     for (size_t row = 0; row < s->rows; row += LANES) {
         size_t at = place(s, row);
-        vf squares[2] = {{0}};
         for (size_t j = 0; j < s->cols; j++, at += s->block) {
             vf x = load(m + at), sum = {0};
-            squares[1] += x * x;
             for (int k = 0; k < s->rank; k++) {
                 vf scale = load(p + k * s->rows + row);
                 x -= scale * vset(own[k * s->cols + j]);
                 sum += scale * vset(q[k * s->cols + j]);
             }
-            squares[0] += x * x;
             store(feedback + at, x);
             store(m + at, sum);
         }
-        *error += (double)fold(squares[0]);
-        *norm += (double)fold(squares[1]);
     }
 }
 
@@ -231,12 +221,12 @@ static void right(const struct ls_lowrank_shape *s, const float *m, const float 
 }
 
 static void rebuild(const struct ls_lowrank_shape *s, float *m, float *feedback, const float *p, const float *own,
-                    const float *q, double *error, double *norm)
+                    const float *q)
 {
     if (s->block == 1)
-        rebuild_rows(s, m, feedback, p, own, q, error, norm);
+        rebuild_rows(s, m, feedback, p, own, q);
     else
-        rebuild_blocks(s, m, feedback, p, own, q, error, norm);
+        rebuild_blocks(s, m, feedback, p, own, q);
 }
 
 extern const struct ls_lowrank LS_HERE(ls_lowrank);

@@ -19,9 +19,9 @@ struct ls_lowrank {
     void (*left)(const struct ls_lowrank_shape *s, float *m, const float *feedback, const float *q, float *p);
     /* q = m^T p. */
     void (*right)(const struct ls_lowrank_shape *s, const float *m, const float *p, float *q);
-    /* feedback = m - p own^T; m = p q^T. The squares of feedback and of the old m are added to *error and *norm. */
+    /* feedback = m - p own^T; m = p q^T. */
     void (*rebuild)(const struct ls_lowrank_shape *s, float *m, float *feedback, const float *p, const float *own,
-                    const float *q, double *error, double *norm);
+                    const float *q);
 };
 
 /* Returns the best passes for this processor, or those of one instruction set (NULL when the processor lacks it). */

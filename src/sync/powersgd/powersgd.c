@@ -16,11 +16,6 @@ bool ls_powersgd_pays(size_t rows, size_t cols, int rank)
     return rows > r && cols > r && 2 * r * (rows + cols) <= rows * cols;
 }
 
-double ls_powersgd_ratio(const struct ls_lowrank_shape *shape)
-{
-    return (double)shape->rows * (double)shape->cols / ((double)shape->rank * (double)(shape->rows + shape->cols));
-}
-
 /* A fresh column of Q. Uniform, not normal: made without a library function that machines may round differently. */
 static void draw(struct ls_powersgd *s, int k)
 {
@@ -124,11 +119,9 @@ void ls_powersgd_end(struct ls_powersgd *s, float *grad)
         finite = finite && isfinite(length[k]) && isfinite(dot(p, p, rows));
     }
     s->round++;
-    s->error = s->norm = 0.0;
     if (finite) {
-        s->passes->rebuild(&s->shape, grad, s->feedback, s->p, s->own, s->q, &s->error, &s->norm);
+        s->passes->rebuild(&s->shape, grad, s->feedback, s->p, s->own, s->q);
     } else {
-        s->error = s->norm = NAN;
         for (size_t i = 0; i < rows * cols; i++)
             grad[i] = NAN;
         memset(s->feedback, 0, rows * cols * sizeof *s->feedback);

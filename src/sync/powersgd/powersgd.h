@@ -32,17 +32,14 @@ struct ls_powersgd {
     struct ls_lowrank_shape shape;
     const struct ls_lowrank *passes;
     uint64_t seed, stream, round;
-    float *p;           /* borrowed; rank * rows values to be summed after begin */
-    float *q;           /* borrowed; rank * cols values to be summed after middle */
-    float *own;         /* owned; this rank's part of q */
-    float *feedback;    /* owned; as grad */
-    double error, norm; /* of the last step, as in struct ls_compress_error */
+    float *p;        /* borrowed; rank * rows values to be summed after begin */
+    float *q;        /* borrowed; rank * cols values to be summed after middle */
+    float *own;      /* owned; this rank's part of q */
+    float *feedback; /* owned; as grad */
 };
 
 /* Does a matrix of this shape travel at least twice as small? Vectors (a dimension of 1) never do. */
 bool ls_powersgd_pays(size_t rows, size_t cols, int rank);
-/* Bytes of f32 over bytes on the wire. */
-double ls_powersgd_ratio(const struct ls_lowrank_shape *shape);
 
 /* p and q are the caller's, so that those of many matrices can lie side by side and be summed at once. seed and stream
  * (one a matrix) decide the first Q and are the same on every rank. shape: see lowrank.h. */

@@ -42,7 +42,9 @@ static enum ls_status save(const char *run, uint64_t step, uint64_t best, int64_
     s.done = (struct ls_report){.step_in_epoch = 2, .samples = 48, .loss = 0.1, .top1 = 1.0 / 3, .seconds = 1e-9};
     s.best_step = best;
     s.best_top1 = best ? 0.9 : -1;
-    return ls_checkpoint_save(tiny_path(run), &trainer.engine, &trainer.card, &s, keep);
+    struct ls_checkpoint_writer w = {0};
+    LS_TRY(ls_checkpoint_begin(&w, tiny_path(run), &trainer.engine, &trainer.card, NULL, &s, keep));
+    return ls_checkpoint_finish(&w);
 }
 
 static const char *newest(const char *run, struct ls_state *s)

@@ -173,7 +173,7 @@ static void bf16_rounds_to_nearest_even(void **state)
 }
 
 /* Z3, and what is too large for the type */
-static void overflow_is_clipped_and_counted(void **state)
+static void overflow_is_clipped(void **state)
 {
     (void)state;
     for (const char *const *isa = isas; isa < isas + LENGTH(isas); isa++)
@@ -185,44 +185,25 @@ static void overflow_is_clipped_and_counted(void **state)
             assert_true(pass_through(c, FLT_MAX) == largest && pass_through(c, -FLT_MAX) == -largest);
             assert_true(pass_through(c, INFINITY) == INFINITY && pass_through(c, -INFINITY) == -INFINITY);
             assert_true(isnan(pass_through(c, NAN)) && isnan(pass_through(c, from_bits(0xff800001))));
-            float values[] = {1.0f, FLT_MAX, -FLT_MAX, INFINITY, NAN, 3.0f};
-            unsigned char wire[16];
-            struct ls_compress_error e = {0};
-            c->encode(values, NULL, 6, wire);
-            ls_compress_measure(c, values, NULL, 6, wire, &e);
-            assert_int_equal(e.clipped, 2);
         }
-    const struct ls_codec *c = ls_compress_find("fp16");
-    float edge[] = {65519.0f, 65520.0f};
-    unsigned char wire[4];
-    struct ls_compress_error e = {0};
-    c->encode(edge, NULL, 2, wire);
-    ls_compress_measure(c, edge, NULL, 2, wire, &e);
-    assert_int_equal(e.clipped, 1);
+    assert_true(pass_through(ls_compress_find("fp16"), 65520.0f) == 65504.0f); /* would be rounded to infinity */
 }
 
-static void errors_and_ratios_are_reported(void **state)
+static void errors_and_sizes_are_small(void **state)
 {
     (void)state;
-    static const double most[] = {0x1p-11, 0x1p-8, 0.7}, ratio[] = {2, 2, 28};
-    float values[COUNT], feedback[COUNT] = {0};
+    static const double most_error[] = {0x1p-11, 0x1p-8, 0.7}, least_ratio[] = {2, 2, 28};
+    const size_t many = 1 << 20;
+    float values[COUNT], feedback[COUNT] = {0}, decoded[COUNT];
     unsigned char wire[COUNT * 4];
     fill(values, COUNT, 5);
     for (int i = 0; i < 3; i++) {
         const struct ls_codec *c = ls_compress_find(codec_names[i]);
-        struct ls_compress_error e = {0};
         c->encode(values, feedback, COUNT, wire);
-        ls_compress_measure(c, values, c->feedback ? feedback : NULL, COUNT, wire, &e);
-        double relative = sqrt(e.error / e.norm);
-        assert_true(relative > 0 && relative < most[i]);
-        assert_true(fabs(e.norm / squares(values, COUNT) - 1) < 1e-6);
-        assert_true(ls_compress_ratio(c, 1 << 20) >= ratio[i] && ls_compress_ratio(c, 1 << 20) < 32);
-
-        struct ls_compress_speed speed;
-        assert_int_equal(ls_compress_speed(c, &speed), LS_OK);
-        assert_true(speed.encode > 0 && speed.decode > 0);
-        assert_true(ls_compress_gain(c, &speed, 1.0, 1 << 20) > 0); /* a second a byte */
-        assert_true(ls_compress_gain(c, &speed, 0.0, 1 << 20) < 0); /* no time at all */
+        c->decode(wire, COUNT, decoded);
+        double error = distance(decoded, values, COUNT), ratio = 4.0 * (double)many / (double)c->bytes(many);
+        assert_true(error > 0 && error < most_error[i]);
+        assert_true(ratio >= least_ratio[i] && ratio < 32);
     }
 }
 
@@ -338,8 +319,8 @@ int main(void)
         cmocka_unit_test(instruction_sets_agree_and_chunks_stand_alone),
         cmocka_unit_test(fp16_rounds_to_nearest_even),
         cmocka_unit_test(bf16_rounds_to_nearest_even),
-        cmocka_unit_test(overflow_is_clipped_and_counted),
-        cmocka_unit_test(errors_and_ratios_are_reported),
+        cmocka_unit_test(overflow_is_clipped),
+        cmocka_unit_test(errors_and_sizes_are_small),
         cmocka_unit_test(one_bit_makes_up_for_its_error),
         cmocka_unit_test(one_bit_shows_what_is_no_number),
         cmocka_unit_test(one_bit_of_two_values_is_exact),
