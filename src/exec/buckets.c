@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "graph/ops.h"
 #include "sync/compress.h"
+#include "exec/device/host_copy.h"
 #include "exec/engine.h"
 #include "exec/shards/params.h"
 #include "exec/shards/shards.h"

@@ -1,5 +1,7 @@
 #define _GNU_SOURCE
 #include "exec/engine.h"
+#include "exec/device/host_copy.h"
+#include "exec/device/peers.h"
 #include "exec/clip.h"
 #include "exec/identity.h"
 #include "exec/pipeline/pipeline.h"

@@ -1,4 +1,5 @@
 /* The memory of gradients that outlive a pass. */
+#include "exec/device/peers.h"
 #include "exec/engine.h"
 
 /* Memory of the host for gradients, where the other processes of this node can read it. */

@@ -1,7 +1,9 @@
 /* A training step: begin, run every pass, finish, report. */
+#include "exec/step.h"
+#include "exec/device/host_copy.h"
+#include "exec/device/peers.h"
 #include "exec/shards/params.h"
 #include "exec/split/split.h"
-#include "exec/step.h"
 #include "base/system/clock.h"
 #include "base/system/interrupt.h"
 #include "base/log.h"

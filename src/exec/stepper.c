@@ -1,10 +1,12 @@
 /* A stepper opened and closed: its strategy, and the memory that it is fed from. */
+#include "exec/step.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exec/device/host_copy.h"
+#include "exec/device/peers.h"
 #include "exec/pipeline/pipeline.h"
 #include "exec/shards/shards.h"
 #include "exec/split/split.h"
-#include "exec/step.h"
 #include "sync/compress.h"
 
 #include <string.h>

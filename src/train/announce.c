@@ -4,6 +4,7 @@
 #include "graph/ops.h"
 #include "optim/optim.h"
 #include "report/gpu.h"
+#include "exec/device/peers.h"
 #include "exec/identity.h"
 #include "exec/shards/shards.h"
 #include "checkpoint/model_snapshot.h"

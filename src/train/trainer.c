@@ -1,4 +1,5 @@
 #include "train/trainer.h"
+#include "exec/device/peers.h"
 #include "exec/pipeline/pipeline.h"
 #include "train/ranks/rank_check.h"
 #include "base/system/clock.h"

@@ -15,8 +15,9 @@ struct ls_device_dataset {
     size_t held_bytes;
 };
 
-/* Decides, and sets the program's source of images. Holding a data set reads all of it. A sample that cannot be read, or is not of the size the
- * data set says, is no error here: the set is then not held, and the loader reports it when it reads that sample. */
+/* Decides, and sets the program's source of images. Holding a data set reads all of it. A sample that cannot be read,
+ * or is not of the size the data set says, is no error here: the set is then not held, and the loader reports it when
+ * it reads that sample. */
 enum ls_status ls_device_dataset_open(struct ls_device_dataset *s, const struct ls_engine *e, const struct ls_net *net,
                                       struct ls_dataset *set, const struct ls_augment *a);
 /* Another program reads the same images in the same form; set and a as above. */

@@ -1,8 +1,6 @@
-/* Copies of the values that updates change, in the host's memory (engine.h). A copy has the backend's own layout: all ranks
- * have the same one, and what strategies do with values they do value by value. */
+#include "exec/device/host_copy.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "exec/engine.h"
 
 /* The mark of all pulls. Where a bucket of gradients has it, too, waiting for one waits for both. */
 enum { PULLED = LS_QUEUE_MARKS - 1 };

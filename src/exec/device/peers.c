@@ -1,7 +1,7 @@
-/* Devices that sum gradients among themselves (engine.h): when they may, and what the backend needs from the others. */
+/* When devices may sum, and what the backend of each needs from the others. */
+#include "exec/device/peers.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "exec/engine.h"
 #include "exec/shards/shards.h"
 
 #include <stdio.h>
