@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/system/clock.h"
+#include "exec/device/peers.h"
 #include "exec/layout/layout.h"
 #include "exec/node_times.h"
 
@@ -20,7 +21,7 @@ enum {
     MARK = 0
 };
 
-/* --- seats -------------------------------------------------------------------------------------------------------- */
+/* --- processes that share a card ---------------------------------------------------------------------------------- */
 
 struct place {
     int32_t node;
@@ -41,11 +42,11 @@ static int count_sharing(const struct place *all, int n, int rank)
     return sharing;
 }
 
-enum ls_status ls_device_seat(struct ls_comm *comm, const struct ls_backend *b, struct ls_seat *seat)
+enum ls_status ls_device_share(struct ls_comm *comm, const struct ls_backend *b, struct ls_card_share *share)
 {
     int size = comm ? ls_comm_size(comm) : 1, rank = comm ? ls_comm_rank(comm) : 0;
     struct ls_backend_about about = {0};
-    *seat = (struct ls_seat){.turns = 1, .sharing = 1, .cards = 1};
+    *share = (struct ls_card_share){.turns = 1, .sharing = 1, .cards = 1};
     if (!comm)
         return LS_OK;
     b->about(&about);
@@ -55,25 +56,25 @@ enum ls_status ls_device_seat(struct ls_comm *comm, const struct ls_backend *b, 
     snprintf(mine.bus, sizeof mine.bus, "%s", about.bus);
     enum ls_status st = ls_comm_allgather(comm, &mine, sizeof mine, all);
     if (st == LS_OK) {
-        seat->turn = count_sharing(all, rank, rank);
-        seat->sharing = count_sharing(all, size, rank);
-        seat->cards = 0;
+        share->turn = count_sharing(all, rank, rank);
+        share->sharing = count_sharing(all, size, rank);
+        share->cards = 0;
     }
     for (int r = 0; st == LS_OK && r < size; r++) {
         int turn = count_sharing(all, r, r);
-        seat->cards += turn == 0;
-        seat->turns = turn + 1 > seat->turns ? turn + 1 : seat->turns;
+        share->cards += turn == 0;
+        share->turns = turn + 1 > share->turns ? turn + 1 : share->turns;
     }
     ls_free(all);
     return st;
 }
 
-double ls_device_limit(const struct ls_backend *b, const struct ls_seat *seat)
+double ls_device_limit(const struct ls_backend *b, const struct ls_card_share *share)
 {
     size_t now, most;
     double left = b->queue->left ? (double)b->queue->left() : 0;
     b->queue->taken(&now, &most);
-    return left > 0 ? left / seat->sharing + (double)now : 0;
+    return left > 0 ? left / share->sharing + (double)now : 0;
 }
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */

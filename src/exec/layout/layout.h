@@ -47,17 +47,17 @@ void ls_measured_release(struct ls_measured *m);
 /* --- device.c: what else is measured where a backend only enqueues -------------------------------------------------- */
 
 /* Processes that share a card measure one after the other, so that each has it for itself. */
-struct ls_seat {
+struct ls_card_share {
     int turn, turns; /* of this process; of all */
     int sharing;     /* processes on its card */
     int cards;       /* of all processes together */
 };
 /* comm NULL: this process is alone. */
-enum ls_status ls_device_seat(struct ls_comm *comm, const struct ls_backend *b, struct ls_seat *seat);
+enum ls_status ls_device_share(struct ls_comm *comm, const struct ls_backend *b, struct ls_card_share *share);
 /* Seconds of each node of a training program, and for each byte of gradients that is added to others, or copied. */
 enum ls_status ls_device_times(struct ls_engine *e, double *seconds, double *add, double *copy);
 /* Bytes that a process may take, when all have what they measure with. */
-double ls_device_limit(const struct ls_backend *b, const struct ls_seat *seat);
+double ls_device_limit(const struct ls_backend *b, const struct ls_card_share *share);
 /* What a sum over all processes and a message to the next one cost; all call it. o: the options of the run. */
 enum ls_status ls_device_prices(struct ls_engine *e, struct ls_comm *comm, const struct ls_options *o, double copy,
                                 struct ls_prices *p);
@@ -68,8 +68,8 @@ struct ls_timing {
     double seconds, work; /* work: seconds of processors, of this process */
 };
 typedef enum ls_status ls_timed(struct ls_comm *comm, void *context, size_t bytes, struct ls_timing *t);
-/* Times it on all processes with few bytes and with many. cost->alpha is the time of few, beta that of each further byte; *work:
- * of processors, for each byte. */
+/* Times it on all processes with few bytes and with many. cost->alpha is the time of few, beta that of each further
+ * byte; *work: of processors, for each byte. */
 enum ls_status ls_price(struct ls_comm *comm, ls_timed *run, void *context, size_t many, struct ls_cost *cost,
                         double *work);
 enum { LS_TIMED_PARTS = 64 }; /* of a sum in one process, at most */

@@ -86,6 +86,18 @@ static void add_times(const struct ls_graph *part, const double *seconds, const 
     }
 }
 
+/* A measurement under way. */
+struct job {
+    const struct ls_options *o;
+    struct ls_comm *comm; /* NULL: this process measures all parts */
+    const struct ls_model_size *size;
+    struct ls_measured *m;
+    char *choices, *joined; /* owned; kernels of the whole model, and the layers that they compute together */
+    double arena, kept;     /* bytes of memory for each of activations, and of parameters and state */
+    char *parallel;         /* owned; the parts, as --parallel names them */
+    double *seconds;        /* owned; of each node of the whole model */
+};
+
 /* What one process measured. */
 struct figures {
     int32_t status;
@@ -118,16 +130,6 @@ out:
     ls_free(seconds);
     ls_free(taken);
     return st;
-}
-
-/* One part of the model, in a program of its own. The caller closes the engine, which is all zeros if it was not opened. */
-static enum ls_status time_part(const struct ls_options *o, const struct ls_model_size *size, const char *choices,
-                                int part, const struct ls_graph *whole, double *all, struct figures *f,
-                                struct ls_engine *e)
-{
-    unsigned uses = LS_ENGINE_TRAIN | LS_ENGINE_MEASURE | LS_ENGINE_RANK * (unsigned)part;
-    LS_TRY(ls_engine_open(e, o, NULL, size, choices, uses));
-    return time_engine(e, whole, all, f);
 }
 
 /* Seconds for each byte of gradients that `how` adds to others, or copies. */
@@ -179,26 +181,19 @@ static struct ls_options plain(const struct ls_options *o, char *parallel)
 }
 
 /* The kernels of the whole model and its memory, as one process would have them. */
-struct whole {
-    int32_t status;
-    double arena, kept; /* bytes of memory for each of activations, and of parameters and state */
-    char *choices, *joined;
-};
-
-static enum ls_status choose_kernels(const struct ls_options *o, const struct ls_model_size *size, const char *plan,
-                                     const struct ls_layers *l, struct whole *w)
+static enum ls_status choose_kernels(struct job *j, const char *plan)
 {
     static char data[] = "data";
     struct ls_engine e;
-    struct ls_options all = plain(o, data);
-    LS_TRY(ls_engine_open(&e, &all, NULL, size, plan, LS_ENGINE_TRAIN | LS_ENGINE_PREDICT));
-    struct ls_layer sum = ls_layers_sum(l, 0, l->n);
-    w->arena = sum.activations > 0 ? (double)e.arena_bytes / (double)sum.activations : 1;
-    w->kept = sum.kept > 0 ? (double)e.store_bytes / (double)sum.kept : 1;
-    w->choices = ls_engine_choices(&e);
-    w->joined = ls_engine_joined(&e);
+    struct ls_options all = plain(j->o, data);
+    LS_TRY(ls_engine_open(&e, &all, NULL, j->size, plan, LS_ENGINE_TRAIN | LS_ENGINE_PREDICT));
+    struct ls_layer sum = ls_layers_sum(&j->m->layers, 0, j->m->layers.n);
+    j->arena = sum.activations > 0 ? (double)e.arena_bytes / (double)sum.activations : 1;
+    j->kept = sum.kept > 0 ? (double)e.store_bytes / (double)sum.kept : 1;
+    j->choices = ls_engine_choices(&e);
+    j->joined = ls_engine_joined(&e);
     ls_engine_close(&e);
-    return w->choices && w->joined ? LS_OK : LS_FAILED;
+    return j->choices && j->joined ? LS_OK : LS_FAILED;
 }
 
 /* The most parts, up to `parts`, that the model can be cut into, and where. */
@@ -230,17 +225,19 @@ static double memory_limit(const struct ls_comm *comm)
     return left > 2.0 * PROGRAM ? left - PROGRAM : left;
 }
 
-/* Measures this process's part, or all of them; the log is muted. The last engine stays open. */
-static void measure_parts(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                          const char *choices, char *parallel, struct ls_measured *m, double *seconds,
-                          struct figures *f, struct ls_engine *e)
+/* Measures this process's part, or all of them, each in a program of its own. The log is muted. The last engine stays open;
+ * it is all zeros if none was opened. */
+static void measure_parts(const struct job *j, struct figures *f, struct ls_engine *e)
 {
-    struct ls_options part = plain(o, parallel);
-    int parts = ls_mesh_size(parallel), own = comm ? ls_comm_rank(comm) % parts : 0;
+    struct ls_options part = plain(j->o, j->parallel);
+    int parts = ls_mesh_size(j->parallel), own = j->comm ? ls_comm_rank(j->comm) % parts : 0;
     enum ls_status st = LS_OK;
-    for (int i = comm ? own : 0; i < (comm ? own + 1 : parts) && st == LS_OK; i++) {
+    for (int i = own; i < (j->comm ? own + 1 : parts) && st == LS_OK; i++) {
+        unsigned uses = LS_ENGINE_TRAIN | LS_ENGINE_MEASURE | LS_ENGINE_RANK * (unsigned)i;
         ls_engine_close(e);
-        st = time_part(&part, size, choices, i, &m->whole, seconds, f, e);
+        st = ls_engine_open(e, &part, NULL, j->size, j->choices, uses);
+        if (st == LS_OK)
+            st = time_engine(e, &j->m->whole, j->seconds, f);
     }
     f->status = (int32_t)st;
     if (st != LS_OK)
@@ -288,145 +285,134 @@ static enum ls_status gather_figures(struct ls_comm *comm, const struct figures 
 }
 
 /* On a CPU all measure at once: the times are those of the processor. */
-static enum ls_status measure_on_cpu(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                                     const char *choices, char *parallel, struct ls_measured *m, double *seconds)
+static enum ls_status measure_on_cpu(const struct job *j)
 {
+    const struct ls_options *o = j->o;
     struct figures own = {0};
     struct ls_engine e = {0};
     const struct ls_backend *b;
     int threads = o->threads > 0 ? (int)o->threads : ls_engine_cores();
+    double cores = (double)ls_engine_cores() / (threads * j->m->prices.processes);
     LS_TRY(ls_backend_open(o->backend, &b));
-    LS_TRY(comm ? ls_comm_barrier(comm) : LS_OK);
-    own.share = comm ? core_share(threads) : fmin(1, (double)ls_engine_cores() / (threads * m->prices.processes));
+    LS_TRY(j->comm ? ls_comm_barrier(j->comm) : LS_OK);
+    own.share = j->comm ? core_share(threads) : fmin(1, cores);
     bool muted = ls_log_mute(true);
-    measure_parts(o, comm, size, choices, parallel, m, seconds, &own, &e);
+    measure_parts(j, &own, &e);
     ls_engine_close(&e);
     ls_log_mute(muted);
-    own.limit = memory_limit(comm);
+    own.limit = memory_limit(j->comm);
     own.add = own.status == LS_OK ? time_moves(b->queue->add) : 0;
     own.copy = own.status == LS_OK ? time_moves(b->queue->copy) : 0;
-    LS_TRY(gather_figures(comm, &own, m));
-    return comm && !*m->why ? price_comm(comm, &m->prices) : LS_OK;
+    LS_TRY(gather_figures(j->comm, &own, j->m));
+    return j->comm && !*j->m->why ? price_comm(j->comm, &j->m->prices) : LS_OK;
 }
 
 /* The engines stay open until sums and messages are measured, too. */
-static enum ls_status measure_on_device(const struct ls_options *o, struct ls_comm *comm,
-                                        const struct ls_model_size *size, const char *choices, char *parallel,
-                                        struct ls_measured *m, double *seconds)
+static enum ls_status measure_on_device(const struct job *j)
 {
     enum ls_status st;
     struct figures own = {0};
     struct ls_engine e = {0};
-    struct ls_seat seat;
+    struct ls_card_share share;
+    struct ls_prices *prices = &j->m->prices;
     const struct ls_backend *b;
-    LS_TRY(ls_backend_open(o->backend, &b));
-    LS_TRY(ls_device_seat(comm, b, &seat));
-    for (int turn = 0; turn < seat.turns; turn++) {
+    LS_TRY(ls_backend_open(j->o->backend, &b));
+    LS_TRY(ls_device_share(j->comm, b, &share));
+    for (int turn = 0; turn < share.turns; turn++) {
         bool muted = ls_log_mute(true);
-        if (turn == seat.turn)
-            measure_parts(o, comm, size, choices, parallel, m, seconds, &own, &e);
+        if (turn == share.turn)
+            measure_parts(j, &own, &e);
         ls_log_mute(muted);
-        LS_TRY_GOTO(close_engine, comm ? ls_comm_barrier(comm) : LS_OK);
+        LS_TRY_GOTO(close_engine, j->comm ? ls_comm_barrier(j->comm) : LS_OK);
     }
-    own.limit = ls_device_limit(b, &seat);
-    own.share = comm ? (double)seat.cards / ls_comm_size(comm) : 1;
-    m->prices.cards = comm ? seat.cards : m->prices.processes;
-    LS_TRY_GOTO(close_engine, gather_figures(comm, &own, m));
-    st = comm && !*m->why ? ls_device_prices(&e, comm, o, m->prices.copy, &m->prices) : LS_OK;
+    own.limit = ls_device_limit(b, &share);
+    own.share = j->comm ? (double)share.cards / ls_comm_size(j->comm) : 1;
+    prices->cards = j->comm ? share.cards : prices->processes;
+    LS_TRY_GOTO(close_engine, gather_figures(j->comm, &own, j->m));
+    st = j->comm && !*j->m->why ? ls_device_prices(&e, j->comm, j->o, prices->copy, prices) : LS_OK;
 close_engine:
     ls_engine_close(&e);
     return st;
 }
 
-static enum ls_status measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                              const struct whole *w, char *parallel, bool device, struct ls_measured *m)
-{
-    double *seconds = ls_alloc((size_t)m->whole.n_nodes, sizeof *seconds);
-    if (!seconds)
-        return LS_FAILED;
-    enum ls_status st = (device ? measure_on_device : measure_on_cpu)(o, comm, size, w->choices, parallel, m, seconds);
-    if (st == LS_OK && comm)
-        st = gather_times(comm, ls_mesh_size(parallel), m->whole.n_nodes, seconds);
-    if (st == LS_OK && !*m->why) {
-        ls_layers_release(&m->layers);
-        st = ls_layers_of(&m->whole, seconds, &m->layers);
-        ls_layers_join(&m->layers, m->joined);
-    }
-    for (int n = 0; st == LS_OK && device && n < m->layers.n; n++)
-        m->layers.list[n].kept = (size_t)(w->kept * (double)m->layers.list[n].kept);
-    ls_free(seconds);
-    return st;
-}
-
 /* Rank 0 chooses kernels for the whole model, and all have what it found. */
-static enum ls_status share_kernels(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                                    const char *plan, struct ls_measured *m, struct whole *w)
+static enum ls_status share_kernels(struct job *j, const char *plan)
 {
     struct {
         int32_t status;
         double arena, kept;
-    } found;
-    if (!comm || ls_comm_rank(comm) == 0) {
+    } found = {.status = LS_OK};
+    if (!j->comm || ls_comm_rank(j->comm) == 0) {
         bool muted = ls_log_mute(true);
-        w->status = (int32_t)choose_kernels(o, size, plan, &m->layers, w);
+        found.status = (int32_t)choose_kernels(j, plan);
+        found.arena = j->arena;
+        found.kept = j->kept;
         ls_log_mute(muted);
     }
-    found.status = w->status;
-    found.arena = w->arena;
-    found.kept = w->kept;
-    if (comm)
-        LS_TRY(ls_comm_broadcast(comm, 0, &found, sizeof found));
-    m->prices.arena = found.arena;
-    w->kept = found.kept;
+    if (j->comm)
+        LS_TRY(ls_comm_broadcast(j->comm, 0, &found, sizeof found));
+    j->m->prices.arena = found.arena;
+    j->kept = found.kept;
     if (found.status != LS_OK) {
-        snprintf(m->why, sizeof m->why, "no kernels could be chosen");
+        snprintf(j->m->why, sizeof j->m->why, "no kernels could be chosen");
         return LS_OK;
     }
-    LS_TRY(comm ? ls_engine_share_text(comm, &w->choices) : LS_OK);
-    return comm ? ls_engine_share_text(comm, &w->joined) : LS_OK;
+    LS_TRY(j->comm ? ls_engine_share_text(j->comm, &j->choices) : LS_OK);
+    return j->comm ? ls_engine_share_text(j->comm, &j->joined) : LS_OK;
 }
 
 /* With the kernels of the whole model: cuts the model into parts, and measures them. */
-static enum ls_status measure_whole(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
-                                    const struct ls_backend *b, struct whole *w, int parts, struct ls_measured *m)
+static enum ls_status measure(struct job *j, const struct ls_backend *b, int parts)
 {
+    struct ls_measured *m = j->m;
+    bool device = b->queue->own_memory;
     if (b->joined) {
-        m->joined = w->joined;
-        w->joined = NULL;
+        m->joined = j->joined;
+        j->joined = NULL;
         ls_layers_join(&m->layers, m->joined);
     }
     bool muted = ls_log_mute(true);
-    char *parallel = name_parts(&m->layers, parts);
+    j->parallel = name_parts(&m->layers, parts);
     ls_log_mute(muted);
-    enum ls_status st = parallel ? measure(o, comm, size, w, parallel, b->queue->own_memory, m) : LS_FAILED;
-    ls_free(parallel);
-    return st;
+    j->seconds = ls_alloc((size_t)m->whole.n_nodes, sizeof *j->seconds);
+    if (!j->parallel || !j->seconds)
+        return LS_FAILED;
+    LS_TRY(device ? measure_on_device(j) : measure_on_cpu(j));
+    if (j->comm)
+        LS_TRY(gather_times(j->comm, ls_mesh_size(j->parallel), m->whole.n_nodes, j->seconds));
+    if (!*m->why) {
+        ls_layers_release(&m->layers);
+        LS_TRY(ls_layers_of(&m->whole, j->seconds, &m->layers));
+        ls_layers_join(&m->layers, m->joined);
+    }
+    for (int n = 0; device && n < m->layers.n; n++)
+        m->layers.list[n].kept = (size_t)(j->kept * (double)m->layers.list[n].kept);
+    return LS_OK;
 }
 
 enum ls_status ls_layout_measure(const struct ls_options *o, struct ls_comm *comm, const struct ls_model_size *size,
                                  const char *plan, int parts, struct ls_measured *m)
 {
     enum ls_status st;
-    struct whole w = {.arena = 1, .kept = 1};
+    struct job j = {.o = o, .comm = comm, .size = size, .m = m, .arena = 1, .kept = 1};
     const struct ls_backend *b;
     *m = (struct ls_measured){.prices = {.processes = comm ? ls_comm_size(comm) : parts,
                                          .replicas = (int)o->replicas,
                                          .accumulate = (int)o->accumulate,
                                          .overlap = strcmp(o->sync, "overlap") == 0}};
     ls_graph_init(&m->whole);
-    LS_TRY_GOTO(failed, ls_backend_open(o->backend, &b));
-    LS_TRY_GOTO(failed, ls_engine_graph(o, b, size, &m->whole));
-    LS_TRY_GOTO(failed, ls_layers_of(&m->whole, NULL, &m->layers));
-    LS_TRY_GOTO(failed, share_kernels(o, comm, size, plan, m, &w));
-    if (!*m->why)
-        LS_TRY_GOTO(failed, measure_whole(o, comm, size, b, &w, parts, m));
-    ls_free(w.choices);
-    ls_free(w.joined);
-    return LS_OK;
-failed:
-    ls_free(w.choices);
-    ls_free(w.joined);
-    ls_measured_release(m);
+    LS_TRY_GOTO(release, ls_backend_open(o->backend, &b));
+    LS_TRY_GOTO(release, ls_engine_graph(o, b, size, &m->whole));
+    LS_TRY_GOTO(release, ls_layers_of(&m->whole, NULL, &m->layers));
+    LS_TRY_GOTO(release, share_kernels(&j, plan));
+    st = *m->why ? LS_OK : measure(&j, b, parts);
+release:
+    ls_free(j.choices);
+    ls_free(j.joined);
+    ls_free(j.parallel);
+    ls_free(j.seconds);
+    if (st != LS_OK)
+        ls_measured_release(m);
     return st;
 }
 
