@@ -1,5 +1,6 @@
-/* Modules: shared objects that depend on optional libraries (MPI, UCX, OpenSSL, libcurl, CUDA). They lie beside the program or in
- * lib/lockstep and are loaded on first use. Each is linked with a separate copy of src/base and exports one object. */
+/* Modules: shared objects that depend on optional libraries (MPI, UCX, OpenSSL, libcurl, CUDA). They lie beside the
+ * program or in lib/lockstep and are loaded on first use. Each is linked with a separate copy of src/base and exports
+ * one object. */
 #ifndef LS_BASE_MODULE_H
 #define LS_BASE_MODULE_H
 

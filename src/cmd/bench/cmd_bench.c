@@ -1,46 +1,22 @@
 /* lockstep bench: measures the time of a training step. Batches come from memory, so that only the step is measured; with
  * --with-input they come from a loader. */
 #include "base/system/clock.h"
+#include "base/system/program.h"
 #include "base/memory.h"
 #include "cmd/bench/axes.h"
 #include "cmd/bench/bench.h"
 #include "cmd/bench/session.h"
 #include "cmd/cmd.h"
 #include "cmd/world.h"
+#include "exec/device/peers.h"
 #include "exec/dtype.h"
 #include "exec/identity.h"
 #include "launch/children/workers.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 /* --- measuring ---------------------------------------------------------------------------------------- */
-
-static double process_age(void)
-{
-    struct timespec now;
-    char *text, *field;
-    size_t size;
-    unsigned long long ticks = 0;
-    FILE *file = fopen("/proc/self/stat", "re");
-    if (!file)
-        return 0;
-    char line[1024];
-    size = fread(line, 1, sizeof line - 1, file);
-    fclose(file);
-    line[size] = 0;
-    /* field 22; the first field after the name in brackets is field 3 */
-    text = strrchr(line, ')');
-    for (int i = 0; text && i < 20; i++)
-        text = strchr(text + 1, ' ');
-    if (text)
-        ticks = strtoull(text, &field, 10);
-    clock_gettime(CLOCK_BOOTTIME, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec - (double)ticks / (double)sysconf(_SC_CLK_TCK);
-}
 
 /* Workers of parameter servers, which do not wait for each other in a step, synchronise. */
 static enum ls_status synchronise_workers(struct ls_bench_session *b)
@@ -62,7 +38,7 @@ static enum ls_status one_step(struct ls_bench_session *b, struct ls_report *r)
 static enum ls_status warm_up(struct ls_bench_session *b)
 {
     struct ls_report r = {0};
-    b->start_seconds = process_age();
+    b->start_seconds = ls_program_age();
     while (b->step < (uint64_t)b->o->warmup_steps || b->step < 1)
         LS_TRY(one_step(b, &r));
     LS_TRY(ls_step_flush(&b->stepper, &r));
@@ -185,40 +161,15 @@ static enum ls_status setup(struct ls_bench_session *b)
     return b->o->with_input ? ls_bench_open_input(b) : ls_bench_make_batches(b, from_data);
 }
 
-enum ls_status ls_cmd_bench(struct ls_options *o)
+/* Measures the steps of one configuration in this process, or as a rank of a run. */
+static enum ls_status bench_steps(struct ls_options *o, struct ls_comm *comm)
 {
     enum ls_status st;
-    o->json = o->json || strcmp(o->format, "json") == 0;
-    if (o->merge)
-        return ls_bench_merge(o);
-    if (o->loader && !ls_bench_has_lists(o))
-        return ls_bench_loader(o);
-    if (ls_bench_over_axes_wanted(o)) {
-        bool done;
-        st = ls_bench_over_axes(o, &done);
-        if (done || st != LS_OK)
-            return st;
-    }
-    if (ls_workers_took_over(o, &st))
-        return st;
-    if (ls_bench_collective_wanted(o))
-        return ls_bench_collective(o);
-    struct ls_world world;
-    LS_TRY(ls_world_open(&world, o));
-    if (world.comm && ls_bench_scale_wanted(o)) {
-        bool done;
-        st = ls_bench_over_ranks(o, &world, &done);
-        if (done || st != LS_OK) {
-            bool whole = ls_comm_broken(world.comm) == LS_OK; /* then all ranks have this status */
-            ls_world_close(&world, whole ? LS_OK : st);
-            return st;
-        }
-    }
-    if (o->weak && world.comm)
-        o->batch *= ls_comm_size(world.comm);
-    bool root = !world.comm || ls_comm_rank(world.comm) == 0;
-    struct ls_bench_session b = {.o = o, .comm = world.comm};
-    LS_TRY_GOTO(out, ls_dtype_settle(o, world.comm, NULL));
+    bool root = !comm || ls_comm_rank(comm) == 0;
+    struct ls_bench_session b = {.o = o, .comm = comm};
+    if (o->weak && comm)
+        o->batch *= ls_comm_size(comm);
+    LS_TRY_GOTO(out, ls_dtype_settle(o, comm, NULL));
     LS_TRY_GOTO(out, root ? ls_bench_check_output(o) : LS_OK);
     LS_TRY_GOTO(out, setup(&b));
     LS_TRY_GOTO(out, warm_up(&b));
@@ -229,10 +180,41 @@ enum ls_status ls_cmd_bench(struct ls_options *o)
     LS_TRY_GOTO(out, record_card(&b));
     LS_TRY_GOTO(out, ls_bench_shares(o, &b.stepper, b.trace));
     ls_peers_close(&b.engine, true);
-    if (o->profile && (!b.comm || ls_comm_rank(b.comm) == 0))
+    if (o->profile && root)
         LS_TRY_GOTO(out, ls_bench_profile(o, &b.engine, &b.stepper.run));
 out:
     release(&b);
+    return st;
+}
+
+enum ls_status ls_cmd_bench(struct ls_options *o)
+{
+    enum ls_status st;
+    struct ls_world world;
+    bool done = false;
+    o->json = o->json || strcmp(o->format, "json") == 0;
+    if (o->merge)
+        return ls_bench_merge(o);
+    if (o->loader && !ls_bench_has_lists(o))
+        return ls_bench_loader(o);
+    if (ls_bench_over_axes_wanted(o))
+        LS_TRY(ls_bench_over_axes(o, &done));
+    if (done)
+        return LS_OK;
+    if (ls_workers_took_over(o, &st))
+        return st;
+    if (ls_bench_collective_wanted(o))
+        return ls_bench_collective(o);
+    LS_TRY(ls_world_open(&world, o));
+    if (world.comm && ls_bench_scale_wanted(o)) {
+        st = ls_bench_over_ranks(o, &world, &done);
+        if (done || st != LS_OK) {
+            bool whole = ls_comm_broken(world.comm) == LS_OK; /* then all ranks have this status */
+            ls_world_close(&world, whole ? LS_OK : st);
+            return st;
+        }
+    }
+    st = bench_steps(o, world.comm);
     ls_world_close(&world, st);
     return st;
 }

@@ -155,8 +155,8 @@ static int64_t precision(int64_t batch, int64_t unit)
     return step > unit ? step : unit;
 }
 
-/* The next batch to plan, between low, which fits, and high. Memory grows nearly in proportion to the batch, so the line through
- * two points leads close to the answer; where it does not, every fourth size bisects. */
+/* The next batch to plan, between low, which fits, and high. Memory grows nearly in proportion to the batch, so the
+ * line through two points leads close to the answer; where it does not, every fourth size bisects. */
 static int64_t aim(const struct search *s, const struct point *a, const struct point *b, int64_t low, int64_t high,
                    int turn)
 {

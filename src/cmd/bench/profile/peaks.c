@@ -1,5 +1,6 @@
-/* Measures peaks. Bandwidth: copies and sums over memory that no cache holds. Operations: dense layers through the backend, a small
- * one, and one that is as large as takes a fiftieth of a second, but large enough for kernels that only large layers have. */
+/* Measures peaks. Bandwidth: copies and sums over memory that no cache holds. Operations: dense layers through the
+ * backend, a small one, and one that is as large as takes a fiftieth of a second, but large enough for kernels that
+ * only large layers have. */
 #define _GNU_SOURCE
 #include "cmd/bench/profile/peaks.h"
 #include "exec/node_times.h"
