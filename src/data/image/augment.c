@@ -8,9 +8,9 @@
 
 /* Indexes of the random stream of a sample: 0 for flip and crop, 1 .. for the attempts of RandomResizedCrop. Effect k has the
  * stream k + 1. */
-static void draw(uint64_t seed, uint64_t epoch, uint64_t sample, uint64_t index, uint32_t out[4])
+static void draw(const struct ls_view *v, uint64_t index, uint32_t out[4])
 {
-    ls_philox(seed, ls_random_stream(LS_RANDOM_AUGMENT, epoch, sample, 0), index, out);
+    ls_philox(v->seed, ls_random_stream(LS_RANDOM_AUGMENT, v->epoch, v->sample, 0), index, out);
 }
 
 static int below(uint32_t bits, int limit)
@@ -20,13 +20,13 @@ static int below(uint32_t bits, int limit)
 
 /* RandomResizedCrop like torchvision: 8 to 100 % of the area, aspect ratio 3:4 to 4:3. After ten attempts that do not fit,
  * the largest centred region of an allowed ratio. */
-static struct ls_box random_box(uint64_t seed, uint64_t epoch, uint64_t sample, int height, int width)
+static struct ls_box random_box(const struct ls_view *v, int height, int width)
 {
     const double narrowest = 3.0 / 4, widest = 4.0 / 3;
     double area = (double)height * width;
     for (uint64_t try = 1; try <= 10; try++) {
         uint32_t r[4];
-        draw(seed, epoch, sample, try, r);
+        draw(v, try, r);
         double target = area * (0.08 + 0.92 * r[0] * 0x1p-32);
         double shape = exp(log(narrowest) + (log(widest) - log(narrowest)) * (r[1] * 0x1p-32));
         int w = (int)rint(sqrt(target * shape)), h = (int)rint(sqrt(target / shape));
@@ -61,7 +61,7 @@ struct ls_box ls_view_box(const struct ls_view *view, int height, int width)
 {
     if (!view || !view->random_resized)
         return (struct ls_box){0, 0, height, width};
-    return random_box(view->seed, view->epoch, view->sample, height, width);
+    return random_box(view, height, width);
 }
 
 static bool reaches_out(const struct ls_augment *a, const struct ls_image *image, int top, int left)
@@ -187,25 +187,26 @@ static void scaled_size(const struct ls_augment *a, int *height, int *width)
 }
 
 /* Whether a sample is mirrored in this epoch: as in the first one, or the other way round. */
-static bool alternates(uint64_t seed, uint64_t epoch, uint64_t sample)
+static bool alternates(const struct ls_view *v)
 {
     uint32_t r[4];
-    draw(seed, 0, sample, 0, r);
-    return (r[0] >> 31 ^ (epoch & 1)) != 0;
+    struct ls_view first = *v;
+    first.epoch = 0;
+    draw(&first, 0, r);
+    return (r[0] >> 31 ^ (v->epoch & 1)) != 0;
 }
 
 /* Chooses position and flip of the crop in a scaled image of that size. */
-static struct ls_crop choose(const struct ls_augment *a, int height, int width, uint64_t seed, uint64_t epoch,
-                             uint64_t sample)
+static struct ls_crop choose(const struct ls_augment *a, int height, int width, const struct ls_view *v)
 {
     uint32_t r[4] = {0};
     int pad = a->crop_pad;
     if (a->flip || pad >= 0)
-        draw(seed, epoch, sample, 0, r);
+        draw(v, 0, r);
     struct ls_crop crop = {
         .top = half(height - (int)a->height), .left = half(width - (int)a->width), .flip = a->flip && r[0] >> 31};
     if (a->alternate)
-        crop.flip = alternates(seed, epoch, sample);
+        crop.flip = alternates(v);
     if (pad >= 0) {
         crop.top = below(r[1], height + 2 * pad - (int)a->height + 1) - pad;
         crop.left = below(r[2], width + 2 * pad - (int)a->width + 1) - pad;
@@ -223,19 +224,17 @@ static enum ls_status scale_random(const struct ls_augment *a, const struct ls_i
 }
 
 /* Scales the image into scratch if needed. *shown is then the image that *crop refers to. */
-static enum ls_status scale(const struct ls_augment *a, const struct ls_image *image, uint64_t seed, uint64_t epoch,
-                            uint64_t sample, struct ls_image *scratch, const struct ls_image **shown,
-                            struct ls_crop *crop)
+static enum ls_status scale(const struct ls_augment *a, const struct ls_image *image, const struct ls_view *view,
+                            struct ls_image *scratch, const struct ls_image **shown, struct ls_crop *crop)
 {
     int height = image->height, width = image->width;
     *shown = scratch;
     if (a->random_resized) {
-        struct ls_view view = ls_augment_view(a, seed, epoch, sample);
-        *crop = choose(a, (int)a->height, (int)a->width, seed, epoch, sample);
-        return scale_random(a, image, &view, scratch);
+        *crop = choose(a, (int)a->height, (int)a->width, view);
+        return scale_random(a, image, view, scratch);
     }
     scaled_size(a, &height, &width);
-    *crop = choose(a, height, width, seed, epoch, sample);
+    *crop = choose(a, height, width, view);
     if (height == image->height && width == image->width) {
         *shown = image;
         return LS_OK;
@@ -269,7 +268,7 @@ static void mirror(struct ls_canvas *c)
 
 /* Makes the bytes of the final image, mirrored and with all effects. `spare` is as large as `pixels`. */
 static void apply_effects(const struct ls_augment *a, const struct ls_image *shown, const struct ls_crop *crop,
-                          uint64_t seed, uint64_t epoch, uint64_t sample, uint8_t *pixels, uint8_t *spare)
+                          const struct ls_view *view, uint8_t *pixels, uint8_t *spare)
 {
     struct ls_canvas canvas = {.channels = (int)a->channels,
                                .height = (int)a->height,
@@ -283,8 +282,8 @@ static void apply_effects(const struct ls_augment *a, const struct ls_image *sho
         mirror(&canvas);
     for (int i = 0; i < LS_EFFECTS; i++)
         if (a->effects[i].on) {
-            uint64_t stream = ls_random_stream(LS_RANDOM_AUGMENT, epoch, sample, (uint64_t)i + 1);
-            struct ls_dice dice = {.seed = seed, .stream = stream};
+            uint64_t stream = ls_random_stream(LS_RANDOM_AUGMENT, view->epoch, view->sample, (uint64_t)i + 1);
+            struct ls_dice dice = {.seed = view->seed, .stream = stream};
             ls_effects[i]->apply(a->effects[i].values, &dice, &canvas);
         }
 }
@@ -296,12 +295,12 @@ static size_t final_bytes(const struct ls_augment *a)
 
 /* Through bytes, so that planes have the values of pixels. */
 static enum ls_status effects_to_planes(const struct ls_augment *a, const struct ls_image *shown,
-                                        const struct ls_crop *crop, uint64_t seed, uint64_t epoch, uint64_t sample,
+                                        const struct ls_crop *crop, const struct ls_view *view,
                                         struct ls_image *scratch, float *planes)
 {
     size_t bytes = final_bytes(a);
     LS_TRY(ls_image_reserve_side(scratch, 2 * bytes));
-    apply_effects(a, shown, crop, seed, epoch, sample, scratch->side, scratch->side + bytes);
+    apply_effects(a, shown, crop, view, scratch->side, scratch->side + bytes);
     const struct ls_image made = {
         .channels = (int)a->channels, .height = (int)a->height, .width = (int)a->width, .pixels = scratch->side};
     to_planes(a, &made, 0, 0, false, planes);
@@ -313,9 +312,10 @@ enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_imag
 {
     const struct ls_image *shown;
     struct ls_crop crop;
-    LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &crop));
+    struct ls_view view = ls_augment_view(a, seed, epoch, sample);
+    LS_TRY(scale(a, image, &view, scratch, &shown, &crop));
     if (a->has_effects)
-        return effects_to_planes(a, shown, &crop, seed, epoch, sample, scratch, planes);
+        return effects_to_planes(a, shown, &crop, &view, scratch, planes);
     to_planes(a, shown, crop.top, crop.left, crop.flip, planes);
     return LS_OK;
 }
@@ -326,12 +326,13 @@ enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_ima
 {
     const struct ls_image *shown;
     struct ls_crop made;
-    LS_TRY(scale(a, image, seed, epoch, sample, scratch, &shown, &made));
+    struct ls_view view = ls_augment_view(a, seed, epoch, sample);
+    LS_TRY(scale(a, image, &view, scratch, &shown, &made));
     crop->top = crop->left = 0;
     crop->flip = made.flip;
     if (a->has_effects) {
         LS_TRY(ls_image_reserve_side(scratch, final_bytes(a)));
-        apply_effects(a, shown, &made, seed, epoch, sample, pixels, scratch->side);
+        apply_effects(a, shown, &made, &view, pixels, scratch->side);
         crop->flip = false; /* done */
     } else {
         to_pixels(a, shown, made.top, made.left, pixels);
@@ -351,7 +352,8 @@ bool ls_augment_only_crops(const struct ls_augment *a, const struct ls_dataset_i
 void ls_augment_crop(const struct ls_augment *a, const struct ls_dataset_info *info, uint64_t seed, uint64_t epoch,
                      uint64_t sample, struct ls_crop *crop)
 {
-    *crop = choose(a, (int)info->height, (int)info->width, seed, epoch, sample);
+    struct ls_view view = ls_augment_view(a, seed, epoch, sample);
+    *crop = choose(a, (int)info->height, (int)info->width, &view);
     crop->image = (int64_t)sample;
 }
 
