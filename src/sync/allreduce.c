@@ -1,8 +1,6 @@
 /* Sums every tensor separately after the pass. */
 #include "sync/sync.h"
 
-extern const struct ls_sync_ops ls_sync_sharded_allreduce;
-
 static enum ls_status finish(struct ls_sync *s)
 {
     for (int b = 0; b < s->n_buckets; b++)

@@ -13,8 +13,6 @@
 
 #include <math.h>
 
-extern const struct ls_sync_ops ls_sync_cutoff, ls_sync_dedicated;
-
 static bool is_auto(const struct ls_sync *s)
 {
     return s->ops == &ls_sync_cutoff && s->o->cutoff_k <= LS_FLOOR_AUTO;

@@ -1,8 +1,6 @@
 /* Sums each bucket while the pass computes the next ones, and updates it as soon as its sum is complete. */
 #include "sync/sync.h"
 
-extern const struct ls_sync_ops ls_sync_sharded_overlap;
-
 static enum ls_status ready(struct ls_sync *s, int bucket)
 {
     ls_sync_post(s, bucket, LS_WORK_ALLREDUCE, 0);

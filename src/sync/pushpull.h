@@ -10,7 +10,8 @@
  *       push is sent when its gradients are through, so that a server that has the push has them too.
  *   SYNC-6  Workers collect at the same step; no answer is owed then. Each worker announces it by a push of kind
  *       LS_PUSH_LEAVE with empty gradients, which ends the receives that servers keep posted.
- *   SYNC-7  A signal reaches the first server with a push. That server names a step that no worker has passed, and all stop there. */
+ *   SYNC-7  A signal reaches the first server with a push. That server names a step that no worker has passed, and all
+ *   stop there. */
 #ifndef LS_SYNC_PUSHPULL_H
 #define LS_SYNC_PUSHPULL_H
 

@@ -2,8 +2,6 @@
  * parameters and sends the new weights to all ranks. */
 #include "sync/sync.h"
 
-extern const struct ls_sync_ops ls_sync_dedicated;
-
 static int owner_of(const struct ls_sync *s, int bucket)
 {
     return bucket % ls_comm_size(s->comm);

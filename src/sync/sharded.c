@@ -1,5 +1,5 @@
-/* Optimizer state in shards (exec/shards/shards.h): the sum of a piece goes to the ranks that update it, and its parameters come
- * back, unless they are in shards as well.
+/* Optimizer state in shards (exec/shards/shards.h): the sum of a piece goes to the ranks that update it, and its
+ * parameters come back, unless they are in shards as well.
  *
  * All ranks post collectives in the same order, so nothing here depends on how far the sums are: when a bucket is complete,
  * the parameters of the bucket before it are due. Their sum has had the time of a bucket to arrive. */
@@ -7,8 +7,6 @@
 #include "sync/sync.h"
 
 #include <string.h>
-
-extern const struct ls_sync_ops ls_sync_sharded_overlap, ls_sync_sharded_allreduce;
 
 struct shards {
     struct ls_work *works; /* owned; one a piece: its sum, then its parameters */

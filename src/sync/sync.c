@@ -7,9 +7,6 @@
 
 #include <string.h>
 
-#define X(name) extern const struct ls_sync_ops ls_sync_##name;
-#include "config/lists/strategies.def"
-
 const struct ls_sync_ops *const ls_sync_list[] = {
 #define X(name) &ls_sync_##name,
 #include "config/lists/strategies.def"

@@ -107,8 +107,8 @@ struct ls_sync {
     const struct ls_sync_ops *ops; /* never NULL once open */
     const struct ls_options *o;
     struct ls_comm *comm; /* NULL: one process */
-    const struct ls_sync_group
-        *group; /* borrowed; among which local buckets are summed, or by ls_sync_group all; NULL: none */
+    /* Borrowed; the processes among which local buckets are summed, or by ls_sync_group all buckets; NULL: none. */
+    const struct ls_sync_group *group;
     float *grads;
     float *const *parts; /* this rank's parts of the sum, each like grads; the last is grads */
     int n_parts;
@@ -182,17 +182,21 @@ struct ls_sync_ops {
 };
 
 extern const struct ls_sync_ops *const ls_sync_list[]; /* those of --sync; ends with NULL */
-extern const struct ls_sync_ops ls_sync_none;          /* of one process */
-extern const struct ls_sync_ops ls_sync_group;         /* of a group: the caller of ls_sync_open fills `group`, too */
+#define X(name) extern const struct ls_sync_ops ls_sync_##name;
+#include "config/lists/strategies.def"
+/* Those that take the place of one of --sync: in one process; among a group, for which the caller of ls_sync_open fills
+ * `group`, too; with --servers; with --shard. */
+extern const struct ls_sync_ops ls_sync_none, ls_sync_group, ls_sync_dedicated;
+extern const struct ls_sync_ops ls_sync_sharded_overlap, ls_sync_sharded_allreduce;
 const struct ls_sync_ops *ls_sync_find(const char *name);
 /* The strategy of that many processes with these options. */
 const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size);
 /* How many of them only serve: the last ones. */
 int ls_sync_servers(const struct ls_options *o, int size);
 
-/* The caller fills ops, o, comm, grads, parts, n_parts, buckets, n_buckets, update, fetch_values, values_arrived, context and signal. A
- * group that forms again closes and opens: nothing but buckets and comm is shared with the engine. close takes one that is
- * not open. */
+/* The caller fills ops, o, comm, grads, parts, n_parts, buckets, n_buckets, update, fetch_values, values_arrived,
+ * context and signal. A group that forms again closes and opens: nothing but buckets and comm is shared with the
+ * engine. close takes one that is not open. */
 enum ls_status ls_sync_open(struct ls_sync *s);
 void ls_sync_close(struct ls_sync *s);
 /* A step begins, over `samples` samples, `own` of them of this rank. */
@@ -221,7 +225,8 @@ struct ls_reducer {
 /* For strategies: post the bucket's work of this kind; wait for it. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
-/* Post this collective for a part of a bucket's values. Values that lie side by side go together. wait_values waits for all that was posted since the last wait. */
+/* Post this collective for a part of a bucket's values. Values that lie side by side go together. wait_values waits for
+ * all that was posted since the last wait. */
 void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_part part, struct ls_work like);
 enum ls_status ls_sync_wait_values(struct ls_sync *s);
 /* Runs the updates of a bucket whose sum is there. The model's values can be read after values_arrived, unless the strategy is

@@ -152,7 +152,7 @@ static enum ls_status add_lines(struct list *l, char *text, size_t size)
     return LS_OK;
 }
 
-/* --- the format ------------------------------------------------------------------------------------------------------------- */
+/* --- the format --------------------------------------------------------------------------------------------------- */
 
 /* A list that belongs to another folder fails at once, not at some sample. */
 static enum ls_status check_first(const struct ls_files *f, const char *list)

@@ -144,13 +144,4 @@ static enum ls_status open_lmdb(const char *spec, const char *part, struct ls_da
 }
 
 const struct ls_dataset_ops ls_format_lmdb = {
-    .format = "lmdb",
-    .recognise = recognise,
-    .open = open_lmdb,
-    .close = ls_records_close,
-    .read = ls_records_read,
-    .encoded = ls_records_encoded,
-    .label = ls_records_label,
-    .where = ls_records_where,
-    .identify = ls_records_identify,
-};
+    .format = "lmdb", .recognise = recognise, .open = open_lmdb, LS_RECORDS_OPS};

@@ -1,5 +1,5 @@
-/* synthetic:CxHxW:CLASSES[:COUNT] — generated images, for benchmarks and tests without files. A class is a coarse pattern; a sample
- * is that pattern with noise. A linear model can learn it. */
+/* synthetic:CxHxW:CLASSES[:COUNT] — generated images, for benchmarks and tests without files. A class is a coarse
+ * pattern; a sample is that pattern with noise. A linear model can learn it. */
 #include "data/dataset.h"
 #include "data/formats/formats.h"
 #include "base/log.h"

@@ -244,14 +244,4 @@ static enum ls_status open_tar(const char *spec, const char *part, struct ls_dat
     return ls_records_open(spec, part, &tar, set);
 }
 
-const struct ls_dataset_ops ls_format_tar = {
-    .format = "tar",
-    .recognise = recognise,
-    .open = open_tar,
-    .close = ls_records_close,
-    .read = ls_records_read,
-    .encoded = ls_records_encoded,
-    .label = ls_records_label,
-    .where = ls_records_where,
-    .identify = ls_records_identify,
-};
+const struct ls_dataset_ops ls_format_tar = {.format = "tar", .recognise = recognise, .open = open_tar, LS_RECORDS_OPS};

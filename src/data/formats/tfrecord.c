@@ -122,13 +122,4 @@ static enum ls_status open_tfrecord(const char *spec, const char *part, struct l
 }
 
 const struct ls_dataset_ops ls_format_tfrecord = {
-    .format = "tfrecord",
-    .recognise = recognise,
-    .open = open_tfrecord,
-    .close = ls_records_close,
-    .read = ls_records_read,
-    .encoded = ls_records_encoded,
-    .label = ls_records_label,
-    .where = ls_records_where,
-    .identify = ls_records_identify,
-};
+    .format = "tfrecord", .recognise = recognise, .open = open_tfrecord, LS_RECORDS_OPS};

@@ -1,6 +1,6 @@
-/* A data set whose samples are byte ranges of large files, the shards (tar, TFRecord, LMDB). A format finds the shards and scans
- * them for samples, once: the index is kept beside the data or in the cache, and is used while names, sizes and times of
- * the shards are the same. Samples are then read at random, so any number of workers may share the shards. */
+/* A data set whose samples are byte ranges of large files, the shards (tar, TFRecord, LMDB). A format finds the shards
+ * and scans them for samples once. The index is kept beside the data or in the cache, and is used while names, sizes
+ * and times of the shards are the same. Samples are then read in any order, so several workers may share the shards. */
 #ifndef LS_DATA_FORMATS_RECORDS_H
 #define LS_DATA_FORMATS_RECORDS_H
 
@@ -92,6 +92,10 @@ enum ls_status ls_records_encoded(struct ls_dataset *set, int64_t i, struct ls_i
 int32_t ls_records_label(const struct ls_dataset *set, int64_t i);
 void ls_records_where(const struct ls_dataset *set, int64_t i, char *text, size_t room);
 void ls_records_identify(const struct ls_dataset *set, int64_t i, struct ls_identity *id);
+/* What the formats of records have in common, for struct ls_dataset_ops. */
+#define LS_RECORDS_OPS                                                                                            \
+    .close = ls_records_close, .read = ls_records_read, .encoded = ls_records_encoded, .label = ls_records_label, \
+    .where = ls_records_where, .identify = ls_records_identify
 
 /* shards.c: the sorted paths of the shards of a part; *whole: both parts have the same. */
 enum ls_status ls_shards_find(const char *spec, bool test, bool (*is_shard)(const char *name), char ***paths,
