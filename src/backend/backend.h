@@ -90,7 +90,8 @@ struct ls_backend_queue {
     enum ls_status (*copy)(struct ls_program *p, float *to, const float *from, size_t count);
     enum ls_status (*add)(struct ls_program *p, float *to, const float *other, size_t count);
     enum ls_status (*clear)(struct ls_program *p, float *to, size_t count);
-    /* Some columns of a matrix of the backend's memory: so many bytes of each row, which lie to_step and from_step bytes apart. */
+    /* Some columns of a matrix of the backend's memory: so many bytes of each row, which lie to_step and from_step
+     * bytes apart. */
     enum ls_status (*columns)(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
                               size_t bytes, size_t rows);
     /* Floats to the host as they are at this point of the queue; runs beside what is enqueued later. arrived waits for the
@@ -189,8 +190,8 @@ struct ls_backend_peers {
      * there is no pass, and gradients are zero; scarce: some rank has no samples. From now on read, results and step fail
      * instead of waiting for a lost process. */
     enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
-    /* For update, of LS_PEERS_MEMORY. meet: what any rank has enqueued before it called this comes before what is enqueued behind
-     * it; all ranks call it. reach: the kept gradients of a rank, for copy. */
+    /* For update, of LS_PEERS_MEMORY. meet: what any rank has enqueued before it called this comes before what is
+     * enqueued behind it; all ranks call it. reach: the kept gradients of a rank, for copy. */
     enum ls_status (*meet)(struct ls_program *p);
     const float *(*reach)(const struct ls_program *p, int rank);
     /* together: all ranks close now, after success. Otherwise wait for no rank: give enqueued work a second, then leave it
@@ -255,7 +256,8 @@ struct ls_backend {
      * NULL: the backend takes no such tensors. */
     void (*point)(struct ls_program *p, int tensor, void *memory);
     /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
-     * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie like that. */
+     * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie
+     * like that. */
     bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);
     /* The squares of the gradient of an update node, added up: one sum, or where its layer is computed in chunks of rows
      * (graph/split.h) one for each chunk that is here. Returns their number; 0: the gradient is not clipped. NULL: --clip-norm

@@ -66,8 +66,8 @@ static double spin_turn(void)
 /* A thread that waits at the end of a parallel loop spins before it sleeps. libgomp's default is milliseconds. With
  * it each loop is as slow as the scheduler's time slice once another program uses the cores. 300 microseconds are
  * longer than the serial parts of a step, so that an idle machine loses nothing: with 100, ResNet-18 is 4 % slower
- * (bench/busy measures both). libgomp reads the spin count only when it is loaded, so the program starts itself again. A value that the user has set is
- * kept. */
+ * (bench/busy measures both). libgomp reads the spin count only when it is loaded, so the program starts itself again.
+ * A value that the user has set is kept. */
 static void limit_spinning(int argc, char **argv)
 {
     const double spin = 300e3; /* nanoseconds */

@@ -160,7 +160,7 @@ enum ls_status ls_comm_close(struct ls_comm *c, enum ls_status status)
     return status;
 }
 
-/* --- work ------------------------------------------------------------------------------------------------------------------ */
+/* --- work --------------------------------------------------------------------------------------------------------- */
 
 static void prepare(struct ls_comm *c, struct ls_work *w)
 {

@@ -207,8 +207,7 @@ struct ls_comm_usage {
         uint64_t bytes; /* of this rank's buffers, before compression */
         double seconds; /* from begin to end; 0 for SEND and RECEIVE, of which many are under way at once */
     } kinds[LS_WORK_KINDS];
-    double
-        late; /* the part of these seconds in which a rank had not come to the collective yet, or stood still in it */
+    double late;   /* of these seconds: a rank had not come to the collective yet, or stood still in it */
     double waited; /* seconds that threads waited for work in ls_comm_wait and its short forms */
 };
 void ls_comm_usage(const struct ls_comm *comm, struct ls_comm_usage *usage);

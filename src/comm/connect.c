@@ -111,7 +111,7 @@ static enum ls_status exchange_hellos(struct ls_comm *c)
     return st;
 }
 
-/* --- shared memory ---------------------------------------------------------------------------------------------------------- */
+/* --- shared memory ------------------------------------------------------------------------------------------------ */
 
 static enum ls_status name_segment(struct ls_comm *c, char *name)
 {
@@ -158,7 +158,7 @@ static enum ls_status gather_node(struct ls_comm *c)
     return LS_OK;
 }
 
-/* --- open and close ----------------------------------------------------------------------------------------------------------------- */
+/* --- open and close ----------------------------------------------------------------------------------------------- */
 
 /* Memory whose size depends on the number of ranks only. */
 static enum ls_status take_memory(struct ls_comm *c)

@@ -49,7 +49,7 @@ uint64_t ls_node_number(const char *host, const char *named)
     return hash;
 }
 
-/* --- subgroups --------------------------------------------------------------------------------------------------------------- */
+/* --- subgroups ---------------------------------------------------------------------------------------------------- */
 
 static enum ls_status make_subgroup(struct ls_subgroup *k, int replicas, int size)
 {

@@ -153,15 +153,15 @@ enum ls_effect_id {
 #define LS_EFFECT_VALUES 4
 
 /* A parsed --augment list: "none", or words of ls_augment_words and effects. The order of operations is fixed: resize, then
- * one of rrc, crop and center, then flip, then effects, then conversion to normalised planes. An image that is smaller than the output, or has another
- * size while none of rrc, crop and center is given, is first scaled to cover the output. */
+ * one of rrc, crop and center, then flip, then effects, then conversion to normalised planes. An image that is smaller
+ * than the output, or has another size while none of rrc, crop and center is given, is first scaled to cover the
+ * output. */
 struct ls_augment {
     bool flip, random_resized;
-    bool
-        alternate; /* with flip: a sample is mirrored in every second epoch, by chance in the odd or in the even ones */
-    int crop_pad;  /* random crop after padding; -1: none */
-    bool reflect;  /* the padding is the image, mirrored at its border; else black */
-    int resize;    /* scale the shorter side to this; 0: no */
+    bool alternate; /* with flip: mirror a sample in every second epoch, by chance in the odd or in the even ones */
+    int crop_pad;   /* random crop after padding; -1: none */
+    bool reflect;   /* the padding is the image, mirrored at its border; else black */
+    int resize;     /* scale the shorter side to this; 0: no */
     bool center;
     int crop_height, crop_width;     /* with center: the crop of the scaled image; 0: of the output size */
     int64_t channels, height, width; /* output */
@@ -209,8 +209,7 @@ enum ls_status ls_augment_apply(const struct ls_augment *a, const struct ls_imag
 /* Maps normalised planes back to bytes, H x W x channels, for the eye. Of the planes the first `channels` are used. */
 void ls_augment_invert(const struct ls_augment *a, const float *planes, int channels, uint8_t *pixels);
 /* Augments an image to bytes of the final size, H x W x C, not normalised, and mirrored only where effects follow. *crop
- * gets the remaining flip;
- * crop->image is not changed. */
+ * gets the remaining flip; crop->image is not changed. */
 enum ls_status ls_augment_pixels(const struct ls_augment *a, const struct ls_image *image, uint64_t seed,
                                  uint64_t epoch, uint64_t sample, struct ls_image *scratch, uint8_t *pixels,
                                  struct ls_crop *crop);

@@ -71,7 +71,8 @@ struct ls_box ls_orient_box(int orientation, const struct ls_box *box, int heigh
 /* Turns a stored image upright. Overwrites image->side. */
 enum ls_status ls_image_orient(int orientation, struct ls_image *image);
 
-/* One decoder per file format. They return the image as it is stored; ls_image_decode turns it upright. Each returns 1 or 3 channels, as in the file. */
+/* One decoder per file format. They return the image as it is stored; ls_image_decode turns it upright. Each returns 1
+ * or 3 channels, as in the file. */
 enum ls_status ls_jpeg_decode(const uint8_t *bytes, size_t size, const struct ls_view *view, struct ls_image *image);
 /* Decodes with the image's alternative decoder if there is one and the file suits it. Sets *done to false if libjpeg-turbo
  * must decode the file. LS_FAILED if the decoder failed. */

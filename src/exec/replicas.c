@@ -28,7 +28,8 @@ static void emit(struct ls_replicas *r, struct ls_replicas_op op)
     r->ops[r->n_ops++] = op;
 }
 
-/* A sum that is put by is made in the memory of what is added, so that nothing is copied. The two levels change their memories. */
+/* A sum that is put by is made in the memory of what is added, so that nothing is copied. The two levels change their
+ * memories. */
 static void emit_keep(struct ls_replicas *r, int level)
 {
     struct ls_replicas_op *last = r->n_ops > 0 ? &r->ops[r->n_ops - 1] : NULL;

@@ -10,8 +10,8 @@ enum { LS_ONNX_OPSET = 17, LS_ONNX_IR = 8 };
 
 struct ls_onnx_request {
     const struct ls_graph *graph; /* a forward graph for evaluation, without a loss, not fused */
-    const struct ls_safetensors
-        *weights;                      /* has every parameter and running statistic of the graph (ls_weights_check) */
+    /* Has every parameter and running statistic of the graph (ls_weights_check). */
+    const struct ls_safetensors *weights;
     const char *weights_name;          /* for messages */
     const struct ls_st_pair *metadata; /* becomes metadata_props */
     int n_metadata;

@@ -44,8 +44,8 @@ enum ls_status ls_build_views(struct ls_build *b, const struct ls_views *views);
 enum ls_status ls_build_finish(struct ls_build *b, int logits, const struct ls_op *loss, float smoothing);
 
 /* Appends a layer of any op over n_in activations and returns the layer's output. Parameters are made as the op
- * needs them, and are named "<name>.weight", ".bias", ".running_mean" ... A dropout or drop_path that drops nothing adds no node
- * and returns its input. Layer names are unique and have at most LS_LAYER_NAME bytes. */
+ * needs them, and are named "<name>.weight", ".bias", ".running_mean" ... A dropout or drop_path that drops nothing
+ * adds no node and returns its input. Layer names are unique and have at most LS_LAYER_NAME bytes. */
 #define LS_LAYER_NAME 200
 int ls_build_layer(struct ls_build *b, const struct ls_op *op, const char *name, const struct ls_attr *attr,
                    const int *in, int n_in);

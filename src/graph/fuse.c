@@ -10,7 +10,8 @@
  *   conv(act), maxpool            ->  conv, maxpool(act)             the mask is computed on the smaller tensor
  *   bn(act), maxpool              ->  bn(act, pool)                  the large tensor between them is never stored
  *
- * Poolings and residuals are joined with relu and relu6 alone. A rule applies only when the tensor between the two nodes has no other reader and is not the model's output.
+ * Poolings and residuals are joined with relu and relu6 alone. A rule applies only when the tensor between the two
+ * nodes has no other reader and is not the model's output.
  * Invariant F1: after a rewrite the nodes are again in execution order (G1), because the joined node takes the
  * position of the later one. */
 #include "base/log.h"

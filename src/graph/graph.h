@@ -113,8 +113,8 @@ struct ls_tensor {
     double decay_factor; /* PARAM: its weight decay is that of the run times this, where has_decay_factor */
     double momentum;     /* PARAM: in place of the run's, where has_momentum */
     bool has_decay_factor, has_momentum;
-    bool
-        apart; /* PARAM, OPTIMIZER: the caller gives it memory (ls_backend.point), which may hold the windows of its update alone */
+    /* PARAM, OPTIMIZER: the caller gives it memory (ls_backend.point), which may hold only the windows of its update. */
+    bool apart;
 };
 
 /* The part of its tensors that an update changes. Floats are counted as a backend stores them. */

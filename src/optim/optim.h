@@ -2,8 +2,8 @@
  *
  * An optimizer is one file here with a const struct ls_optim_kind at its end, one line in config/lists/optimizers.def, and one
  * kernel for its update op in each backend. Its hyperparameters are options, also listed in
- * config/lists/hyperparameters.def. Its state tensors have the role
- * LS_ROLE_OPTIMIZER: checkpoints save them, ranks compare them and servers shard them without knowing the optimizer. */
+ * config/lists/hyperparameters.def. Its state tensors have the role LS_ROLE_OPTIMIZER: checkpoints save them, ranks
+ * compare them and servers shard them without knowing the optimizer. */
 #ifndef LS_OPTIM_OPTIM_H
 #define LS_OPTIM_OPTIM_H
 
@@ -34,8 +34,7 @@ extern const struct ls_optim_kind *const ls_optim_kinds[]; /* ends with NULL */
  * neither --clip-norm nor --ema asks for more. Otherwise all updates stand at the end, after gradients were summed. */
 enum ls_status ls_optim_update(struct ls_graph *g, const struct ls_options *o, bool interleave);
 /* rates.c: sets the learning rate, momentum and weight decay of every parameter by --lr-groups, --momentum-groups,
- * --decay-groups and --layer-decay. LS_USAGE if a group is wrong or matches no
- * parameter. */
+ * --decay-groups and --layer-decay. LS_USAGE if a group is wrong or matches no parameter. */
 enum ls_status ls_optim_rates(struct ls_graph *g, const struct ls_options *o);
 /* "sgd, momentum 0.9, weight decay 0.0005" */
 void ls_optim_describe(const struct ls_options *o, char *text, size_t room);

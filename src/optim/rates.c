@@ -1,4 +1,5 @@
-/* Learning rates, momenta and weight decay by parameter: groups by name, and rates that fall from the last block of a network to the first. */
+/* Learning rates, momenta and weight decay by parameter: groups by name, and rates that fall from the last block of a
+ * network to the first. */
 #include "base/log.h"
 #include "graph/ops.h"
 #include "optim/optim.h"

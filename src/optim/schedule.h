@@ -1,5 +1,6 @@
-/* The learning rate as a function of the step, and for plateau of the evaluations so far. A schedule is one file in schedules/ and one line in
- * config/lists/schedules.def; a warm-up one file in warmups/ and one line in config/lists/warmups.def.
+/* The learning rate as a function of the step, and for plateau of the evaluations so far. A schedule is one file in
+ * schedules/ and one line in config/lists/schedules.def; a warm-up one file in warmups/ and one line in
+ * config/lists/warmups.def.
  *
  *   schedule                    learning rate after the warm-up
  *   constant                    global

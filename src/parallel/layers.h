@@ -14,8 +14,8 @@ struct ls_layer {
     double forward, backward, update;
     /* Bytes: of the tensor that goes on, in one pass; of parameters and state; of gradients; of activations of one pass. */
     size_t crossing, kept, grads, activations;
-    /* A dense layer whose rows can be divided (graph/split.h): its rows, and bytes of its inputs and results in one pass, and of a
-     * part of the gradient of its inputs. */
+    /* A dense layer whose rows can be divided (graph/split.h): its rows, and bytes of its inputs and results in one
+     * pass, and of a part of the gradient of its inputs. */
     int64_t rows;
     size_t inputs, results, part;
 };
@@ -33,8 +33,8 @@ enum ls_status ls_layers_of(const struct ls_graph *g, const double *seconds, str
 void ls_layers_release(struct ls_layers *layers);
 
 /* Where a backend computes layers together: no cut between two of them. Such pairs may take all places between the residual
- * blocks of a model, so that it may be cut within a block, too, where two tensors go on. joined: a line "LAYER<tab>LAYER" for each
- * pair, in any order; NULL: the backend computes none together. */
+ * blocks of a model, so that it may be cut within a block, too, where two tensors go on. joined: a line
+ * "LAYER<tab>LAYER" for each pair, in any order; NULL: the backend computes none together. */
 void ls_layers_join(struct ls_layers *layers, const char *joined);
 
 /* The work of layers first .. end-1 in a step of so many passes. */

@@ -1,8 +1,8 @@
 /* A training graph cut into stages, one per process of a pipeline.
  *
- * A stage has a run of forward nodes, their backward nodes and the updates of their parameters. Forward nodes are cut only where
- * one tensor goes on, so that little travels. Each stage becomes a graph of its own, in which send and receive nodes stand for
- * what travels (graph/ops/transfer.c).
+ * A stage has a run of forward nodes, their backward nodes and the updates of their parameters. Forward nodes are cut
+ * only where one tensor goes on, so that little travels. Each stage becomes a graph of its own, in which send and
+ * receive nodes stand for what travels (graph/ops/transfer.c).
  *
  *   PAR-3  The nodes of all stages are those of the whole graph, with the same attributes and the same order: a stage computes
  *          the bits that the whole graph would compute. */

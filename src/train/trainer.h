@@ -31,8 +31,7 @@ struct ls_trainer {
     int said_threads;         /* of the loader, that the log has last; 0: none yet */
     bool advised;             /* on slow input, in this process */
     struct ls_model_card card;
-    const char
-        *new_head; /* the layer that --init left out, because it is for init_classes classes; NULL: none; the root's */
+    const char *new_head; /* the layer that --init left out: it is for init_classes classes; NULL: none; the root's */
     int64_t init_classes;
     char *data; /* owned: the fingerprint of the data */
     struct ls_state state;

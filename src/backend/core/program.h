@@ -3,13 +3,13 @@
  * The struct ls_program of a backend begins with a struct ls_program_core. So the functions of this header take any
  * program, and several of them stand in the backend's table (struct ls_backend) as they are.
  *
- *   CORE-1  PARAM, STATE and OPTIMIZER tensors lie in the store. The first program that places a tensor decides its bytes and its
- *           layout; later programs take both from the store.
- *           A tensor that is apart has bytes and a layout, and its memory from ls_program_point.
+ *   CORE-1  PARAM, STATE and OPTIMIZER tensors lie in the store. The first program that places a tensor decides its
+ *           bytes and its layout; later programs take both from the store. A tensor that is apart has bytes and a
+ *           layout, and its memory from ls_program_point.
  *   CORE-2  Kept gradients have memory of their own, one after the other in the order in which a pass completes them.
  *   CORE-3  INPUT tensors have no memory here: they point at what the caller hands over.
- *   CORE-4  All other tensors, and scratch, share the arena by lifetime (graph/plan.h). The scratch of updates of kept gradients
- *           is theirs alone: they may run before the pass has ended (SYNC-2). */
+ *   CORE-4  All other tensors, and scratch, share the arena by lifetime (graph/plan.h). The scratch of updates of kept
+ *           gradients is theirs alone: they may run before the pass has ended (SYNC-2). */
 #ifndef LS_BACKEND_CORE_PROGRAM_H
 #define LS_BACKEND_CORE_PROGRAM_H
 

@@ -159,8 +159,8 @@ void ls_cuda_mapped_stats(ls_cuda_stream s, const struct ls_cuda_product *p, con
 void ls_cuda_mapped_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn_grad *f,
                          const struct ls_cuda_bn *b, const struct ls_cuda_run *run, const void *w,
                          const struct ls_cuda_bn_grad *g);
-/* fold.cu: a 1x1 convolution, x = a * w', and the bn behind it, of whose statistics and gradients most follow from a. In bf16, on
- * Hopper. */
+/* fold.cu: a 1x1 convolution, x = a * w', and the bn behind it, of whose statistics and gradients most follow from a.
+ * In bf16, on Hopper. */
 struct ls_cuda_fold {
     int64_t rows, area, k, n; /* area: rows of a sample; x has k channels and a has n */
     const void *dz, *a;       /* (rows, k), 0 for rows without a sample; (rows, n) */
@@ -180,8 +180,8 @@ void ls_cuda_fold_sums(ls_cuda_stream s, const struct ls_cuda_fold *f, const str
 /* What ls_cuda_bn_stats makes of x, but for the rounding of x. Reads half. */
 void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, float eps,
                         float *mean, float *rstd, float *stat);
-/* y = act(bn x + more) as the second pass of bn b makes it, with its mask; x is not stored, and that of m->twin[0] not read. Reads a
- * and half. */
+/* y = act(bn x + more) as the second pass of bn b makes it, with its mask; x is not stored, and that of m->twin[0] not
+ * read. Reads a and half. */
 struct ls_cuda_mapped;
 void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                         const struct ls_cuda_run *run, const struct ls_cuda_mapped *m);
@@ -191,8 +191,8 @@ void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct l
  * has neither dy2 nor an activation kept. */
 void ls_cuda_fold_product(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                           const struct ls_cuda_run *run, const struct ls_cuda_bn_grad *g, void *da);
-/* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. With an activation kept
- * and dresidual, g->x may be NULL in the first one: then dgamma is not computed. */
+/* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. With an
+ * activation kept and dresidual, g->x may be NULL in the first one: then dgamma is not computed. */
 void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g);
 void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,

@@ -73,8 +73,8 @@ struct stem {
     int unfolded[2]; /* tensors: for the convolution, and again for its gradient (not kept) */
     int conv;        /* the node of the convolution */
     int64_t block, kernel;
-    int64_t
-        row; /* channels of a block's row: as many as it has values, or, where that costs no channel, a multiple of 8 */
+    /* Channels of a block's row: as many as it has values, or, where that costs no channel, a multiple of 8. */
+    int64_t row;
     int64_t border; /* rows of zeros above the image in the first pixel */
     int64_t shift;  /* rows of the border that lie above the window */
 };
@@ -113,8 +113,7 @@ struct ls_program {
     char *sums;                     /* device; owned; scratch for sums over rows; starts as zeros */
     struct ls_cuda_update *updates; /* device and host; owned; one a node, only those of updates are filled */
     struct ls_cuda_update *host_updates;
-    struct ls_cuda_update
-        *window; /* device; owned; the update of a window that is under way; NULL: no state is apart */
+    struct ls_cuda_update *window;   /* device; owned; update of the window under way; NULL: no state is apart */
     struct ls_cuda_running *running; /* device; owned; likewise */
     float *clip;          /* device; owned; scratch of clipping, which begins with what is given; NULL: none */
     float *norms;         /* device; owned; scratch of lars, lamb and muon */

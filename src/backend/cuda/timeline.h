@@ -1,9 +1,9 @@
 /* What the GPU does at which time, for --trace.
  *
- * While a trace is on, an event is recorded before and behind each node, sum and copy. Ranges of nodes still run as CUDA graphs:
- * graphs of their own, with the events as nodes. Events need no library besides the runtime, unlike CUPTI, and the nodes of a
- * graph follow each other as closely as in other steps, which they would not if they were enqueued one by one. A pair of
- * events takes a microsecond or two of the GPU.
+ * While a trace is on, an event is recorded before and behind each node, sum and copy. Ranges of nodes still run as
+ * CUDA graphs: graphs of their own, with the events as nodes. Events need no library besides the runtime, unlike CUPTI,
+ * and the nodes of a graph follow each other as closely as in other steps, which they would not if they were enqueued
+ * one by one. A pair of events takes a microsecond or two of the GPU.
  *
  * The events of a graph are recorded again at each launch, so every range has two graphs that take turns: the events of one
  * are read while the other runs, and the queue does not run dry. What is enqueued outside of graphs takes events from a pool.

@@ -127,10 +127,10 @@ static enum method method_of(const struct choice *c)
 }
 
 /* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
- * channels, and on maps smaller than a tile, except in sums over the whole batch. The Winograd of oneDNN beats the native one on maps
- * of many channels unless there are few tiles; in gradients of weights, where tiles are many and threads share them.
- * Measured with 16 to 512 channels, maps of 2x2 to 224x224, batches of 8 to 256, 2 and 16 threads, on two processors with
- * AVX-512: within some 5 % of the fastest, summed over the 3x3 convolutions of a network. */
+ * channels, and on maps smaller than a tile, except in sums over the whole batch. The Winograd of oneDNN beats the
+ * native one on maps of many channels unless there are few tiles; in gradients of weights, where tiles are many and
+ * threads share them. Measured with 16 to 512 channels, maps of 2x2 to 224x224, batches of 8 to 256, 2 and 16 threads,
+ * on two processors with AVX-512: within some 5 % of the fastest, summed over the 3x3 convolutions of a network. */
 static enum method likely_method(const struct ls_program *p, const struct dnn_spec *s)
 {
     int64_t tiles = s->dst[0] * ((s->dst[2] + 3) / 4) * ((s->dst[3] + 3) / 4);

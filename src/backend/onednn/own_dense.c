@@ -1,6 +1,6 @@
-/* Large dense layers by our own kernels (kernels/dense.c, dense_bf16.c). Their layout of the weights, f32 in any case, is chosen
- * for them: where vectors have 16 values, 64 rows side by side, which the forward pass and the gradient of the weights use as
- * they are; otherwise, and where inputs would need padding that activations lack, row by row. */
+/* Large dense layers by our own kernels (kernels/dense.c, dense_bf16.c). Their layout of the weights, f32 in any case,
+ * is chosen for them: where vectors have 16 values, 64 rows side by side, which the forward pass and the gradient of
+ * the weights use as they are; otherwise, and where inputs would need padding that activations lack, row by row. */
 #include "backend/onednn/program.h"
 #include "graph/ops.h"
 

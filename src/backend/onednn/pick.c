@@ -1,4 +1,5 @@
-/* The instruction sets that kernels are compiled for, best first. LS_KERNEL_SETS is X(isa) for each; CMakeLists.txt defines it. */
+/* The instruction sets that kernels are compiled for, best first. LS_KERNEL_SETS is X(isa) for each; CMakeLists.txt
+ * defines it. */
 #include "backend/onednn/kernels/kernels.h"
 
 #include <string.h>

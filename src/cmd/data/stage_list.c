@@ -200,8 +200,8 @@ bool ls_staged_same(const struct ls_staged *a, const struct ls_staged *b)
 
 /* --- the list as text ------------------------------------------------------------------------------------------------- */
 
-/* The second line is the path of the source. A further line is "f SUM SIZE CHANGED PATH", or "d 0 0 0 PATH" for a folder; in a path \ is \\ and a line break \n. The last line is
- * "end CHECKSUM", of everything before it. */
+/* The second line is the path of the source. A further line is "f SUM SIZE CHANGED PATH", or "d 0 0 0 PATH" for a
+ * folder; in a path \ is \\ and a line break \n. The last line is "end CHECKSUM", of everything before it. */
 static void put_path(FILE *out, const char *path)
 {
     for (; *path; path++) {

@@ -71,14 +71,14 @@ void ls_process_read(struct ls_process *v);
 /* A set of cores as text: "0-3,8", shortened with "..." where it is long. */
 const char *ls_cpus_text(const cpu_set_t *set, char text[64]);
 
-/* --- launcher.c: modules of the transports, and the launcher ------------------------------------------------------------------- */
+/* --- launcher.c: modules of the transports, and the launcher ------------------------------------------------------ */
 
 /* Loads each transport's module in a child process. Call it before the processes connect. */
 void ls_check_transports(struct ls_findings *f, const struct ls_launch *launch);
 /* launch NULL: the launcher's variables are wrong, and `why` is the error. */
 void ls_check_launch(struct ls_findings *f, const struct ls_launch *launch, const char *why);
 
-/* --- machine.c: checks over the machines and cores of all processes ---------------------------------------------------------------- */
+/* --- machine.c: checks over the machines and cores of all processes ----------------------------------------------- */
 
 struct ls_processes {
     const struct ls_process *all; /* borrowed; of every rank */

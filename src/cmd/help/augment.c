@@ -63,8 +63,8 @@ enum ls_status ls_help_augment(const char *what, FILE *out)
     putc('\n', out);
     ls_help_text(
         "Random choices depend on --seed, the epoch and the sample alone. Evaluation and predict make none: they keep "
-        "resize and center, look at the middle where training crops, and do not mirror. --eval-resize and --eval-crop set what they see; the "
-        "model's file keeps it.",
+        "resize and center, look at the middle where training crops, and do not mirror. --eval-resize and "
+        "--eval-crop set what they see; the model's file keeps it.",
         0, out);
     fprintf(out, "\nWhat auto, the default, stands for\n  %-32s%-18s%s\n", "", "train", "eval, predict");
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)

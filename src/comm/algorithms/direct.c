@@ -143,7 +143,7 @@ enum ls_status ls_direct_sum(struct ls_comm *c, const struct ls_subgroup *k, str
     return LS_OK;
 }
 
-/* --- from the owners ---------------------------------------------------------------------------------------------------------- */
+/* --- from the owners ---------------------------------------------------------------------------------------------- */
 
 static enum ls_status send_sum(struct exchange *x, int root)
 {
@@ -186,7 +186,7 @@ enum ls_status ls_direct_share(struct ls_comm *c, const struct ls_subgroup *k, s
     return LS_OK;
 }
 
-/* --- small sums: every index sends to all and sums itself ------------------------------------------------------------------------------------ */
+/* --- small sums: every index sends to all and sums itself --------------------------------------------------------- */
 
 enum ls_status ls_direct_small(struct ls_comm *c, const struct ls_subgroup *k, struct ls_work *w)
 {

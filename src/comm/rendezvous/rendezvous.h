@@ -29,8 +29,8 @@ struct ls_rendezvous {
     int session;
 };
 
-/* By TCP or in a folder, depending on launch->kind, until this time on ls_now's clock. All processes must have the same transport; its
- * name has at most eight letters. On failure *m is empty. */
+/* By TCP or in a folder, depending on launch->kind, until this time on ls_now's clock. All processes must have the same
+ * transport; its name has at most eight letters. On failure *m is empty. */
 enum ls_status ls_rendezvous_run(const struct ls_launch *launch, const char *transport, const void *address,
                                  size_t bytes, double until, struct ls_rendezvous *m);
 /* Removes what the rendezvous left in the file system. Rank 0 calls it when all are connected. */

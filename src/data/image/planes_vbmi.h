@@ -18,8 +18,8 @@ struct ls_vbmi_part {
     int rows, count;        /* outputs of each row */
     float *out;
     size_t out_stride; /* floats from a row to the next */
-    bool
-        past_cache; /* store past the cache if the alignment allows it: faster where so much is written that nothing stays */
+    /* Store past the cache if the alignment allows it: faster where so much is written that nothing stays. */
+    bool past_cache;
 };
 /* Fills part of the plane of a channel (0, 1 or 2). */
 void ls_vbmi_plane(const struct ls_vbmi_part *part, int channel, const float table[256]);

@@ -126,8 +126,8 @@ void ls_pipeline_close(struct ls_engine *e);
 /* The stage of an engine; after open, or without memory (LS_ENGINE_PREDICT). */
 void ls_pipeline_describe(const struct ls_engine *e, struct ls_stage_about *about);
 /* All ranks call it with the seconds of their steps, and how long they waited for others in them. busy[stage] is the share of
- * the time that each stage computed, *bubble what is left of all, *least what the schedule leaves at least: (S - 1) / (M + S - 1)
- * with stages of equal work. */
+ * the time that each stage computed, *bubble what is left of all, *least what the schedule leaves at least: (S - 1) /
+ * (M + S - 1) with stages of equal work. */
 enum ls_status ls_pipeline_bubble(const struct ls_engine *e, double seconds, double waited, double *busy,
                                   double *bubble, double *least);
 

@@ -1,5 +1,6 @@
 /* metrics.jsonl of a run directory: one JSON object per line, in chronological order, with the fields of ls_metrics_keys.
- * Values that are not finite are null. An eval line has no lr and no update_share. Lines about ranks: report/metrics/rank_line.h. */
+ * Values that are not finite are null. An eval line has no lr and no update_share. Lines about ranks:
+ * report/metrics/rank_line.h. */
 #ifndef LS_REPORT_METRICS_H
 #define LS_REPORT_METRICS_H
 

@@ -1,5 +1,6 @@
-/* Reads metrics.jsonl (report/metrics/metrics.h) as a stream: one record at a time, in constant memory. Use ls_metrics_read for a
- * whole file. Use struct ls_metrics_reader for a file that grows: ls_metrics_reader_read may be called again and again.
+/* Reads metrics.jsonl (report/metrics/metrics.h) as a stream: one record at a time, in constant memory. Use
+ * ls_metrics_read for a whole file. Use struct ls_metrics_reader for a file that grows: ls_metrics_reader_read may be
+ * called again and again.
  *
  * Lines of unknown kinds and unknown keys are skipped. A line that is not a JSON object with a kind and a step is broken:
  * it is counted and skipped. Lines without a time come from a version that counted epochs from 0; their epoch is raised

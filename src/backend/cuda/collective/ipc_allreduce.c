@@ -10,8 +10,8 @@
  * all ranks before it sums, and for done of all ranks before it updates. Steps cannot mix: a part is written again, and ready
  * recorded again, only behind done of all ranks.
  *
- * An update may meet again, by the same events: one that was recorded anew in the meantime comes later, and nothing that it waits
- * for comes after this wait. */
+ * An update may meet again, by the same events: one that was recorded anew in the meantime comes later, and nothing
+ * that it waits for comes after this wait. */
 #include "backend/cuda/collective/collective.h"
 #include "backend/cuda/timeline.h"
 #include "base/log.h"

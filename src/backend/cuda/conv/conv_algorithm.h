@@ -11,11 +11,12 @@ enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
 /* A dense layer is a convolution of maps of 1x1. A large one is computed in chunks of rows (graph/split.h), so that processes
  * that divide its rows compute the bits of one:
  *
- *   CHUNK-1  Its algorithm is chosen for the whole layer, without its activation. Whoever has some of the rows computes them with
- *            the same algorithm, which gives the bits of the whole layer: tuning compares them.
+ *   CHUNK-1  Its algorithm is chosen for the whole layer, without its activation. Whoever has some of the rows computes
+ *            them with the same algorithm, which gives the bits of the whole layer: tuning compares them.
  *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1.
  *
- * A chunk is here LS_CUDA_TOGETHER chunks of SPLIT-1, which stay on one worker: what is between chunks goes through memory. */
+ * A chunk is here LS_CUDA_TOGETHER chunks of SPLIT-1, which stay on one worker: what is between chunks goes through
+ *   memory. */
 struct linear {
     enum pass pass;
     struct ls_cuda_conv conv; /* act: FORWARD only */

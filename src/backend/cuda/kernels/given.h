@@ -1,5 +1,5 @@
-/* What processes that have parts of the gradients give each other before an update: squares of them (clip.cu), and whether one is
- * not finite (update.cu). */
+/* What processes that have parts of the gradients give each other before an update: squares of them (clip.cu), and
+ * whether one is not finite (update.cu). */
 #ifndef LS_BACKEND_CUDA_KERNELS_GIVEN_H
 #define LS_BACKEND_CUDA_KERNELS_GIVEN_H
 

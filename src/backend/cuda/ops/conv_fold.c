@@ -1,20 +1,22 @@
-/* Where a 1x1 convolution makes more channels, as the last one of a ResNet's block, the bn behind it needs no x in memory, and its
- * bn_bwd neither x nor dx (kernels/conv/fold.cu):
+/* Where a 1x1 convolution makes more channels, as the last one of a ResNet's block, the bn behind it needs no x in
+ * memory, and its bn_bwd neither x nor dx (kernels/conv/fold.cu):
  *
- *   FOLD-1  The node of the bn_bwd computes both gradients of the convolution, and their nodes do nothing. What these write, and
- *           what the gradient by data computes of the bn_bwd behind it (FOLD-3), lives from the node of the bn_bwd on. dx has no
- *           memory.
- *   FOLD-2  Only the two gradients read dx. The bn_bwd has a dresidual, which is the dz that they start from, or its dy is dz: it
- *           has no activation and no second gradient.
- *   FOLD-3  The gradient by data ends as the dz of the bn_bwd that reads it alone, where that one has neither a second gradient nor
- *           a dresidual nor a twin. Otherwise it is stored.
- *   FOLD-4  Where a product writes dz (CONVBN-2) and the mask is kept, it does not read x and leaves dgamma to the fold.
- *   FOLD-5  Of twins (bn.c) at least the first is folded, and then they are no twins backward. If the second is folded, too, its
- *           dbeta is that of the first, whose node writes it.
- *   FOLD-6  The tuner measures both ways, but for what FOLD-4 saves, and takes the faster. The fold is the first candidate.
- *   FOLD-7  Forward, the node of a bn with a residual, an activation and a folded bn_bwd of FOLD-4 computes the convolution, too, and
- *           the convolution's node does nothing. Its result, x, has no memory. What the bn keeps is the mask, and behind it the
- *           products of the convolution's input, which the bn_bwd reads. */
+ *   FOLD-1  The node of the bn_bwd computes both gradients of the convolution, and their nodes do nothing. What these
+ *           write, and what the gradient by data computes of the bn_bwd behind it (FOLD-3), lives from the node of the
+ *           bn_bwd on. dx has no memory.
+ *   FOLD-2  Only the two gradients read dx. The bn_bwd has a dresidual, which is the dz that they start from, or its dy
+ *           is dz: it has no activation and no second gradient.
+ *   FOLD-3  The gradient by data ends as the dz of the bn_bwd that reads it alone, where that one has neither a second
+ *           gradient nor a dresidual nor a twin. Otherwise it is stored.
+ *   FOLD-4  Where a product writes dz (CONVBN-2) and the mask is kept, it does not read x and leaves dgamma to the
+ *           fold.
+ *   FOLD-5  Of twins (bn.c) at least the first is folded, and then they are no twins backward. If the second is folded,
+ *           too, its dbeta is that of the first, whose node writes it.
+ *   FOLD-6  The tuner measures both ways, but for what FOLD-4 saves, and takes the faster. The fold is the first
+ *           candidate.
+ *   FOLD-7  Forward, the node of a bn with a residual, an activation and a folded bn_bwd of FOLD-4 computes the
+ *           convolution, too, and the convolution's node does nothing. Its result, x, has no memory. What the bn keeps
+ *           is the mask, and behind it the products of the convolution's input, which the bn_bwd reads. */
 #include "backend/cuda/ops/conv_fold.h"
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/ops/conv_bn.h"

@@ -1,10 +1,11 @@
 /* A product can be computed together with the second pass of the bn or bn_bwd whose result it reads, which saves reading that
  * result:
  *
- *   MAPPED-1  The node of the bn runs the product too, and the node of the product does nothing. The outputs of the product, and
- *             what it computes of the normalisation behind it (CONVBN-1, CONVBN-2), live from the node of the bn on.
- *   MAPPED-2  Forward, the bn has a residual, which may be a twin (bn.c). Backward, the bn_bwd has a dresidual and no twin, and the
- *             product ends as the dz of a bn_bwd that has neither a second gradient nor a dresidual.
+ *   MAPPED-1  The node of the bn runs the product too, and the node of the product does nothing. The outputs of the
+ *             product, and what it computes of the normalisation behind it (CONVBN-1, CONVBN-2), live from the node of
+ *             the bn on.
+ *   MAPPED-2  Forward, the bn has a residual, which may be a twin (bn.c). Backward, the bn_bwd has a dresidual and no
+ *             twin, and the product ends as the dz of a bn_bwd that has neither a second gradient nor a dresidual.
  *   MAPPED-3  The tuner measures both ways and takes the faster. */
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/bn.h"

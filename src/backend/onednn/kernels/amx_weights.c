@@ -102,9 +102,9 @@ static void copy_inputs(const struct ls_conv *w, const struct plan *p, int64_t f
         }
 }
 
-/* Blocks [block, end) of the gradients of these segments, at the pitch of the inputs, with zeros before and between. A tap reads them as many
- * pixels earlier as its shift says, which are whole pairs in one of two copies: pixels (0, 1), (2, 3) ... and pixels
- * (-1, 0), (1, 2) ... */
+/* Blocks [block, end) of the gradients of these segments, at the pitch of the inputs, with zeros before and between. A
+ * tap reads them as many pixels earlier as its shift says, which are whole pairs in one of two copies: pixels (0, 1),
+ * (2, 3) ... and pixels (-1, 0), (1, 2) ... */
 static void copy_gradients(const struct ls_conv *w, const struct plan *p, int64_t first, int64_t count, int64_t block,
                            int64_t end, E *copy, E *dy)
 {

@@ -4,9 +4,9 @@
  * is the sum over chunks of rows along their tree, in f32, and is rounded when it is complete. Within a chunk the order is that
  * of the rows.
  *
- * Forward and back to the inputs, samples are on the left of a product (dense_tiles.h). They are copied into tiles once. Weights
- * are on the right: a thread takes some tiles of columns and rounds DEPTH tiles of their depth to bf16, which stay in the L2
- * cache. For the gradient of the weights, the depth is the samples. */
+ * Forward and back to the inputs, samples are on the left of a product (dense_tiles.h). They are copied into tiles
+ * once. Weights are on the right: a thread takes some tiles of columns and rounds DEPTH tiles of their depth to bf16,
+ * which stay in the L2 cache. For the gradient of the weights, the depth is the samples. */
 #include "backend/onednn/kernels/dense_tiles.h"
 #include "backend/onednn/kernels/table.h"
 

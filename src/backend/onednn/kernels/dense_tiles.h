@@ -120,8 +120,9 @@ INLINE void pack_by_rows(const struct ls_dense *d, int64_t depth, int64_t end, i
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-/* Tiles of `deep` tiles of depth: one or two on the left, whose tiles of depth follow each other, by two on the right. to: 2 tiles of
- * sums for each on the left. first: the sums are those of the product alone; otherwise it is added to them. */
+/* Tiles of `deep` tiles of depth: one or two on the left, whose tiles of depth follow each other, by two on the right.
+ * to: 2 tiles of sums for each on the left. first: the sums are those of the product alone; otherwise it is added to
+ * them. */
 struct product {
     int64_t deep;
     const E *left, *right;

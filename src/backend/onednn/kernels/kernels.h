@@ -114,8 +114,8 @@ struct ls_conv_kernel {
 /* A pass of a large dense layer (kernels/dense.c, dense_bf16.c). Inputs, results and their gradients have the type of
  * activations.
  *   FORWARD  in: inputs, w, bias -> out: [sample][row]
- *   DATA     in: gradient of the results, w -> out: gradient of the inputs; with `sums` the parts of it that are here, which are
- *            f32: [part][sample][input]
+ *   DATA     in: gradient of the results, w -> out: gradient of the inputs; with `sums` the parts of it that are here,
+ *            which are f32: [part][sample][input]
  *   WEIGHTS  in: inputs, dy: gradient of the results -> out: f32, like w, which is not read; out_bias */
 enum { LS_DENSE_STRETCH = 512 };
 struct ls_dense {

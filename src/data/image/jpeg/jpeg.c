@@ -122,8 +122,9 @@ static void set_colours(struct jpeg_decompress_struct *jpeg)
         jpeg->out_color_space = JCS_RGB;
 }
 
-/* Tests whether an alternative decoder may decode the file: baseline, usual colours, upright, complete. Huffman decoding dominates
- * progressive files and runs on the host anyway. Truncated files are left to libjpeg, which reports them. */
+/* Tests whether an alternative decoder may decode the file: baseline, usual colours, upright, complete. Huffman
+ * decoding dominates progressive files and runs on the host anyway. Truncated files are left to libjpeg, which reports
+ * them. */
 static bool suits_others(const struct reader *r, const uint8_t *bytes, size_t size)
 {
     const struct jpeg_decompress_struct *jpeg = &r->jpeg;

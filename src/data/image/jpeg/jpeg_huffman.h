@@ -1,9 +1,10 @@
 /* A faster Huffman decoder for libjpeg-turbo.
  *
- * More than half of the time of a JPEG decoder goes into Huffman codes. This decoder takes that part over for baseline files and
- * leaves all else, the inverse DCT, upsampling and colours, to libjpeg-turbo. One look into a table gives the bits of
- * a code and of the value behind it, and often a second coefficient. Hardly any branch depends on the data, as a branch that
- * is mispredicted takes longer than a coefficient. It yields the same coefficients, so the pixels are the same bits.
+ * More than half of the time of a JPEG decoder goes into Huffman codes. This decoder takes that part over for baseline
+ * files and leaves all else, the inverse DCT, upsampling and colours, to libjpeg-turbo. One look into a table gives the
+ * bits of a code and of the value behind it, and often a second coefficient. Hardly any branch depends on the data, as
+ * a branch that is mispredicted takes longer than a coefficient. It yields the same coefficients, so the pixels are the
+ * same bits.
  *
  * Whatever is unusual ends it (`failed`): a code that does not exist, data that ends early. The caller then decodes the file
  * again without it, so that libjpeg-turbo alone decides what is damaged. */

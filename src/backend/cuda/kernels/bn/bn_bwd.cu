@@ -1,6 +1,7 @@
 /* Batch normalisation, backward, without a pooling:
  *
- *   sums      dz = (dy + dy2) where the activation passed, or times its slope; dbeta = sum of dz, dgamma = sum of dz * xhat; dresidual = dz
+ *   sums      dz = (dy + dy2) where the activation passed, or times its slope; dresidual = dz;
+ *             dbeta = sum of dz, dgamma = sum of dz * xhat
  *   gradient  dx = gamma * rstd * (dz - (dbeta + xhat * dgamma) / count)
  *
  * Where there is a dresidual, the second pass reads it instead of the inputs of dz. The first pass then keeps only
