@@ -18,11 +18,21 @@ static int width_of(FILE *out, int column)
     return width > column + LEAST ? width : column + LEAST;
 }
 
+/* The length of the first word, or, if that is longer than `room`, of as many of its choices A|B|C as fit. */
+static int piece_of(const char *text, int room)
+{
+    int length = (int)strcspn(text, " ");
+    for (int i = room; i > 0 && length > room; i--)
+        if (text[i - 1] == '|')
+            return i;
+    return length;
+}
+
 void ls_help_text(const char *text, int column, FILE *out)
 {
     int at = column, width = width_of(out, column);
     while (*text) {
-        int length = (int)strcspn(text, " ");
+        int length = piece_of(text, width - column);
         if (at > column && at + 1 + length > width) {
             fprintf(out, "\n%*s", column, "");
             at = column;
