@@ -81,8 +81,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
  *   uses  Bits of enum ls_engine_use. Without LS_ENGINE_TRAIN replicas and accumulation do not matter.
  *         LS_ENGINE_PREDICT takes no memory for activations and gradients: the programs cannot run, but arena_bytes,
  *         store_bytes and n_grads are known.
- *         LS_ENGINE_MEASURE, without comm, makes programs whose nodes run one by one; all values are zero. A stage takes the
- *         kernels of the whole model from the plan, and --parallel names its cuts. */
+ *         LS_ENGINE_MEASURE, without comm, makes programs whose nodes run one by one; all values are zero. A stage
+ *         takes the kernels of the whole model from the plan, and --parallel names its cuts. */
 enum ls_status ls_engine_open(struct ls_engine *e, const struct ls_options *o, struct ls_comm *comm,
                               const struct ls_model_size *size, const char *plan, unsigned uses);
 /* The kernels of both programs, as lines of a plan. Freed by ls_free. */
@@ -131,13 +131,13 @@ enum ls_status ls_engine_open_parts(struct ls_engine *e, const struct ls_rows *r
 void ls_engine_close_parts(struct ls_engine *e);
 enum ls_status ls_engine_start_values(struct ls_engine *e, uint64_t seed);
 
-/* buckets.c: cuts the kept gradients into buckets as the strategy needs them, and finds their updates. Does nothing the second
- * time. */
+/* buckets.c: cuts the kept gradients into buckets as the strategy needs them, and finds their updates. Does nothing the
+ * second time. */
 enum ls_status ls_engine_make_buckets(struct ls_engine *e, const struct ls_options *o);
 void ls_engine_free_buckets(struct ls_engine *e);
 
-/* gradients.c: memory for gradients that outlive a pass, where strategies and other processes can reach it. Does nothing where
- * updates follow the gradients within the pass. */
+/* gradients.c: memory for gradients that outlive a pass, where strategies and other processes can reach it. Does
+ * nothing where updates follow the gradients within the pass. */
 enum ls_status ls_gradients_open(struct ls_engine *e);
 void ls_gradients_close(struct ls_engine *e);
 

@@ -1,11 +1,11 @@
 /* One pass over one batch: of training, where the last pass of a step hands its gradients to the strategy bucket by bucket,
  * and of evaluation. */
+#include "exec/stepper.h"
 #include "base/log.h"
 #include "base/system/clock.h"
 #include "exec/pipeline/pipeline.h"
 #include "exec/shards/params.h"
 #include "exec/split/split.h"
-#include "exec/step.h"
 
 static const struct ls_backend_queue *queue_of(const struct ls_stepper *s)
 {

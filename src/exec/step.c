@@ -1,5 +1,5 @@
 /* A training step: begin, run every pass, finish, report. */
-#include "exec/step.h"
+#include "exec/stepper.h"
 #include "exec/device/host_copy.h"
 #include "exec/device/peers.h"
 #include "exec/shards/params.h"

@@ -17,7 +17,7 @@
 #include "exec/step_usage.h"
 #include "exec/stragglers.h"
 
-/* Where batches come from: a loader, or memory for bench. */
+/* The source of batches: a loader, or memory for bench. */
 struct ls_feed {
     enum ls_status (*next)(void *context, const struct ls_slot **slot); /* *slot NULL: no more */
     void *context;                                                      /* borrowed */
@@ -26,8 +26,8 @@ struct ls_feed {
 };
 struct ls_feed ls_feed_loader(struct ls_loader *loader);
 
-/* A reason for all to stop after a step, beside the numbers of signals: a process cannot read the samples of its next step
- * (starved). It is found a step ahead, so that all processes can save the same step. */
+/* A reason for all processes to stop after a step, beside the numbers of signals: one of them cannot read the samples
+ * of its next step (starved). It is found a step ahead, so that all processes can save the same step. */
 enum { LS_STOP_INPUT = 128 };
 
 /* A step that is enqueued and not reported yet. */
@@ -46,9 +46,8 @@ struct ls_stepper {
     struct ls_device_dataset train, eval; /* form of the slots of either program; not open: planes */
     struct ls_replicas replicas;
     struct ls_sync sync;
-    ls_pass run_pass; /* runs a pass of a step */
-    enum ls_status (*last_pass)(
-        struct ls_stepper *s); /* of run_pass: the last of a step, whose gradients are combined */
+    ls_pass run_pass;                                  /* runs a pass of a step */
+    enum ls_status (*last_pass)(struct ls_stepper *s); /* of run_pass: the last of a step; combines the gradients */
     enum ls_status (*evaluate)(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
     int report_delay;               /* steps that a report comes late: 0 or 1 */
     struct ls_trace *trace;         /* borrowed; NULL: steps are not recorded */
@@ -79,9 +78,9 @@ struct ls_stepper {
 enum ls_status ls_stepper_init(struct ls_stepper *s, struct ls_engine *engine, struct ls_feed feed,
                                const struct ls_options *o);
 void ls_stepper_release(struct ls_stepper *s);
-/* Records the steps that the trace selects, from now until the stepper is released, which must be before the trace is freed.
- * Nodes are recorded one by one where run returns when its work is over; where it only enqueues, what the host enqueues and
- * what the device does. The slices of a device are in the trace after trace_end, which waits for them. */
+/* Records the steps that the trace selects, until the stepper is released. Release it before the trace is freed. With a
+ * queue that has finished a call when it returns, nodes are recorded one by one. With a device queue, what the host
+ * enqueues and what the device does are recorded. trace_end waits until the slices of the device are in the trace. */
 enum ls_status ls_stepper_trace(struct ls_stepper *s, struct ls_trace *trace);
 void ls_stepper_trace_end(struct ls_stepper *s);
 
@@ -93,7 +92,8 @@ void ls_stepper_trace_end(struct ls_stepper *s);
  * host does not wait for gradients: the queue never runs dry then. The seconds of a report are those since the one before.
  * s->stop belongs to the reported step.
  *
- * A rank that only serves does so until the workers collect, and collects. Its report has step 0 and the seconds of that. */
+ * A rank that only serves does so until the workers collect, and collects. Its report has step 0 and the seconds of
+ * that. */
 enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, double lr, struct ls_report *r);
 /* Waits for the steps that are not reported, and reports the last one; *r is unchanged if there is none. Call it before the
  * state is read. */
@@ -102,37 +102,21 @@ enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r);
 void ls_step_drop(struct ls_stepper *s);
 /* ls_sync_collect, for the engine's parameters. */
 enum ls_status ls_step_collect(struct ls_stepper *s);
-/* The evaluation program over one slot. Adds to *totals the results of the pass as many passes before as the queue's delay:
- * a slot stays in use until the call after the next. NULL for a slot, the last, adds the rest. */
+/* Enqueues the evaluation program over one slot, which stays in use until the call after the next. Adds to *totals the
+ * results of an earlier pass: with a delay of the queue of 1, those of the pass before. slot NULL, at the end: adds the
+ * rest. */
 enum ls_status ls_step_evaluate(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
-/* Evaluates a slot in one view (engine->glance) and waits for it: logits of the whole batch, and the loss and the rank of each
- * sample, which are valid until the next pass. */
+/* Evaluates a slot in one view (engine->glance) and waits for it. Returns the logits of the whole batch, and the loss
+ * and the rank of each sample, which are valid until the next pass. */
 enum ls_status ls_step_glance(struct ls_stepper *s, const struct ls_slot *slot, float *logits, const float **loss,
                               const int32_t **rank);
-/* The next slot of an evaluation: of the loader, or, where this process has none, from the process before it in a pipeline. */
+/* The next slot of an evaluation: of the loader, or, where this process has none, from the process before it in a
+ * pipeline. */
 enum ls_status ls_step_evaluate_next(struct ls_stepper *s, struct ls_loader *loader, const struct ls_slot **slot);
 /* Pins the memory that slots are fed from (ls_backend_queue.pin); unpin it before it is freed. The loader may be NULL. */
 void ls_feed_pin(const struct ls_engine *e, struct ls_loader *loader);
 void ls_feed_unpin(const struct ls_engine *e, struct ls_loader *loader);
 /* The means over totals' samples into *r. */
 void ls_totals_report(const struct ls_totals *totals, struct ls_report *r);
-
-/* For the stepper's own files. Add what this process has left to add to a bucket's gradients; the last pass where the host
- * combines gradients, and where devices do; whether this process wants to stop (ls_sync.signal). */
-enum ls_status ls_step_settle(void *stepper, int bucket);
-enum ls_status ls_step_by_buckets(struct ls_stepper *s);
-/* The same for a pass that has run already: settles and fetches all buckets; then gives them to the strategy. */
-enum ls_status ls_step_settle_all(struct ls_stepper *s);
-enum ls_status ls_step_hand_over(struct ls_stepper *s);
-enum ls_status ls_step_on_device(struct ls_stepper *s);
-int ls_step_wants_to_stop(void *stepper);
-/* pass.c. Runs a pass of a replica (ls_replicas_run); waits for the results of a pass and adds them to *totals. */
-enum ls_status ls_step_run_pass(void *stepper, int replica, int pass, bool last);
-enum ls_status ls_step_evaluate_whole(struct ls_stepper *s, const struct ls_slot *slot, struct ls_totals *totals);
-enum ls_status ls_step_take_results(struct ls_stepper *s, const struct ls_net *net, int slot, int64_t valid,
-                                    struct ls_totals *totals);
-/* step_trace.c. Records what has happened since `begin`, 0: nothing; runs nodes of the pass under way, and records them. */
-void ls_step_record(struct ls_stepper *s, double begin, enum ls_slice_kind kind, const char *name, int64_t number);
-enum ls_status ls_step_run_nodes(struct ls_stepper *s, int first, int end);
 
 #endif

@@ -1,6 +1,6 @@
 /* The slices of a step in a trace (base/trace.h). */
+#include "exec/stepper.h"
 #include "base/system/clock.h"
-#include "exec/step.h"
 
 void ls_step_record(struct ls_stepper *s, double begin, enum ls_slice_kind kind, const char *name, int64_t number)
 {

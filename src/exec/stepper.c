@@ -1,5 +1,5 @@
 /* A stepper opened and closed: its strategy, and the memory that it is fed from. */
-#include "exec/step.h"
+#include "exec/stepper.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "exec/device/host_copy.h"

@@ -3,7 +3,8 @@
  * A pass leaves gradients in one flat memory, in the order in which it completes them. A bucket is a range of it. The step
  * says that a bucket is complete (ready) while its last pass still runs, and asks for the rest when the pass is over
  * (finish). Between the two, a strategy combines gradients and has parameters updated, bucket by bucket. What a strategy is
- * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder depends on the name of a strategy.
+ * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder depends on the name of a
+ * strategy.
  *
  * A run always has a strategy. One process has `none`. Where devices sum among themselves, exec/device/peers.c has one.
  *
@@ -229,8 +230,8 @@ enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
  * all that was posted since the last wait. */
 void ls_sync_post_values(struct ls_sync *s, int bucket, enum ls_sync_part part, struct ls_work like);
 enum ls_status ls_sync_wait_values(struct ls_sync *s);
-/* Runs the updates of a bucket whose sum is there. The model's values can be read after values_arrived, unless the strategy is
- * no_reduce. */
+/* Runs the updates of a bucket whose sum is there. The model's values can be read after values_arrived, unless the
+ * strategy is no_reduce. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
 /* Update the buckets whose sums are there, in order, as far as SYNC-2 allows; all: wait for every one. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/system/clock.h"
 #include "exec/pipeline/pipeline.h"
+#include "exec/stepper.h"
 
 #include <string.h>
 
