@@ -66,81 +66,86 @@ struct ls_loss_scale {
     int skipped; /* steps of this process whose gradients were not finite */
 };
 
-enum { LS_TICKET_ROOM = 64 };
+/* Bytes of a ticket; fetches that may be under way at once. */
+enum { LS_TICKET_ROOM = 64, LS_QUEUE_MARKS = 256 };
 
-/* Every backend has a queue. Everything here and run go by it, in the order of the calls, unless a comment says otherwise;
- * read and write wait for what was enqueued before. On the host (host_queue.h) work is over when its call returns, so that
- * every wait is over at once. */
+/* The queue of a backend: copies, sums and results. They and run are executed in the order of the calls, unless a comment
+ * says otherwise. read and write wait for what was enqueued before. The host's queue (host_queue.h) has finished every call
+ * when it returns, so its waits return at once. Here a device is what computes, also where that is the host. */
 struct ls_backend_queue {
-    /* 0: run returns when its work is over, and results are those of the last run. 1: run only enqueues, and the results of
-     * a pass can be taken after the next pass is enqueued. */
+    /* 0: run returns when its work is finished, and results are those of the last run. 1: run only enqueues, and the
+     * results of a pass can be taken after the next pass is enqueued. */
     int delay;
-    bool own_memory; /* arenas, gradients and parameters lie where the host cannot read or write them */
-    /* Zeroed memory for arenas, gradients and parameters. */
+    bool own_memory; /* the host can neither read nor write the memory of arenas, gradients and parameters */
+    /* Allocates zeroed device memory for arenas, gradients and parameters. */
     enum ls_status (*take)(size_t bytes, void **memory);
-    void (*give)(void *memory, size_t bytes); /* as they were taken; waits for all that was enqueued */
-    /* Bytes taken now, and at most so far, by everything in this process; on the host, all of the process's memory. */
+    /* Frees it, after all enqueued work is finished. bytes: as allocated. */
+    void (*give)(void *memory, size_t bytes);
+    /* Bytes of device memory that this process has now, and the most that it has had. On the host: all of its memory. */
     void (*taken)(size_t *now, size_t *most);
-    /* Bytes that can still be taken; 0: not known. NULL: those of the host. */
+    /* Bytes of device memory that are free; 0: unknown. NULL: those of the host. */
     size_t (*left)(void);
-    /* Host memory that copies to and from it are fast with, until it is released; where it cannot be had, nothing. */
+    /* Pins host memory, so that copies to and from it are fast. Failing is no error: copies are then slower. */
     void (*pin)(void *host, size_t bytes);
     void (*unpin)(void *host);
-    /* Over floats of the backend's memory: to = from, to = other + to, to = 0. */
+    /* Floats of device memory: to = from; to = other + to; to = 0. */
     enum ls_status (*copy)(struct ls_program *p, float *to, const float *from, size_t count);
     enum ls_status (*add)(struct ls_program *p, float *to, const float *other, size_t count);
     enum ls_status (*clear)(struct ls_program *p, float *to, size_t count);
-    /* Some columns of a matrix of the backend's memory: so many bytes of each row, which lie to_step and from_step
-     * bytes apart. */
+    /* Copies columns of a matrix in device memory: `bytes` of each row; rows are to_step and from_step bytes apart. */
     enum ls_status (*columns)(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
                               size_t bytes, size_t rows);
-    /* Floats to the host as they are at this point of the queue; runs beside what is enqueued later. arrived waits for the
-     * fetch with that mark (0 .. LS_QUEUE_MARKS-1). `host` may be `from` where memory is the host's: nothing is copied. */
+    /* Copies floats to the host, with the values of this point of the queue. Later work may run beside the copy. mark: 0 ..
+     * LS_QUEUE_MARKS-1. On the host `host` may be `from`; then nothing is copied. */
     enum ls_status (*fetch)(struct ls_program *p, int mark, float *host, const float *from, size_t count);
+    /* Waits for the fetch with that mark. */
     enum ls_status (*arrived)(struct ls_program *p, int mark);
-    /* Floats from the host, which must stay until the next read, arrived or results of what was enqueued later; a fetch to
-     * the same memory comes after it. */
+    /* Copies floats to the device. `host` must not change until a read, an arrived or results of later work has returned. A
+     * later fetch to `host` comes after this copy. */
     enum ls_status (*send)(struct ls_program *p, float *to, const float *host, size_t count);
-    /* Like send, for floats first .. first+count-1 of a tensor of the store, in the backend's own layout; copies of them in
-     * another type that the backend keeps follow. Only where memory is not the host's; else NULL. */
+    /* Like send, for floats first .. first+count-1 of a tensor of the store, as it is stored. Also renews the copy that the
+     * backend keeps of them in another type. NULL without own_memory. */
     enum ls_status (*send_values)(struct ls_program *p, int tensor, const float *host, size_t first, size_t count);
-    /* The same from the backend's memory. */
+    /* The same from device memory. */
     enum ls_status (*copy_values)(struct ls_program *p, int tensor, const float *from, size_t first, size_t count);
-    /* Memory of take that other processes of this machine read in place. lend writes a ticket for them, and the memory stays
-     * until the process ends; false: it cannot. map gives the address of such memory in this process, for copy and fetch, until
-     * unmap; NULL: it cannot be had. All three are there, or none. */
+    /* Device memory that several processes of this machine use. lend writes a ticket for memory of take, which is then not
+     * freed before the process ends. map returns the address for a ticket in another process, for copy and fetch, until
+     * unmap. They return false and NULL where that is impossible. All three are NULL, or none. */
     bool (*lend)(void *memory, char ticket[LS_TICKET_ROOM]);
     void *(*map)(const char ticket[LS_TICKET_ROOM]);
     void (*unmap)(void *memory);
-    /* Losses and ranks of a pass, one read behind: enqueue the fetch of this pass's (`loss` and `rank` of the graph) into
-     * `slot` (0 or 1); results waits for that slot and gives them, valid until the slot is asked for again. */
+    /* Enqueues a copy of the losses and ranks of the pass (`loss` and `rank` of the graph) to the host, into slot 0 or
+     * 1. */
     enum ls_status (*ask)(struct ls_program *p, int slot);
+    /* Waits for that copy. *loss and *rank are valid until the slot is asked for again. */
     enum ls_status (*results)(struct ls_program *p, int slot, const float **loss, const int32_t **rank);
-    /* Images as bytes, which the backend cuts, mirrors and normalises itself (base/crop.h). All four are there, or all are
-     * NULL.
+    /* The backend can take images as bytes, and crop, mirror and normalise them itself (base/crop.h): hold, put, source and
+     * crops. All four are NULL, or none.
      *
-     * Memory for a data set's stored images, to be given back by give; *memory NULL where it would take more than a quarter of
-     * what is free. put copies into it and returns when the host's bytes are no longer needed. */
+     * Allocates memory for the stored images of a data set. give frees it. *memory is NULL if that takes more than a
+     * quarter of what is free. */
     enum ls_status (*hold)(size_t bytes, void **memory);
+    /* Copies into that memory. Returns when the host's bytes are no longer needed. */
     enum ls_status (*put)(void *to, const void *host, size_t bytes);
-    /* From now on images come as `pixels` says (copied), cropped out of what is held, or with held NULL out of the bytes
-     * that come along; pixels NULL: as planes again. Nothing may be enqueued that still reads the old ones. */
+    /* Sets the form of the images of later passes: crops of the images in `held`, or, with held NULL, of bytes that
+     * come with each batch, both as `pixels` says (copied). pixels NULL: planes. No enqueued pass may read the old
+     * form. */
     enum ls_status (*source)(struct ls_program *p, const struct ls_pixels *pixels, const void *held);
-    /* Instead of input, for the images of a batch: one crop a sample, and bytes where nothing is held (else NULL). They are
-     * copied by the next run, and must stay until the pass's results. */
+    /* In place of input: one crop a sample, and the bytes of the images, or NULL where they are held. The next run copies
+     * both; they must not change until the results of that pass. */
     enum ls_status (*crops)(struct ls_program *p, const struct ls_crop *crops, const uint8_t *bytes);
-    /* A number made of the bits of all parameters that are updated, or of the optimizer's state; NULL: they must be read. */
+    /* A checksum of all parameters that are updated, or of the optimizer's state. NULL: the caller reads the values. */
     enum ls_status (*checksum)(struct ls_program *p, bool optimizer, uint64_t *sum);
-    /* What the next step begins with; between steps only. Without fp16, get gives zeros and set does nothing. */
+    /* The loss scale of the next step. Call them between steps. Without fp16, get returns zeros and set does nothing. */
     enum ls_status (*get_scale)(struct ls_program *p, struct ls_loss_scale *scale);
     enum ls_status (*set_scale)(struct ls_program *p, const struct ls_loss_scale *scale);
-    /* Record, on tracks of its own, what the device does while the trace is on: about a_step slices a step. trace_end waits
-     * for it, adds the slices, and stops; it takes any program of this process and may be called again. Steps that are not
-     * recorded run as they do without a trace. NULL: run returns when its work is over. */
+    /* Records what the device does while the trace is on, on tracks of its own: about a_step slices a step. Steps that
+     * are not recorded run as without a trace. NULL with a delay of 0: the caller times run. */
     enum ls_status (*trace)(struct ls_program *p, struct ls_trace *trace, size_t a_step);
+    /* Waits for the device, adds the slices to the trace, and stops recording. Takes any program of this process. May be
+     * called again. */
     void (*trace_end)(struct ls_program *p);
 };
-#define LS_QUEUE_MARKS 256
 
 /* --- sums over processes ---------------------------------------------------------------------------------------- */
 
@@ -167,37 +172,39 @@ struct ls_peers_group {
     int n_sums;
     float *grads; /* kept gradients: memory that take gave */
     size_t count;
-    /* Gather `bytes` of every rank into all, in the order of ranks. Fails if a rank does not come. */
+    /* Gathers `bytes` of every rank into all, in the order of ranks. Fails if a rank does not come. */
     enum ls_status (*gather)(void *context, const void *mine, size_t bytes, void *all);
-    /* Called now and then while waiting for other ranks, for `seconds` so far. LS_OK: wait on; otherwise give up, with the
-     * reason logged. */
+    /* Called again and again while the backend waits for other ranks; seconds: so far. LS_OK: the backend waits on.
+     * Otherwise it gives up; the reason is logged. */
     enum ls_status (*check_wait)(void *context, double seconds);
-    /* Enqueue what this process adds to a cut before it is summed. The work is the same every time. */
+    /* Enqueues what this process adds to a cut before it is summed: the same work in every step. */
     enum ls_status (*settle)(void *context, int cut);
-    /* Enqueue the updates of a step, in place of the nodes behind the pass; NULL: these run. */
+    /* Enqueues the updates of a step, in place of the nodes behind the pass. NULL: these nodes run. */
     enum ls_status (*update)(void *context, const struct ls_run *run);
     void *context;
 };
 
 /* Every rank calls open, share, step and close(together) in the same order. */
 struct ls_backend_peers {
-    /* Connect all ranks. If one of them cannot, nothing is open and `why` says why, on every rank; else it is "". */
+    /* Connects all ranks. If one of them cannot, none is connected and every rank has the reason in `why`; else why is
+     * "". */
     enum ls_status (*open)(struct ls_program *p, enum ls_peers_kind kind, const struct ls_peers_group *group, char *why,
                            size_t room);
-    /* The cuts that a step sums (copied). The pass is nodes 0 .. end-1. The gradients are still zero. */
+    /* Sets the cuts that a step sums (copied). The pass is nodes 0 .. end-1. The gradients are still zero. */
     enum ls_status (*share)(struct ls_program *p, const struct ls_peers_cut *cuts, int n, int end);
-    /* Replaces run for the last pass of a step, the sums of all cuts over all processes, and the updates. With run->valid 0
-     * there is no pass, and gradients are zero; scarce: some rank has no samples. From now on read, results and step fail
-     * instead of waiting for a lost process. */
+    /* Enqueues the last pass of a step, the sums of all cuts over all processes, and the updates. run->valid 0: this
+     * process has no samples, and its gradients are zero. scarce: some rank has none. From now on read, results and
+     * step fail instead of waiting for a lost process. */
     enum ls_status (*step)(struct ls_program *p, const struct ls_run *run, bool scarce);
-    /* For update, of LS_PEERS_MEMORY. meet: what any rank has enqueued before it called this comes before what is
-     * enqueued behind it; all ranks call it. reach: the kept gradients of a rank, for copy. */
+    /* For `update` with LS_PEERS_MEMORY. A barrier between the queues of all ranks: what any rank has enqueued before
+     * it runs before what any rank enqueues after it. All ranks call it. */
     enum ls_status (*meet)(struct ls_program *p);
+    /* Likewise: the address of a rank's kept gradients, for copy. */
     const float *(*reach)(const struct ls_program *p, int rank);
-    /* together: all ranks close now, after success. Otherwise wait for no rank: give enqueued work a second, then leave it
-     * until the process ends. */
+    /* together: all ranks close now, and no step failed. Otherwise close waits for no rank: enqueued work gets a
+     * second, and is then left until the process ends. */
     void (*close)(struct ls_program *p, bool together);
-    /* Is NCCL available? text: its version, or why not. */
+    /* Returns whether NCCL is available, and its version, or why not, in text. */
     bool (*nccl)(char *text, size_t room);
 };
 
@@ -214,64 +221,64 @@ struct ls_backend {
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     struct ls_split_way split;            /* which large dense layers are divided, and how */
     void (*about)(struct ls_backend_about *about);
-    /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. Call it before
+    /* Tries in a child process what the processor advertises. Returns a sentence on what fails, or NULL. Call it before
      * prepare. NULL: nothing to try. */
     const char *(*fault)(void);
-    /* Lists the GPUs in list[room] and returns their number; 0: none is usable, and why[room_why] says why. NULL: the backend
-     * uses no GPU. */
+    /* Lists the GPUs in list[room] and returns their number; 0: none is usable, and why[room_why] says why. NULL: the
+     * backend uses no GPU. */
     int (*cards)(struct ls_backend_card *list, int room, char *why, size_t room_why);
-    /* Can activations be of this type on this machine? NULL: yes; else why not, and what to do. */
+    /* Returns why activations cannot be of this type on this machine, and what to do; NULL: they can. */
     const char *(*refuses)(enum ls_dtype dtype);
-    /* Do models train faster with activations of this type, or with f32 values that are multiplied in tf32, than in f32 on
-     * this machine? Why, in a few words; NULL: no. Depends on the hardware alone. NULL: no type is faster. */
+    /* Returns in a few words why models train faster on this machine with activations of this type, or with f32 values that
+     * are multiplied in tf32, than in f32; NULL: they do not. Depends on the hardware alone. NULL: no type is faster. */
     const char *(*faster)(enum ls_dtype dtype, bool tf32);
-    /* Choose kernels and plan memory. The caller owns the graph, which must outlive the program; prepare may insert reorder
-     * nodes and tensors into it. */
+    /* Chooses kernels and plans memory. The caller owns the graph, which must outlive the program; prepare may insert
+     * reorder nodes and tensors into it. */
     enum ls_status (*prepare)(const struct ls_backend_options *options, struct ls_graph *g, struct ls_store *store,
                               struct ls_program **program);
     void (*release)(struct ls_program *p);
-    /* Bytes of activation arena the program needs; programs that never run at once may share one arena. */
+    /* Bytes of the arena of activations. Programs that never run at the same time may share one arena. */
     size_t (*arena_bytes)(const struct ls_program *p);
     /* Bytes of all GRAD tensors with keep_grads, else 0. They lie there in the order in which a pass completes them, each
      * at a multiple of LS_ALIGN, so that a range of this memory is a range of time. */
     size_t (*grad_bytes)(const struct ls_program *p);
     /* grads: zeroed at first; NULL where grad_bytes is 0. */
     enum ls_status (*bind)(struct ls_program *p, void *arena, void *grads);
-    /* Run the nodes first .. last-1. Windows of updates are read before it returns. */
+    /* Runs the nodes first .. last-1. Windows of updates are read before it returns. */
     enum ls_status (*run)(struct ls_program *p, int first, int last, const struct ls_run *run);
-    /* Run the nodes again and measure each: seconds[n - first]. NULL: the caller times run. */
+    /* Runs the nodes and measures each: seconds[n - first]. NULL: the caller times run. */
     enum ls_status (*profile)(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds);
-    /* Tensor values in plain row-major f32 (i32 for labels and ranks as int32). ACT tensors are readable only
-     * where the plan keeps them (reuse off, or last written). */
+    /* Values of a tensor, row-major, as f32; labels and ranks as int32. An ACT tensor can be read only while the plan keeps
+     * it: without reuse of memory, or if it was written last. */
     enum ls_status (*read)(const struct ls_program *p, int tensor, void *values);
     enum ls_status (*write)(struct ls_program *p, int tensor, const void *values);
-    /* Point an INPUT tensor at the caller's memory (plain f32 NCHW images, i32 labels), without a copy; where run only
-     * enqueues, it is copied by the next run, and must stay until the pass's results. */
+    /* Points an INPUT tensor at the caller's memory: images as f32 NCHW, labels as int32. It must not change until the
+     * results of the pass. */
     enum ls_status (*input)(struct ls_program *p, int tensor, const void *values);
-    /* Physical memory of a tensor in the backend's own layout (gradients for summing), with its bytes. */
+    /* The memory of a tensor, as it is stored, and its bytes. */
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
-    /* Values of a tensor as they are stored, padding included; its memory may be a little longer. */
+    /* The number of values of a tensor as it is stored, padding included. Its memory may be longer. */
     size_t (*stored)(const struct ls_program *p, int tensor);
-    /* Gives a tensor that is apart (graph.h) its memory: all of it for read and write, or what its windows hold for run.
-     * NULL: the backend takes no such tensors. */
+    /* Sets the memory of a tensor that is `apart` (graph.h): of all of it for read and write, or of its windows for run.
+     * NULL: the backend has no such tensors. */
     void (*point)(struct ls_program *p, int tensor, void *memory);
-    /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
-     * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie
-     * like that. */
+    /* Describes how a tensor with two dimensions or more is stored as a matrix of dim 0 by the rest, or the other way
+     * round: value (i, j) is at ((i / block) * cols + j) * block + i % block, with the columns in any order. False: it
+     * is stored in another way. */
     bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);
-    /* The squares of the gradient of an update node, added up: one sum, or where its layer is computed in chunks of rows
-     * (graph/split.h) one for each chunk that is here. Returns their number; 0: the gradient is not clipped. NULL: --clip-norm
-     * needs all gradients in one process. */
+    /* Sums of the squares of an update node's gradient: one, or one for each chunk of rows in this process, where the
+     * layer is computed in chunks (graph/split.h). Returns their number; 0: the gradient is not clipped. NULL:
+     * --clip-norm needs all gradients in one process. */
     int (*squares)(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
-    /* Where run only enqueues: waits for all gradients of a step, whose squares `squares` then has. *overflow: with f16, one of
-     * them is not finite. NULL: squares takes them as they are. */
+    /* With a delay of 1: waits for all gradients of a step, so that `squares` can read them. *overflow: with f16, one
+     * of them is not finite. NULL: squares needs no wait. */
     enum ls_status (*inspect)(struct ls_program *p, const struct ls_run *run, bool *overflow);
-    /* The kernels that were chosen, as lines that a later prepare takes as its plan; "" where there was no choice. */
+    /* The chosen kernels, as lines that a later prepare can take as its plan; "" where there was no choice. */
     const char *(*choices)(const struct ls_program *p);
-    /* Whether two nodes are computed together, or exchange a tensor in a form that only this pair has: a graph with one of them
-     * alone computes other bits. NULL: no two are. */
+    /* Whether a graph with only one of two nodes would compute other bits: they are computed together, or exchange a
+     * tensor in a form of their own. NULL: there are no such nodes. */
     bool (*joined)(const struct ls_program *p, int node, int other);
-    /* One line a node for `lockstep plan`: kernel, layouts, offset; text ends without a newline. */
+    /* Writes a line for `lockstep plan`: kernel, layouts, offset. It ends without a newline. */
     void (*describe)(const struct ls_program *p, int node, char *text, size_t room);
 };
 
@@ -281,8 +288,7 @@ enum ls_status ls_backend_open(const char *name, const struct ls_backend **backe
 /* NULL: not built. */
 const struct ls_backend *ls_backend_find(const char *name);
 
-/* Zeroed memory for arenas, gradients and parameters, from the backend's queue. give takes NULL, and else the bytes that
- * were taken. */
+/* Zeroed memory from the backend's queue. give takes NULL; bytes: as taken. */
 enum ls_status ls_backend_take(const struct ls_backend *b, size_t bytes, void **memory);
 void ls_backend_give(const struct ls_backend *b, void *memory, size_t bytes);
 
@@ -294,7 +300,7 @@ void ls_store_free(struct ls_store *s);
  * all zero, as a store's memory starts. */
 bool ls_start_needed(const struct ls_tensor *t);
 void ls_start_values(const struct ls_tensor *t, uint64_t number, uint64_t seed, float *values);
-/* Every PARAM and STATE tensor of the program's graph gets its start value (init, from seed); the store is new. */
+/* Sets the start values of all PARAM and STATE tensors of the program's graph. The store is new. */
 enum ls_status ls_program_init_params(const struct ls_backend *b, struct ls_program *p, const struct ls_graph *g,
                                       uint64_t seed);
 
