@@ -214,16 +214,26 @@ enum ls_status place_outputs(struct ls_program *p, int node);
 /* queue.c */
 enum ls_status program_open_queue(struct ls_program *p);
 void program_close_queue(struct ls_program *p);
-/* Enqueue what the next range of nodes reads: the run, and with `input` the batch. program_fed: the range is enqueued. */
+/* input.c. open and close: memory and events. source and crops as struct ls_backend_queue has them. */
+enum ls_status program_open_input(struct ls_program *p);
+void program_close_input(struct ls_program *p);
+enum ls_status program_source(struct ls_program *p, const struct ls_pixels *pixels, const void *held);
+enum ls_status program_input_crops(struct ls_program *p, const struct ls_crop *list, const uint8_t *bytes);
+/* The next batch comes as planes of f32. */
+enum ls_status program_input_planes(struct ls_program *p, const void *planes);
+/* Enqueues what the next range of nodes reads: the run, and with `input` the batch. program_fed: the range is enqueued. */
 enum ls_status program_feed(struct ls_program *p, const struct ls_run *run, bool input);
 void program_fed(struct ls_program *p);
+/* loss_scale.c, for fp16. open: when memory is bound. get and set as struct ls_backend_queue has them. */
+enum ls_status program_open_scale(struct ls_program *p);
+enum ls_status program_get_scale(struct ls_program *p, struct ls_loss_scale *scale);
+enum ls_status program_set_scale(struct ls_program *p, const struct ls_loss_scale *scale);
+/* Before each range of nodes. The scale changes only between steps, so that all passes of a step have the same one. A step
+ * begins with its first range of nodes: with the updates, where this process has no samples. */
+void program_settle_scale(struct ls_program *p, const struct ls_run *run);
 /* updates.c: waits for the gradients and looks at them; the squares of one (struct ls_backend). */
 enum ls_status updates_inspect(struct ls_program *p, const struct ls_run *run, bool *overflow);
 int updates_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_CHUNKS]);
-/* queue.c, when memory is bound: what fp16 begins with. */
-enum ls_status program_open_scale(struct ls_program *p);
-/* The next batch comes as planes of f32. */
-enum ls_status program_input_planes(struct ls_program *p, const void *planes);
 /* program.c: drop captured graphs, as arguments of kernels change. */
 void program_forget(struct ls_program *p);
 

@@ -26,6 +26,11 @@ void timeline_close(struct ls_program *p);
  * times are filled in later. */
 struct mark *timeline_begin(struct ls_program *p, cudaStream_t stream);
 void timeline_end(struct ls_program *p, struct mark *mark, const struct ls_slice *slice);
+/* A copy of so many bytes ends. */
+static inline void timeline_end_copy(struct ls_program *p, struct mark *mark, const char *name, size_t bytes)
+{
+    timeline_end(p, mark, &(struct ls_slice){.kind = LS_SLICE_COPY, .name = name, .number = -1, .bytes = bytes});
+}
 /* Likewise for the nodes first .. last-1, which run as one kernel where there are several. */
 void timeline_end_nodes(struct ls_program *p, struct mark *mark, int first, int last);
 
