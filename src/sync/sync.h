@@ -1,10 +1,9 @@
-/* How processes bring their gradients together: one file a strategy, one line in config/lists/strategies.def.
+/* How the gradients of all processes are combined: one file a strategy, one line in config/lists/strategies.def.
  *
- * A pass leaves gradients in one flat memory, in the order in which it completes them. A bucket is a range of it. The step
- * says that a bucket is complete (ready) while its last pass still runs, and asks for the rest when the pass is over
- * (finish). Between the two, a strategy combines gradients and has parameters updated, bucket by bucket. What a strategy is
- * stands in the fields of its descriptor, struct ls_sync_ops: nothing outside this folder depends on the name of a
- * strategy.
+ * A pass leaves gradients in one flat memory, in the order in which it completes them. A bucket is a range of it. The
+ * step calls ready when a bucket is complete, while its last pass still runs, and finish when the pass has ended.
+ * Between the two, a strategy combines gradients and updates parameters, bucket by bucket. The properties of a strategy
+ * are the fields of its descriptor, struct ls_sync_ops: nothing outside this folder depends on the name of a strategy.
  *
  * A run always has a strategy. One process has `none`. Where devices sum among themselves, exec/device/peers.c has one.
  *
@@ -12,7 +11,7 @@
  *   SYNC-2  A bucket's parameters are updated once a step, after the last node of the pass that reads them, and when the
  *           bucket's sum is complete.
  *
- * Where the last ranks are servers (pushpull.h), they compute nothing: they hold the parameters and answer the workers. */
+ * Where the last ranks are servers (pushpull.h), they compute nothing: they hold the parameters and answer workers. */
 #ifndef LS_SYNC_SYNC_H
 #define LS_SYNC_SYNC_H
 
@@ -24,15 +23,15 @@ struct ls_bucket {
     size_t first, count; /* floats of the gradient memory */
     int ready;           /* the node that completes it */
     int used;            /* the last node of a pass that reads what its updates change */
-    bool local;          /* complete without the other processes, or, where there is a group, summed among it */
-    bool plain;          /* statistics, which no compression may touch */
-    /* Its gradients as matrices, where they lie as such; cols 0: a vector. In the order of memory, without a gap. */
+    bool local;          /* not summed over all processes: complete here, or, with a group, summed among the group */
+    bool plain;          /* statistics, which are never compressed */
+    /* Its gradients as matrices, in the order of memory, without a gap. cols 0: a vector. */
     struct ls_sync_matrix {
         size_t first, count; /* floats of the gradient memory */
         size_t rows, cols, block;
     } * matrices; /* owned */
     int n_matrices;
-    /* Memory that belongs to no value and must stay zero, where compression may write there. */
+    /* Padding that must stay zero, with a compression that may write there. */
     struct ls_sync_gap {
         size_t first, count; /* floats of the gradient memory */
     } * gaps;                /* owned */
@@ -60,11 +59,11 @@ enum ls_piece_owner {
     LS_OWNER_ALL = -2   /* every rank makes the whole update */
 };
 
-/* What became of a worker's gradients, where servers take them as they arrive. */
+/* What servers did with a worker's gradients. */
 struct ls_sync_tally {
     int64_t pushed;                  /* gradients that it sent */
-    int64_t dropped;                 /* those of them that came too late */
-    int64_t skipped;                 /* steps that it left out to reach the others */
+    int64_t dropped;                 /* of these: came too late */
+    int64_t skipped;                 /* steps that it left out to catch up with the others */
     int64_t behind_sum, behind_most; /* updates made between its pull and its push */
     int64_t ahead_most;              /* steps ahead of the slowest when it went on */
     int64_t signal;                  /* the signal that stops it, or 0 */
@@ -80,16 +79,16 @@ static inline bool ls_sync_in_part(bool optimizer, enum ls_sync_part part)
     return part == LS_PART_ALL || part == (optimizer ? LS_PART_OPTIMIZER : LS_PART_MODEL);
 }
 
-/* What a step came to for a process. */
+/* The outcome of a step for a process. */
 struct ls_sync_outcome {
     uint64_t next_step;  /* the step to go on with: the one that follows, unless servers set another */
     int64_t samples;     /* samples of all processes that became updates since the step before */
-    int64_t reported;    /* samples that the step's totals are over: all of the step, or this process's */
+    int64_t reported;    /* samples that the step's totals count: all of the step, or this process's */
     int64_t gradients;   /* gradients of this process that servers took: 1, or 0 where they are summed */
     int64_t staleness;   /* updates made between the pull and the push of this process */
     int64_t closed_with; /* cutoff: gradients that the last closed step counted; 0: unknown */
-    int stop;            /* servers: stop here, all do, by this signal; 0: no */
-    bool differ;         /* processes hold different parameters, as the strategy means it */
+    int stop;            /* servers: all processes stop after this step, by this signal; 0: they do not */
+    bool differ;         /* the processes have different parameters now, as is usual with this strategy */
 };
 
 /* Some of the processes, which sum among themselves. A process has at most so many parts of local buckets. */
@@ -98,8 +97,8 @@ struct ls_sync_group {
     const struct ls_tree *tree; /* borrowed; of the replicas over their places */
     const int *ranks;           /* borrowed; of each place */
     int place;                  /* of this process */
-    /* Of local buckets: this process's parts in the order of the tree, but the last, which is in grads. Each is memory like
-     * grads from float `first` on. Borrowed. */
+    /* Of local buckets: this process's parts in the order of the tree, but the last, which is in grads. Each is memory
+     * like grads from float `first` on. Borrowed. */
     float *const *parts;
     size_t first;
 };
@@ -115,13 +114,12 @@ struct ls_sync {
     int n_parts;
     struct ls_bucket *buckets; /* borrowed */
     int n_buckets;
-    enum ls_status (*update)(void *context, int bucket); /* run the bucket's updates on grads */
-    /* Where a bucket's values are copies: begins to make that part of them what the updates left. values_arrived waits for
-     * all that have begun. */
+    enum ls_status (*update)(void *context, int bucket); /* runs the bucket's updates on grads */
+    /* If a bucket's values are copies of device memory: begins to fetch that part of them, as the updates left it. */
     enum ls_status (*fetch_values)(void *context, int bucket, enum ls_sync_part part);
-    enum ls_status (*values_arrived)(void *context);
-    /* With state in shards: the pieces; run this rank's updates of a piece, whose parameters then take the place of their
-     * gradients; take the parameters of all other ranks from there. */
+    enum ls_status (*values_arrived)(void *context); /* waits for all of these */
+    /* Optimizer state in shards. update_piece runs this rank's updates of a piece, and puts the new parameters in the
+     * place of their gradients. take_piece takes the parameters of all other ranks from there. */
     const struct ls_sync_piece *pieces; /* borrowed */
     int n_pieces;
     enum ls_status (*update_piece)(void *context, int piece);
@@ -133,22 +131,23 @@ struct ls_sync {
     void *reducer_state;              /* owned by the reducer */
     struct ls_totals *all_totals;     /* owned; one a rank */
     /* the step under way */
-    uint64_t step;                  /* of a server, that of the update under way */
-    enum ls_sync_part wrote;        /* result of finish and collect: the values that are not as the updates left them */
-    struct ls_sync_outcome outcome; /* what finish returns; begin fills in what holds where all go by one step */
-    int posted, next;               /* buckets handed over; the first bucket that is not updated yet */
-    int at;                         /* nodes of the last pass that have run */
-    struct ls_work *works;          /* owned; one a bucket */
-    float **bucket_parts;           /* owned; n_parts a bucket */
+    uint64_t step;                    /* on a server: of the update under way */
+    enum ls_sync_part wrote;          /* result of finish and collect: the values that the strategy itself changed */
+    struct ls_sync_outcome outcome;   /* what finish returns; begin sets it as for strategies without servers */
+    int posted, next;                 /* buckets that are ready; the first bucket that is not updated yet */
+    int at;                           /* nodes of the last pass that have run */
+    struct ls_work *works;            /* owned; one a bucket */
+    float **bucket_parts;             /* owned; n_parts a bucket */
     struct ls_group_sum **group_sums; /* owned; one a bucket, of those that a group sums; NULL: none */
     struct ls_work *value_works;      /* owned; one a value, of strategies that work on values */
     int n_value_works, n_values;      /* under way; in all */
     void *state;                      /* the strategy's; owned */
     struct ls_track *track;           /* borrowed; where waits are recorded (base/trace.h); NULL: nowhere */
     /* With servers. The caller fills signal; begin fills the others. */
-    int (*signal)(void *context);  /* why this process is to stop, a signal or another number; 0: it is not */
-    double lr;                     /* of the step; of a server, of the update under way */
-    int64_t own, samples;          /* of the step: this rank's, all */
+    /* Returns why this process wants to stop: a signal or another number; 0: it does not. */
+    int (*signal)(void *context);
+    double lr;                     /* of the step; on a server: of the update under way */
+    int64_t own, samples;          /* of the step: this rank's; all */
     struct ls_sync_tally *tallies; /* owned; one a rank, as of the last collect; NULL: none */
 };
 
@@ -162,20 +161,22 @@ struct ls_sync_ops {
     enum ls_sync_cut cut;  /* buckets */
     bool exact;            /* SYNC-1 */
     bool local_mean;       /* gradients are not summed: each is the mean over its worker's samples */
-    bool no_reduce;        /* gradients stay where a pass leaves them: each process updates by those it computed */
-    bool after_pass;       /* nothing is done with gradients before the pass is over */
-    bool updates_in_pass;  /* where a step is one pass, updates may follow their gradients within it */
-    bool shards;           /* each process updates its share of the parameters, and none sees all gradients */
+    bool no_reduce;        /* the host sums nothing: each process updates with the gradients in its own memory */
+    bool after_pass;       /* all work begins after the pass */
+    bool updates_in_pass;  /* if a step is one pass, an update may run within the pass, behind its gradient */
+    bool shards;           /* each process updates a part of the parameters, and none has all gradients */
     bool shards_state;     /* each process holds optimizer state for its part of the parameters (pieces) */
-    bool works_on_values;  /* reads or writes parameters, which must then lie in the host's memory */
-    bool on_device;        /* the devices can make its sums among themselves */
-    bool servers;          /* the last ranks only serve; workers go on without each other, and meet when they collect */
+    bool works_on_values;  /* reads or writes parameters, which must then be in the host's memory */
+    bool on_device;        /* devices can make its sums */
+    bool servers;          /* the last ranks are servers; workers do not wait for each other, except to collect */
     enum ls_status (*open)(struct ls_sync *s);              /* NULL: nothing to do */
     enum ls_status (*ready)(struct ls_sync *s, int bucket); /* NULL: nothing to do */
     enum ls_status (*finish)(struct ls_sync *s);
-    /* Make all ranks agree, and rank 0's state whole, before it is evaluated or saved. NULL: they do. */
+    /* Before an evaluation or a checkpoint: gives all ranks the same parameters, and rank 0 the whole state. NULL: they
+     * always have them. */
     enum ls_status (*collect)(struct ls_sync *s);
-    /* Of a rank that only serves: until all workers come to collect. *step: where they began, then where they are. */
+    /* On a server: serves until all workers collect. *step: in, the step that they begin with; out, the one that they
+     * have reached. */
     enum ls_status (*serve)(struct ls_sync *s, uint64_t *step);
     void (*close)(struct ls_sync *s);       /* NULL: nothing to do */
     const struct ls_sync_ops *with_servers; /* takes its place with --servers; NULL: none */
@@ -190,9 +191,9 @@ extern const struct ls_sync_ops *const ls_sync_list[]; /* those of --sync; ends 
 extern const struct ls_sync_ops ls_sync_none, ls_sync_group, ls_sync_dedicated;
 extern const struct ls_sync_ops ls_sync_sharded_overlap, ls_sync_sharded_allreduce;
 const struct ls_sync_ops *ls_sync_find(const char *name);
-/* The strategy of that many processes with these options. */
+/* The strategy for `size` processes with these options. */
 const struct ls_sync_ops *ls_sync_choose(const struct ls_options *o, int size);
-/* How many of them only serve: the last ones. */
+/* The number of servers among them. */
 int ls_sync_servers(const struct ls_options *o, int size);
 
 /* The caller fills ops, o, comm, grads, parts, n_parts, buckets, n_buckets, update, fetch_values, values_arrived,
@@ -200,18 +201,18 @@ int ls_sync_servers(const struct ls_options *o, int size);
  * engine. close takes one that is not open. */
 enum ls_status ls_sync_open(struct ls_sync *s);
 void ls_sync_close(struct ls_sync *s);
-/* A step begins, over `samples` samples, `own` of them of this rank. */
+/* Begins a step over `samples` samples; `own` of them are this rank's. */
 void ls_sync_begin(struct ls_sync *s, uint64_t step, double lr, int64_t own, int64_t samples);
 /* A bucket is complete (they come in order); the last pass has run nodes 0 .. at-1. */
 enum ls_status ls_sync_ready(struct ls_sync *s, int bucket, int at);
-/* The pass is over. Afterwards all parameters are updated. */
+/* After the pass: combines the rest and updates all parameters. */
 enum ls_status ls_sync_finish(struct ls_sync *s, struct ls_sync_outcome *outcome);
 /* The totals of a step over all processes, or with servers those of this one. A process's `stop` is why it wants to stop;
  * then it is why all stop. */
 enum ls_status ls_sync_totals(struct ls_sync *s, struct ls_totals *totals);
-/* *stop: why all stop, where servers decide that; otherwise unchanged. */
+/* ls_sync_ops.collect. *stop is set only where servers decide that all processes stop. */
 enum ls_status ls_sync_collect(struct ls_sync *s, int *stop);
-/* On a rank that only serves: until the workers collect. */
+/* ls_sync_ops.serve. */
 enum ls_status ls_sync_serve(struct ls_sync *s, uint64_t step, struct ls_sync_outcome *outcome);
 
 /* A compressor that sums all buckets of a step at once, in place of the strategy: one folder, one line in
@@ -223,7 +224,7 @@ struct ls_reducer {
     void (*close)(struct ls_sync *s);
 };
 
-/* For strategies: post the bucket's work of this kind; wait for it. */
+/* For strategies. post: posts the bucket's work of this kind; wait: waits for it. */
 void ls_sync_post(struct ls_sync *s, int bucket, enum ls_work_kind kind, int peer);
 enum ls_status ls_sync_wait(struct ls_sync *s, struct ls_work *work);
 /* Post this collective for a part of a bucket's values. Values that lie side by side go together. wait_values waits for
@@ -233,7 +234,7 @@ enum ls_status ls_sync_wait_values(struct ls_sync *s);
 /* Runs the updates of a bucket whose sum is there. The model's values can be read after values_arrived, unless the
  * strategy is no_reduce. */
 enum ls_status ls_sync_update(struct ls_sync *s, int bucket);
-/* Update the buckets whose sums are there, in order, as far as SYNC-2 allows; all: wait for every one. */
+/* Updates the buckets whose sums have arrived, in order, as far as SYNC-2 allows. all: waits for every bucket. */
 enum ls_status ls_sync_settle(struct ls_sync *s, bool all);
 
 /* Where to cut: tensors in the order of completion, ready[i] seconds into the pass, `bytes[i]` long. Sums take
