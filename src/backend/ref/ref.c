@@ -236,8 +236,8 @@ struct ls_ref_view ls_ref_update_in(const struct ls_ref_call *call, int slot)
     if (!w->on || !v.v)
         return v;
     int64_t left = ls_ref_count(&v) - (int64_t)w->first;
-    bool at = slot >= 2 || (slot == 0 && w->apart);
-    return (struct ls_ref_view){.v = v.v + (at ? w->at : w->first),
+    bool apart = slot == 0 && w->apart;
+    return (struct ls_ref_view){.v = (apart ? w->apart : v.v) + (slot >= 2 || apart ? w->at : w->first),
                                 .n = left < (int64_t)w->count ? left : (int64_t)w->count,
                                 .c = 1,
                                 .h = 1,

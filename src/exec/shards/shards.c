@@ -198,7 +198,6 @@ static size_t place_windows(struct ls_engine *e, int node)
             continue;
         s->own = ls_shards_window(e, s, ls_comm_rank(e->comm));
         s->own.at = at;
-        s->own.apart = e->params != NULL;
         at += s->own.count;
     }
     return at;
@@ -334,15 +333,11 @@ static enum ls_status run_window(struct ls_engine *e, int node, const struct ls_
 /* The parameter's windows are updated, and averaged. Passes read it in the ring (params.h). */
 static enum ls_status update_apart(struct ls_engine *e, const struct ls_segment *s, const struct ls_run *run)
 {
-    size_t bytes;
-    int param = e->train.graph.nodes[s->node].in[0], average = ls_shards_average(&e->train.graph, s->node);
-    float *ring = e->backend->memory(e->train.program, param, &bytes);
-    e->backend->point(e->train.program, param, e->shards->params[s->node]);
-    enum ls_status st = run_window(e, s->node, &s->own, run);
-    if (st == LS_OK && average != LS_NONE)
-        st = run_window(e, average, &s->own, run);
-    e->backend->point(e->train.program, param, ring);
-    return st;
+    struct ls_window own = s->own;
+    int average = ls_shards_average(&e->train.graph, s->node);
+    own.apart = e->shards->params[s->node];
+    LS_TRY(run_window(e, s->node, &own, run));
+    return average != LS_NONE ? run_window(e, average, &own, run) : LS_OK;
 }
 
 enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_run *run)
