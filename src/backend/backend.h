@@ -203,6 +203,9 @@ struct ls_backend_peers {
 /* Why CPU backends refuse these types, and what to do. */
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
+/* What works by the contract of a backend, and is refused until somebody has tried it on a device. */
+enum ls_untried { LS_UNTRIED_SHARD_PARAMETERS = 1 };
+
 struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* never NULL */
@@ -212,6 +215,7 @@ struct ls_backend {
     bool any_threads;                     /* results do not depend on the number of threads */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     struct ls_split_way split;            /* which large dense layers are divided, and how */
+    unsigned untried;                     /* enum ls_untried bits */
     void (*about)(struct ls_backend_about *about);
     /* What the machine advertises and cannot do, found by trying it in a child process: a sentence, or NULL. Call it before
      * prepare. NULL: nothing to try. */
@@ -251,9 +255,10 @@ struct ls_backend {
     void *(*memory)(const struct ls_program *p, int tensor, size_t *bytes);
     /* Values of a tensor as they are stored, padding included; its memory may be a little longer. */
     size_t (*stored)(const struct ls_program *p, int tensor);
-    /* Gives a tensor that is apart (graph.h) its memory: all of it for read and write, or what its windows hold for run.
-     * NULL: the backend takes no such tensors. */
-    void (*point)(struct ls_program *p, int tensor, void *memory);
+    /* Gives a tensor that is apart (graph.h) its memory: all of it for read and write, or what its windows hold for run. copy:
+     * half as many bytes, for a copy of a parameter in 16 bits, which the backend keeps where passes read one; NULL: it keeps
+     * none now. NULL: the backend takes no such tensors. */
+    void (*point)(struct ls_program *p, int tensor, void *memory, void *copy);
     /* How a tensor with two dimensions or more lies in memory as a matrix of dim 0 by the rest, or the other way round:
      * value (i, j) at ((i / block) * cols + j) * block + i % block, the columns in any order. False: it does not lie like that. */
     bool (*matrix)(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block);

@@ -188,8 +188,9 @@ static size_t ref_stored(const struct ls_program *p, int tensor)
     return (size_t)ls_shape_count(&p->core.g->tensors[tensor].shape);
 }
 
-static void ref_point(struct ls_program *p, int tensor, void *memory)
+static void ref_point(struct ls_program *p, int tensor, void *memory, void *copy)
 {
+    (void)copy;
     p->data[tensor] = memory;
 }
 
