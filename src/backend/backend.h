@@ -211,6 +211,9 @@ struct ls_backend_peers {
 /* Why CPU backends refuse these types, and what to do. */
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
+/* What works by the contract of a backend, and is refused until somebody has tried it on a device. */
+enum ls_untried { LS_UNTRIED_SHARD_PARAMETERS = 1 };
+
 struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* never NULL */
@@ -220,6 +223,7 @@ struct ls_backend {
     bool any_threads;                     /* results do not depend on the number of threads */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     struct ls_split_way split;            /* which large dense layers are divided, and how */
+    unsigned untried;                     /* enum ls_untried bits */
     void (*about)(struct ls_backend_about *about);
     /* Tries in a child process what the processor advertises. Returns a sentence on what fails, or NULL. Call it before
      * prepare. NULL: nothing to try. */
@@ -260,8 +264,9 @@ struct ls_backend {
     /* The number of values of a tensor as it is stored, padding included. Its memory may be longer. */
     size_t (*stored)(const struct ls_program *p, int tensor);
     /* Sets the memory of a tensor that is `apart` (graph.h): of all of it for read and write, or of its windows for run.
+     * copy: half as many bytes, for the 16-bit copy of a parameter that passes read; NULL: there is none now.
      * NULL: the backend has no such tensors. */
-    void (*point)(struct ls_program *p, int tensor, void *memory);
+    void (*point)(struct ls_program *p, int tensor, void *memory, void *copy);
     /* Describes how a tensor with two dimensions or more is stored as a matrix of dim 0 by the rest, or the other way
      * round: value (i, j) is at ((i / block) * cols + j) * block + i % block, with the columns in any order. False: it
      * is stored in another way. */

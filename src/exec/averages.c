@@ -23,25 +23,37 @@ static void swap(float *value, float *average, size_t count)
     }
 }
 
+/* The values of a tensor that are here: all, or those of this process's part (shards.h). */
+static size_t count_of(const struct ls_engine *e, int tensor)
+{
+    const struct ls_tensor *t = &e->train.graph.tensors[tensor];
+    return t->apart ? ls_shards_count(e, tensor) : (size_t)ls_shape_count(&t->shape);
+}
+
+static enum ls_status get(const struct ls_engine *e, int tensor, float *values)
+{
+    return e->train.graph.tensors[tensor].apart ? ls_shards_get(e, tensor, values)
+                                                : e->backend->read(e->train.program, tensor, values);
+}
+
+static enum ls_status put(struct ls_engine *e, int tensor, const float *values)
+{
+    return e->train.graph.tensors[tensor].apart ? ls_shards_put(e, tensor, values)
+                                                : e->backend->write(e->train.program, tensor, values);
+}
+
 static enum ls_status change_one(struct ls_engine *e, const struct ls_node *n, change *how)
 {
-    const struct ls_backend *b = e->backend;
-    struct ls_program *p = e->train.program;
     enum ls_status st = LS_FAILED;
-    size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[n->in[0]].shape);
-    if (e->train.graph.tensors[n->in[0]].apart) { /* each process has those of its part */
-        float *own = ls_shards_values(e, n->in[0], &count);
-        how(own, ls_shards_values(e, n->in[2], &count), count);
-        return LS_OK;
-    }
+    size_t count = count_of(e, n->in[0]);
     float *value = ls_alloc(2 * count, sizeof *value), *average = value ? value + count : NULL;
     if (!value)
         return LS_FAILED;
-    LS_TRY_GOTO(free_values, b->read(p, n->in[0], value));
-    LS_TRY_GOTO(free_values, b->read(p, n->in[2], average));
+    LS_TRY_GOTO(free_values, get(e, n->in[0], value));
+    LS_TRY_GOTO(free_values, get(e, n->in[2], average));
     how(value, average, count);
-    LS_TRY_GOTO(free_values, b->write(p, n->in[0], value));
-    st = b->write(p, n->in[2], average);
+    LS_TRY_GOTO(free_values, put(e, n->in[0], value));
+    st = put(e, n->in[2], average);
 free_values:
     ls_free(value);
     return st;
@@ -76,16 +88,11 @@ static bool are_finite(const float *values, size_t count)
 
 static enum ls_status is_finite(struct ls_engine *e, int tensor, bool *finite)
 {
-    size_t count = (size_t)ls_shape_count(&e->train.graph.tensors[tensor].shape);
-    if (e->train.graph.tensors[tensor].apart) {
-        const float *own = ls_shards_values(e, tensor, &count);
-        *finite = are_finite(own, count);
-        return LS_OK;
-    }
+    size_t count = count_of(e, tensor);
     float *values = ls_alloc(count, sizeof *values);
     if (!values)
         return LS_FAILED;
-    enum ls_status st = e->backend->read(e->train.program, tensor, values);
+    enum ls_status st = get(e, tensor, values);
     *finite = st != LS_OK || are_finite(values, count);
     ls_free(values);
     return st;

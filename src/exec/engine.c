@@ -40,7 +40,7 @@ static enum ls_status bind_memory(struct ls_engine *e, const struct ls_options *
 {
     LS_TRY(ls_backend_take(e->backend, e->arena_bytes, &e->arena));
     e->drops_grads = e->comm && e->strategy->shards_state && e->tree->replicas == e->tree->size &&
-                     ls_params_drop_gradients(o, e->passes);
+                     ls_params_drop_gradients(e->backend, o, e->passes);
     LS_TRY(ls_gradients_open(e));
     LS_TRY(ls_params_open(e, o));
     if (e->train.program)

@@ -122,7 +122,7 @@ struct ls_window {
     bool on;             /* false: all of them */
     size_t first, count; /* of the parameter and its gradient; count 0: it only clips (backend/core/clip.h) */
     size_t at;           /* of each state tensor: the values of this window begin here */
-    bool apart;          /* those of the parameter, too */
+    float *apart;        /* those of the parameter begin there, too, in this memory; NULL: the parameter is whole */
 };
 static inline bool ls_window_is_empty(const struct ls_window *w)
 {

@@ -4,6 +4,8 @@
  *   - a fetch fills the host's memory with NaN at once, and with values when its work is done;
  *   - inputs and what is sent are read from the host's memory when their work is done;
  *   - images that come as bytes are made into planes then, by base/crop.h;
+ *   - copies of parameters in 16 bits, their upper halves, must be what the nodes that read them expect;
+ *   - where `queued.joins`, a node and the next one that reads parameters are computed together: both sets must be there;
  *   - sums over processes, where `queued.peers` allows them, are made then, too. */
 #ifndef LS_TESTS_QUEUED_H
 #define LS_TESTS_QUEUED_H
@@ -38,8 +40,11 @@ struct ls_program {
     struct ls_peers_group group;
     struct ls_peers_cut *cuts; /* owned */
     int n_cuts, end;
-    float *parts; /* owned; the kept gradients of all ranks */
-    void *others; /* owned; the kept gradients of all ranks, as they were when all met */
+    float *parts;      /* owned; the kept gradients of all ranks */
+    void *others;      /* owned; the kept gradients of all ranks, as they were when all met */
+    uint16_t **copies; /* owned list; of each tensor; NULL: none is kept */
+    bool copied;       /* some are */
+    uint64_t *early;   /* owned; of each node: the parameters that an earlier one read for it */
 };
 
 enum queued_kind {
@@ -50,6 +55,7 @@ enum queued_kind {
     QUEUED_COLUMNS,
     QUEUED_FETCH,
     QUEUED_SEND,
+    QUEUED_RENEW,
     QUEUED_ASK,
     QUEUED_SUM,
     QUEUED_MEET
@@ -93,6 +99,7 @@ static struct {
     bool peers;          /* processes may sum among themselves; at first not */
     uint64_t sums;       /* of cuts, so far */
     enum ls_status lost; /* how a sum failed: nothing more is done */
+    bool joins;          /* every third node that reads parameters is computed with the next one; at first not */
     uint64_t overflows;  /* the step in which its gradients are not finite; 0: none */
     bool inspected;      /* all gradients are there, and their squares are those of the step */
     struct ls_loss_scale scale;
@@ -213,9 +220,67 @@ static inline void queued_sum(struct ls_program *p, const struct ls_peers_cut *c
         memcpy(g->grads + cut->first, p->parts, cut->count * sizeof(float));
 }
 
+static inline bool queued_reads(const struct ls_program *p, int node)
+{
+    const struct ls_node *n = &p->g->nodes[node];
+    for (int i = 0; i < LS_MAX_IN && n->phase != LS_UPDATE; i++)
+        if (n->in[i] != LS_NONE && p->g->tensors[n->in[i]].role == LS_ROLE_PARAM)
+            return true;
+    return false;
+}
+
+/* The node that a node is computed together with, which comes later; LS_NONE: none. */
+static inline int queued_partner(const struct ls_program *p, int node)
+{
+    int before = 0, next = node + 1;
+    for (int n = 0; n < node; n++)
+        before += queued_reads(p, n);
+    while (next < p->g->n_nodes && !queued_reads(p, next))
+        next++;
+    return queued.joins && queued_reads(p, node) && before % 3 == 0 && next < p->g->n_nodes ? next : LS_NONE;
+}
+
+static bool queued_joined(const struct ls_program *p, int node, int other)
+{
+    return queued_partner(p, node) == other;
+}
+
+/* The bits of all parameters that a node reads, whose copies must be the same ones. */
+static inline uint64_t queued_parameters(const struct ls_program *p, int node)
+{
+    uint64_t hash = 1;
+    for (int i = 0; i < LS_MAX_IN; i++) {
+        int t = p->g->nodes[node].in[i];
+        size_t bytes;
+        if (t == LS_NONE || p->g->tensors[t].role != LS_ROLE_PARAM)
+            continue;
+        const uint32_t *values = queued_ref()->memory(p->inner, t, &bytes);
+        for (size_t v = 0; v < bytes / sizeof *values; v++) {
+            hash = (hash ^ values[v]) * 0x100000001b3u;
+            QUEUED_NEED(!p->copies[t] || p->copies[t][v] == values[v] >> 16);
+        }
+    }
+    return hash;
+}
+
+static inline void queued_look(struct ls_program *p, int first, int last)
+{
+    for (int n = first; (p->copied || queued.joins) && n < last; n++) {
+        int partner = queued_partner(p, n);
+        if (p->g->nodes[n].phase == LS_UPDATE)
+            continue;
+        uint64_t hash = queued_parameters(p, n);
+        QUEUED_NEED(!p->early[n] || p->early[n] == hash);
+        p->early[n] = 0;
+        if (partner != LS_NONE)
+            p->early[partner] = queued_parameters(p, partner);
+    }
+}
+
 /* With an overflow, updates change nothing. */
 static inline void queued_run_nodes(const struct queued_work *w)
 {
+    queued_look(w->p, w->first, w->last);
     bool skips = w->run.overflow || (queued.overflows > 0 && w->run.step == queued.overflows);
     for (int n = w->first; skips && n < w->last; n++)
         if (!w->p->g->nodes[n].op->update)
@@ -246,6 +311,10 @@ static inline void queued_do(const struct queued_work *w)
     case QUEUED_FETCH:
     case QUEUED_SEND:
         memcpy(w->to, w->from, w->count * sizeof *w->to);
+        break;
+    case QUEUED_RENEW:
+        for (size_t i = 0; i < w->count; i++)
+            ((uint16_t *)(void *)w->to)[i] = (uint16_t)(((const uint32_t *)(const void *)w->from)[i] >> 16);
         break;
     case QUEUED_ADD:
         for (size_t i = 0; i < w->count; i++)
@@ -430,16 +499,29 @@ static float *queued_values(struct ls_program *p, int tensor, size_t first, size
     return values + first;
 }
 
+static enum ls_status queued_renew(struct ls_program *p, int tensor, size_t first, size_t count)
+{
+    if (!p->copies[tensor])
+        return LS_OK;
+    return queued_add_work((struct queued_work){.kind = QUEUED_RENEW,
+                                                .p = p,
+                                                .to = (float *)(void *)(p->copies[tensor] + first),
+                                                .from = queued_values(p, tensor, first, count),
+                                                .count = count});
+}
+
 static enum ls_status queued_send_values(struct ls_program *p, int tensor, const float *host, size_t first,
                                          size_t count)
 {
-    return queued_send(p, queued_values(p, tensor, first, count), host, count);
+    LS_TRY(queued_send(p, queued_values(p, tensor, first, count), host, count));
+    return queued_renew(p, tensor, first, count);
 }
 
 static enum ls_status queued_copy_values(struct ls_program *p, int tensor, const float *from, size_t first,
                                          size_t count)
 {
-    return queued_copy(p, queued_values(p, tensor, first, count), from, count);
+    LS_TRY(queued_copy(p, queued_values(p, tensor, first, count), from, count));
+    return queued_renew(p, tensor, first, count);
 }
 
 static enum ls_status queued_ask(struct ls_program *p, int slot)
@@ -554,6 +636,8 @@ static void queued_release(struct ls_program *p)
     QUEUED_NEED(!p->meets);
     ls_free(p->cuts);
     free(p->parts);
+    ls_free(p->copies);
+    ls_free(p->early);
     ls_free(p->pixels);
     ls_free(p->planes);
     for (int slot = 0; slot < 2; slot++) {
@@ -575,6 +659,9 @@ static enum ls_status queued_prepare(const struct ls_backend_options *options, s
         p->rank[slot] = ls_alloc(samples, sizeof *p->rank[0]);
     }
     enum ls_status st = queued_ref()->prepare(options, g, store, &p->inner);
+    p->copies = ls_alloc((size_t)g->n_tensors, sizeof *p->copies);
+    p->early = ls_alloc((size_t)g->n_nodes, sizeof *p->early);
+    QUEUED_NEED(p->copies && p->early);
     if (st == LS_OK)
         *program = p;
     else
@@ -625,6 +712,7 @@ static enum ls_status queued_read(const struct ls_program *p, int tensor, void *
 static enum ls_status queued_write(struct ls_program *p, int tensor, const void *values)
 {
     queued_work(queued.n);
+    QUEUED_NEED(!p->copies[tensor]); /* they would have to be renewed */
     queued_open(true);
     enum ls_status st = queued_ref()->write(p->inner, tensor, values);
     queued_open(false);
@@ -651,11 +739,14 @@ static size_t queued_stored(const struct ls_program *p, int tensor)
     return queued_ref()->stored(p->inner, tensor);
 }
 
-static void queued_point(struct ls_program *p, int tensor, void *memory)
+static void queued_point(struct ls_program *p, int tensor, void *memory, void *copy)
 {
     queued_work(queued.n);
     QUEUED_NEED(!memory || queued_holds(memory, 1));
-    queued_ref()->point(p->inner, tensor, memory);
+    QUEUED_NEED(!copy || queued_holds(copy, queued_ref()->stored(p->inner, tensor) / 2));
+    queued_ref()->point(p->inner, tensor, memory, NULL);
+    p->copies[tensor] = copy;
+    p->copied = p->copied || copy;
 }
 
 static bool queued_matrix(const struct ls_program *p, int tensor, size_t *rows, size_t *cols, size_t *block)
@@ -846,6 +937,7 @@ static struct ls_backend queued_backend = {
     .inspect = queued_inspect,
     .squares = queued_squares,
     .choices = queued_choices,
+    .joined = queued_joined,
     .describe = queued_describe,
 };
 

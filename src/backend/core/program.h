@@ -96,7 +96,7 @@ size_t ls_program_arena_bytes(const struct ls_program *p);
 size_t ls_program_grad_bytes(const struct ls_program *p);
 void ls_program_bind(struct ls_program *p, void *arena, void *grads);
 void *ls_program_memory(const struct ls_program *p, int tensor, size_t *bytes);
-void ls_program_point(struct ls_program *p, int tensor, void *memory);
+void ls_program_point(struct ls_program *p, int tensor, void *memory, void *copy);
 const char *ls_program_choices(const struct ls_program *p);
 /* "OFFSET+BYTES in place" of a tensor in the arena; "" elsewhere. */
 const char *ls_program_where(const struct ls_program *p, int tensor, char text[64]);

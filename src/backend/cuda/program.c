@@ -53,7 +53,8 @@ enum ls_status place_as(struct ls_program *p, int tensor, const struct layout *l
     }
     memcpy(&kept, entry->layout, sizeof kept);
     to->layout = kept.layout;
-    to->half = kept.half ? p->core.places[tensor].data + kept.half : NULL;
+    to->halved = kept.half > 0;
+    to->half = to->halved && entry->memory ? p->core.places[tensor].data + kept.half : NULL;
     return LS_OK;
 }
 
@@ -312,6 +313,12 @@ static enum ls_status write_tensor(struct ls_program *p, int tensor, const void 
     return cuda_check(cudaStreamSynchronize(p->device->compute), "writing a tensor");
 }
 
+static void point(struct ls_program *p, int tensor, void *memory, void *copy)
+{
+    ls_program_point(p, tensor, memory, NULL);
+    p->layouts[tensor].half = p->layouts[tensor].halved ? copy : NULL;
+}
+
 static size_t stored(const struct ls_program *p, int tensor)
 {
     return (size_t)stored_count(p, tensor);
@@ -354,6 +361,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .any_threads = true,
     .measures = true,
     .split = {LS_CUDA_TOGETHER, LS_CUDA_SPLIT_WEIGHTS},
+    .untried = LS_UNTRIED_SHARD_PARAMETERS,
     .peers = &ls_cuda_peers,
     .about = ls_cuda_about,
     .cards = ls_cuda_cards,
@@ -371,7 +379,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .input = input,
     .memory = ls_program_memory,
     .stored = stored,
-    .point = ls_program_point,
+    .point = point,
     .matrix = matrix,
     .inspect = updates_inspect,
     .squares = updates_squares,

@@ -4,7 +4,8 @@
  *   CUDA-1  Maps are stored NHWC, matrices row by row. Channels and columns are padded with zeros to a multiple of
  *           LS_CUDA_LANE.
  *   CUDA-2  Parameters are f32. With 16-bit activations, a parameter that a convolution or dense layer reads has a 16-bit
- *           copy behind it, in the same order. Every update and every write renews the copy. The weights of a convolution
+ *           copy behind it, in the same order, or, of one that is apart (graph.h), where `point` says. Every update and every
+ *           write renews the copy, but the update of a window that is elsewhere. The weights of a convolution
  *           lie (out, height, width, in); those of a dense layer over a map likewise.
  *   CUDA-3  Gradients and optimizer state are stored exactly like their parameter, in f32.
  *   CUDA-4  The first run of a range of nodes enqueues them, the second captures them as one CUDA graph, and later runs
@@ -36,7 +37,8 @@ struct layout {
 struct tensor_layout {
     struct layout layout;
     enum ls_dtype t;
-    char *half; /* CUDA-2; NULL: none */
+    char *half;  /* CUDA-2; NULL: none */
+    bool halved; /* it has such a copy, whose memory may come later, from point */
 };
 
 struct kernel {

@@ -206,9 +206,9 @@ static void run_window(struct ls_program *p, int node)
     u.count = left < (int64_t)w->count ? left : (int64_t)w->count;
     if (u.count <= 0)
         return;
-    u.param += w->first;
+    u.param = w->apart ? w->apart + w->at : u.param + w->first;
     u.grad = (const float *)u.grad + w->first;
-    u.half = u.half ? (char *)u.half + 2 * w->first : NULL;
+    u.half = u.half && !w->apart ? (char *)u.half + 2 * w->first : NULL; /* passes read copies elsewhere */
     for (int i = 0; i < LS_MAX_STATES; i++)
         u.state[i] = u.state[i] ? u.state[i] + w->at : NULL;
     ls_cuda_set_update(p->device->compute, p->window, &u);

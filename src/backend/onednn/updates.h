@@ -19,9 +19,9 @@ static inline int64_t whole_count(const struct ls_program *p, int node)
 static inline float *update_slot(const struct ls_program *p, int node, int i)
 {
     const struct ls_window *w = &p->core.g->nodes[node].window;
-    float *all = whole_slot(p, node, i);
-    bool at = i >= 2 || (i == 0 && w->apart);
-    return all && w->on ? all + (at ? w->at : w->first) : all;
+    bool apart = i == 0 && w->apart;
+    float *all = apart ? w->apart : whole_slot(p, node, i);
+    return all && w->on ? all + (i >= 2 || apart ? w->at : w->first) : all;
 }
 static inline int64_t update_count(const struct ls_program *p, int node)
 {

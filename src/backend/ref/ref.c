@@ -188,8 +188,9 @@ static size_t ref_stored(const struct ls_program *p, int tensor)
     return (size_t)ls_shape_count(&p->core.g->tensors[tensor].shape);
 }
 
-static void ref_point(struct ls_program *p, int tensor, void *memory)
+static void ref_point(struct ls_program *p, int tensor, void *memory, void *copy)
 {
+    (void)copy;
     p->data[tensor] = memory;
 }
 
@@ -236,8 +237,8 @@ struct ls_ref_view ls_ref_update_in(const struct ls_ref_call *call, int slot)
     if (!w->on || !v.v)
         return v;
     int64_t left = ls_ref_count(&v) - (int64_t)w->first;
-    bool at = slot >= 2 || (slot == 0 && w->apart);
-    return (struct ls_ref_view){.v = v.v + (at ? w->at : w->first),
+    bool apart = slot == 0 && w->apart;
+    return (struct ls_ref_view){.v = (apart ? w->apart : v.v) + (slot >= 2 || apart ? w->at : w->first),
                                 .n = left < (int64_t)w->count ? left : (int64_t)w->count,
                                 .c = 1,
                                 .h = 1,

@@ -111,8 +111,8 @@ bool ls_peers_may_sum(const struct ls_backend *b, const struct ls_comm *comm, co
                       const struct ls_sync_ops *strategy, const struct ls_tree *tree)
 {
     return b->peers && comm && strcmp(o->collective, "auto") == 0 && strategy->on_device &&
-           strcmp(o->compress, "none") == 0 && ls_comm_local_size(comm) == ls_comm_size(comm) &&
-           ls_tree_most_parts(tree) == 1;
+           strcmp(o->compress, "none") == 0 && strcmp(o->shard, "parameters") != 0 &&
+           ls_comm_local_size(comm) == ls_comm_size(comm) && ls_tree_most_parts(tree) == 1;
 }
 
 /* --- the strategy ----------------------------------------------------------------------------------------------------- */

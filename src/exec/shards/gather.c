@@ -2,6 +2,7 @@
  * its windows. One tensor at a time is whole, on rank 0 alone. */
 #include "base/log.h"
 #include "base/memory.h"
+#include "exec/shards/params.h"
 #include "exec/shards/plan.h"
 
 #include <string.h>
@@ -51,14 +52,14 @@ static float *own_values(const struct ls_engine *e, int tensor)
     return e->backend->memory(e->train.program, tensor, &bytes);
 }
 
-float *ls_shards_values(const struct ls_engine *e, int tensor, size_t *count)
+size_t ls_shards_count(const struct ls_engine *e, int tensor)
 {
     const struct ls_shards *h = e->shards;
     int node = update_of(e, tensor);
-    *count = 0;
+    size_t count = 0;
     for (int i = 0; i < h->n_segments; i++)
-        *count += h->segments[i].node == node ? h->segments[i].own.count : 0;
-    return *count > 0 ? own_values(e, tensor) : NULL;
+        count += h->segments[i].node == node ? h->segments[i].own.count : 0;
+    return count;
 }
 
 /* Copies floats that are held here to the host, or from it, and waits for that. */
@@ -71,6 +72,18 @@ static enum ls_status copy_held(const struct ls_engine *e, float *held, float *h
         LS_TRY(queue->send(p, held, host, count));
     LS_TRY(queue->fetch(p, LS_SHARD_MARK, out ? &any : host, held, out ? 1 : count));
     return queue->arrived(p, LS_SHARD_MARK);
+}
+
+enum ls_status ls_shards_get(const struct ls_engine *e, int tensor, float *values)
+{
+    size_t count = ls_shards_count(e, tensor);
+    return count > 0 ? copy_held(e, own_values(e, tensor), values, count, false) : LS_OK;
+}
+
+enum ls_status ls_shards_put(struct ls_engine *e, int tensor, const float *values)
+{
+    size_t count = ls_shards_count(e, tensor);
+    return count > 0 ? copy_held(e, own_values(e, tensor), (float *)(uintptr_t)values, count, true) : LS_OK;
 }
 
 /* Copies this process's windows into the whole tensor, or out of it. */
@@ -110,6 +123,15 @@ static float *whole_memory(const struct ls_engine *e, int tensor)
     return ls_alloc((bytes + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN, 1);
 }
 
+/* Back to where a tensor was. */
+static void point_back(const struct ls_engine *e, int tensor, void *before)
+{
+    if (e->train.graph.tensors[tensor].role == LS_ROLE_PARAM)
+        ls_params_point(e, &e->train, tensor);
+    else
+        e->backend->point(e->train.program, tensor, before, NULL);
+}
+
 /* Reads or writes the values of a tensor that is stored in `whole`. Its memory is the backend's meanwhile. */
 static enum ls_status convert(const struct ls_engine *e, int tensor, float *whole, float *values, bool write)
 {
@@ -117,11 +139,11 @@ static enum ls_status convert(const struct ls_engine *e, int tensor, float *whol
     void *memory, *before = e->backend->memory(e->train.program, tensor, &bytes);
     LS_TRY(ls_backend_take(e->backend, bytes, &memory));
     enum ls_status st = write ? LS_OK : copy_held(e, memory, whole, bytes / sizeof *whole, true);
-    e->backend->point(e->train.program, tensor, memory);
+    e->backend->point(e->train.program, tensor, memory, NULL);
     if (st == LS_OK)
         st = write ? e->backend->write(e->train.program, tensor, values)
                    : e->backend->read(e->train.program, tensor, values);
-    e->backend->point(e->train.program, tensor, before);
+    point_back(e, tensor, before);
     if (st == LS_OK && write)
         st = copy_held(e, memory, whole, bytes / sizeof *whole, false);
     ls_backend_give(e->backend, memory, bytes);

@@ -65,12 +65,10 @@ static int in_training(const struct ls_engine *e, const struct ls_net *net, int 
     return net == &e->train ? tensor : ls_graph_find(&e->train.graph, net->graph.tensors[tensor].name);
 }
 
-/* The lowest and the highest group that a node reads. */
-static void groups_of(const struct ls_param_groups *p, const struct ls_engine *e, const struct ls_net *net, int node,
-                      int *low, int *high)
+/* Widens the range of groups by those that a node reads. */
+static void widen(const struct ls_param_groups *p, const struct ls_engine *e, const struct ls_net *net, int node,
+                  int *low, int *high)
 {
-    *low = p->n;
-    *high = LS_NONE;
     for (int i = 0; i < LS_MAX_IN; i++) {
         int tensor = net->graph.nodes[node].in[i];
         if (tensor == LS_NONE || net->graph.tensors[tensor].role != LS_ROLE_PARAM)
@@ -81,6 +79,19 @@ static void groups_of(const struct ls_param_groups *p, const struct ls_engine *e
         *low = group < *low ? group : *low;
         *high = group > *high ? group : *high;
     }
+}
+
+/* The lowest and the highest group that a node reads, or one that is computed together with it (PARAM-4). */
+static void groups_of(const struct ls_param_groups *p, const struct ls_engine *e, const struct ls_net *net, int node,
+                      int *low, int *high)
+{
+    const struct ls_backend *b = e->backend;
+    *low = p->n;
+    *high = LS_NONE;
+    widen(p, e, net, node, low, high);
+    for (int other = 0; b->joined && other < net->end; other++)
+        if (b->joined(net->program, node, other) || b->joined(net->program, other, node))
+            widen(p, e, net, other, low, high);
 }
 
 int ls_param_group_of(const struct ls_param_groups *p, const struct ls_engine *e, const struct ls_net *net, int node)
@@ -101,17 +112,15 @@ static void merge(struct ls_param_groups *p, int n_tensors, int low, int high)
             p->of[t] = p->of[t] <= high ? low : p->of[t] - (high - low);
 }
 
-static bool merge_one(struct ls_param_groups *p, const struct ls_engine *e, const struct ls_net *net, int end)
+/* A merged group stays one, so that each node is looked at once. */
+static void merge_all(struct ls_param_groups *p, const struct ls_engine *e, const struct ls_net *net)
 {
-    for (int n = 0; n < end; n++) {
+    for (int n = 0; n < net->end; n++) {
         int low, high;
         groups_of(p, e, net, n, &low, &high);
-        if (high == LS_NONE || low == high)
-            continue;
-        merge(p, e->train.graph.n_tensors, low, high);
-        return true;
+        if (low < high)
+            merge(p, e->train.graph.n_tensors, low, high);
     }
-    return false;
 }
 
 /* --- the ring ------------------------------------------------------------------------------------------------------- */
@@ -126,7 +135,7 @@ static void place(struct ls_param_groups *p)
         p->pair = two > p->pair ? two : p->pair;
         all += p->list[i].count;
     }
-    size_t half = all / 2 / 16 * 16;
+    size_t half = all / 2 / 64 * 64;
     p->ring = p->pair < half ? p->pair : half;
     p->ring = largest > p->ring ? largest : p->ring;
     for (int i = 0; i < p->n; i++)
@@ -145,9 +154,9 @@ enum ls_status ls_param_groups_init(struct ls_param_groups *p, const struct ls_e
     for (size_t t = 0; t < tensors; t++)
         p->of[t] = LS_NONE;
     cut(p, e, o->bucket_mb > 0 ? o->bucket_mb : GROUP_MB);
-    while (merge_one(p, e, &e->train, e->train.end) ||
-           (e->eval.program && merge_one(p, e, &e->eval, e->eval.graph.n_nodes)))
-        ;
+    merge_all(p, e, &e->train);
+    if (e->eval.program)
+        merge_all(p, e, &e->eval);
     place(p);
     return LS_OK;
 }

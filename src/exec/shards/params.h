@@ -8,7 +8,12 @@
  *
  *   PARAM-1  All processes gather the same groups in the same order, in as many passes: those that have fewer passes, or no
  *            samples in one, gather without running it.
- *   PARAM-2  Parameters have an address of their own in the ring, so that programs are bound once. */
+ *   PARAM-2  Parameters have an address of their own in the ring, so that programs are bound once.
+ *   PARAM-3  Where memory is not the host's, a group is gathered in the stage, memory of the host that is laid out like the ring,
+ *            and its parameters are sent from there, in the queue behind the nodes that read what was in their place. A place of
+ *            the stage is gathered into again when the queue is past what was sent from it.
+ *   PARAM-4  Nodes that a backend computes together (ls_backend.joined) read one group, which is there before the first of
+ *            them. */
 #ifndef LS_EXEC_SHARDS_PARAMS_H
 #define LS_EXEC_SHARDS_PARAMS_H
 
@@ -21,6 +26,8 @@ enum ls_status ls_params_open(struct ls_engine *e, const struct ls_options *o);
 /* When pieces are cut. */
 enum ls_status ls_params_take_pieces(struct ls_engine *e);
 void ls_params_close(struct ls_engine *e);
+/* Points a parameter of a net at its place in the ring. */
+void ls_params_point(const struct ls_engine *e, const struct ls_net *net, int tensor);
 /* Whether a group ends with this float of the gradient memory. */
 bool ls_params_group_ends(const struct ls_engine *e, size_t end);
 
@@ -35,8 +42,8 @@ enum ls_status ls_params_run(struct ls_engine *e, const struct ls_net *net, int 
                              void *context);
 
 /* Whether gradients are given back as soon as their parameters are updated, so that those of two groups are there at a time.
- * That takes one pass a step, whose sums begin while it runs, and no need to see all gradients at once. */
-bool ls_params_drop_gradients(const struct ls_options *o, int passes);
+ * That takes memory of the host, one pass a step, whose sums begin while it runs, and no need to see all gradients at once. */
+bool ls_params_drop_gradients(const struct ls_backend *b, const struct ls_options *o, int passes);
 
 /* Bytes of the ring, and of gradients that are there at a time where they are given back. Of an engine with prepared programs,
  * in which parameters may be whole. */

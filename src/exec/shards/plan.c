@@ -25,12 +25,11 @@ static enum ls_status check_parameters(const struct ls_options *o, const struct 
 {
     struct ls_tta tta;
     LS_TRY(ls_tta_parse(o->tta, &tta));
-    if (b->queue->own_memory)
-        return ls_fail(
-            LS_USAGE,
-            "--shard parameters: backend %s has parameters in its own memory, where none are gathered yet; use "
-            "--shard state, or --backend onednn",
-            b->name);
+    if (b->untried & LS_UNTRIED_SHARD_PARAMETERS)
+        return ls_fail(LS_USAGE,
+                       "--shard parameters: with --backend %s it has not been tried on a card yet; use --shard state, "
+                       "or --backend onednn",
+                       b->name);
     if (o->bn_samples > 0)
         return ls_fail(LS_USAGE, "--shard parameters: not with --bn-samples: passes that only measure gather no "
                                  "parameters; use --shard state");

@@ -18,15 +18,15 @@ struct ls_shards {
     int n_pieces;
     struct ls_segment *segments; /* owned; in the order of pieces */
     int n_segments;
-    int *first;   /* owned; piece p: segments[first[p]] .. [first[p + 1] - 1] */
-    void *memory; /* owned; the state of this process, and its parameters where these are sharded */
-    size_t bytes;
+    int *first;                /* owned; piece p: segments[first[p]] .. [first[p + 1] - 1] */
+    void *memory;              /* owned; the parameters of this process, where these are sharded, and its state */
+    size_t bytes, param_bytes; /* together; of the parameters */
     float **params; /* owned list; of the update of each parameter that is sharded: this process's windows of it */
     bool whole;     /* updates need all gradients: to clip them, or to see whether one overflows */
 };
 
-/* The mark of values that come to the host; the last one is host_copy.c's. */
-enum { LS_SHARD_MARK = LS_QUEUE_MARKS - 2 };
+/* The mark of values that come to the host, and two of params.c; the last one is host_copy.c's. */
+enum { LS_SHARD_MARK = LS_QUEUE_MARKS - 2, LS_PARAM_MARK = LS_QUEUE_MARKS - 4 };
 
 /* The tensors of an update's parameter that are held in its windows. */
 enum { LS_SHARDED = LS_MAX_STATES + 2 };

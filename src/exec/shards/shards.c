@@ -198,25 +198,25 @@ static size_t place_windows(struct ls_engine *e, int node)
             continue;
         s->own = ls_shards_window(e, s, ls_comm_rank(e->comm));
         s->own.at = at;
-        s->own.apart = e->params != NULL;
         at += s->own.count;
     }
     return at;
 }
 
-/* Adds up the state of this process, and gives it memory where there is some. */
-static size_t place_state(struct ls_engine *e, char *memory)
+/* Adds the parameters of this process to `bytes`, or its state, and gives them memory where there is some. */
+static size_t place_held(struct ls_engine *e, char *memory, size_t bytes, bool params)
 {
     const struct ls_graph *g = &e->train.graph;
-    size_t bytes = 0;
     for (int node = e->train.end; node < g->n_nodes; node++) {
         size_t each = ls_shards_updates(g, node) ? place_windows(e, node) * sizeof(float) : 0;
         int tensors[LS_SHARDED], n = each > 0 ? ls_shards_tensors(g, node, tensors) : 0;
         for (int i = 0; i < n; i++) {
-            if (memory && g->tensors[tensors[i]].role == LS_ROLE_PARAM)
+            if ((g->tensors[tensors[i]].role == LS_ROLE_PARAM) != params)
+                continue;
+            if (memory && params)
                 e->shards->params[node] = (float *)(void *)(memory + bytes);
             else if (memory)
-                e->backend->point(e->train.program, tensors[i], memory + bytes);
+                e->backend->point(e->train.program, tensors[i], memory + bytes, NULL);
             bytes += (each + LS_ALIGN - 1) / LS_ALIGN * LS_ALIGN;
         }
     }
@@ -235,9 +235,11 @@ enum ls_status ls_shards_open(struct ls_engine *e, const struct ls_options *o)
     if (!h->first || !h->params)
         return LS_FAILED;
     LS_TRY(list_segments(e));
-    h->bytes = place_state(e, NULL);
+    h->param_bytes = place_held(e, NULL, 0, true);
+    h->bytes = place_held(e, NULL, h->param_bytes, false);
     LS_TRY(ls_backend_take(e->backend, h->bytes, &h->memory));
-    place_state(e, h->memory);
+    place_held(e, h->memory, 0, true);
+    place_held(e, h->memory, h->param_bytes, false);
     return ls_params_take_pieces(e);
 }
 
@@ -334,15 +336,11 @@ static enum ls_status run_window(struct ls_engine *e, int node, const struct ls_
 /* The parameter's windows are updated, and averaged. Passes read it in the ring (params.h). */
 static enum ls_status update_apart(struct ls_engine *e, const struct ls_segment *s, const struct ls_run *run)
 {
-    size_t bytes;
-    int param = e->train.graph.nodes[s->node].in[0], average = ls_shards_average(&e->train.graph, s->node);
-    float *ring = e->backend->memory(e->train.program, param, &bytes);
-    e->backend->point(e->train.program, param, e->shards->params[s->node]);
-    enum ls_status st = run_window(e, s->node, &s->own, run);
-    if (st == LS_OK && average != LS_NONE)
-        st = run_window(e, average, &s->own, run);
-    e->backend->point(e->train.program, param, ring);
-    return st;
+    struct ls_window own = s->own;
+    int average = ls_shards_average(&e->train.graph, s->node);
+    own.apart = e->shards->params[s->node];
+    LS_TRY(run_window(e, s->node, &own, run));
+    return average != LS_NONE ? run_window(e, average, &own, run) : LS_OK;
 }
 
 enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_run *run)
@@ -354,12 +352,12 @@ enum ls_status ls_shards_update(struct ls_engine *e, int piece, const struct ls_
         const struct ls_segment *s = &h->segments[i];
         if (s->own.count == 0)
             continue;
+        if (!h->whole)
+            LS_TRY(send_sums(e, s->grad - s->offset + s->own.first, s->own.count));
         if (e->params) {
             LS_TRY(update_apart(e, s, run));
             continue;
         }
-        if (!h->whole)
-            LS_TRY(send_sums(e, s->grad - s->offset + s->own.first, s->own.count));
         LS_TRY(run_window(e, s->node, &s->own, run));
         LS_TRY(move_values(e, s, s->own.first, s->own.first + s->own.count, false));
     }

@@ -41,8 +41,11 @@ enum ls_status ls_shards_run(struct ls_engine *e, const struct ls_run *run);
 
 /* With parameters in shards: every process makes its part of their start values, as ls_program_init_params does for all. */
 enum ls_status ls_shards_start_values(struct ls_engine *e, uint64_t seed);
-/* This process's values of a tensor that is apart, one after the other, in the order of its windows. */
-float *ls_shards_values(const struct ls_engine *e, int tensor, size_t *count);
+/* This process's values of a tensor that is apart, one after the other, in the order of its windows: their number, and a copy of
+ * them; put gives them new ones. */
+size_t ls_shards_count(const struct ls_engine *e, int tensor);
+enum ls_status ls_shards_get(const struct ls_engine *e, int tensor, float *values);
+enum ls_status ls_shards_put(struct ls_engine *e, int tensor, const float *values);
 
 /* A whole tensor that is apart, on rank 0, while all other ranks serve until rank 0 calls end. */
 enum ls_status ls_shards_read(const struct ls_engine *e, int tensor, float *values);

@@ -48,7 +48,7 @@ enum ls_status ls_worker_memory(const struct ls_engine *e, const struct ls_optio
     memory->state = memory->all_state - shards.all + shards.most;
     memory->parameters = memory->parameters - shards.all_parameters + shards.most_parameters;
     memory->gathered = shards.ring;
-    if (ls_params_drop_gradients(o, (int)((o->replicas * e->passes + workers - 1) / workers)))
+    if (ls_params_drop_gradients(e->backend, o, (int)((o->replicas * e->passes + workers - 1) / workers)))
         memory->gradients = shards.gradients;
     return LS_OK;
 }

@@ -181,7 +181,7 @@ static enum ls_status sum_part(const struct ls_engine *e, enum ls_rank_check_par
     const struct ls_graph *g = &e->train.graph;
     const struct ls_backend_queue *queue = e->backend->queue;
     struct ls_checksum sum;
-    if (queue->checksum && part != LS_RANK_CHECK_STATISTICS)
+    if (queue->checksum && !e->params && part != LS_RANK_CHECK_STATISTICS)
         return queue->checksum(e->train.program, part == LS_RANK_CHECK_OPTIMIZER, value);
     ls_checksum_init(&sum);
     for (int t = 0; t < g->n_tensors; t++)

@@ -42,6 +42,7 @@ static void muon(const struct ls_ref_call *call)
     const struct ls_attr *attr = &call->n->attr;
     struct ls_ref_view w = ls_ref_in(call, 0), grad = ls_ref_in(call, 1), m = ls_ref_in(call, 2);
     const double share = (float)attr->hyper.momentum, lr = ls_hyper_lr(&attr->hyper, call->run->lr);
+    w.v = ls_ref_update_in(call, 0).v;
     int64_t count = ls_ref_count(&w), out = w.n, in = count / out;
     int64_t rows = out < in ? out : in, columns = out < in ? in : out;
     double *memory = ls_alloc((size_t)(2 * count + 2 * rows * rows), sizeof *memory);
