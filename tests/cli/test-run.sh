@@ -117,6 +117,36 @@ sleepers_gone() {
 }
 within 10 sleepers_gone || miss "children of the program are left"
 
+it "acts on signals and on ranks that fail while others print without end"
+"$program" run -n 2 --label sh -c ': >"floods$LOCKSTEP_WORKER_RANK"; exec yes' >/dev/null 2>err &
+parent=$!
+within 30 test -e floods0 -a -e floods1 || miss "the script does not begin"
+kill -TERM $parent
+ended() {
+    ! kill -0 $parent 2>/dev/null
+}
+within 60 ended || miss "SIGTERM does not end it"
+kill -9 $parent 2>/dev/null
+wait $parent
+code=$?
+expect_code 143
+timeout -k 5 60 "$program" run -n 2 --label sh -c '[ $LOCKSTEP_WORKER_RANK = 0 ] || exit 9; exec yes' >/dev/null 2>err
+code=$?
+expect_code 9
+expect_err 'error: rank 1 \(pid [0-9]+\) ended with exit code 9'
+
+it "ends where children of the program go on to print, and loses no beginning of a line"
+timeout -k 5 60 "$program" run -n 1 --label sh -c 'yes & echo $! >flooder; printf last >&2; sleep 1' >/dev/null 2>err
+code=$?
+kill "$(cat flooder)"
+expect_code 0
+expect "$(cat err)" = "0: last"
+
+it "ends a program whose labelled output nobody reads any more"
+timeout -k 5 60 "$program" run -n 2 --label yes 2>err | head -n 1 >out
+expect "$(cut -c 2- out)" = ": y"
+expect_err 'was killed by signal 13'
+
 it "leaves no process behind when it is killed itself"
 rm -f up0 up1 sleepers
 "$program" run -n 2 sh -c 'sleep 100 & echo $! >>sleepers; sleep 100 & echo $! >>sleepers; : >"up$LOCKSTEP_WORKER_RANK"; wait' \

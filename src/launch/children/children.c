@@ -219,34 +219,29 @@ static void take_signal(struct group *p)
     }
 }
 
-/* Waits for output or signals; true if there was output. */
-static bool read_all(struct group *p, int milliseconds)
+/* Waits for output or signals, and prints the output. */
+static void await(struct group *p, int milliseconds)
 {
-    bool any = false;
     for (int i = 0; i < p->outputs.pipes; i++)
         p->polled[i + 1] = (struct pollfd){.fd = ls_outputs_fd(&p->outputs, i), .events = POLLIN};
     if (poll(p->polled, (nfds_t)p->outputs.pipes + 1, milliseconds) <= 0)
-        return false;
+        return;
     for (int i = 0; i < p->outputs.pipes; i++)
-        if (p->polled[i + 1].revents) {
+        if (p->polled[i + 1].revents)
             ls_outputs_read(&p->outputs, i);
-            any = true;
-        }
-    return any;
 }
 
 static void supervise(struct group *p)
 {
     while (p->running > 0) {
-        if (read_all(p, 1000))
-            continue;
+        await(p, 1000);
         if (p->polled[0].revents)
             take_signal(p);
         reap(p);
         enforce_deadline(p);
     }
-    while (p->polled && read_all(p, 0))
-        ;
+    for (int i = 0; p->polled && i < p->n; i++)
+        ls_outputs_read_rest(&p->outputs, i);
     for (int i = 0; !p->job->foreign && i < p->n; i++)
         if (p->silent.pid && p->outputs.dedup.streams[i].complained)
             p->silent.pid = 0;

@@ -36,12 +36,15 @@ static void watch(int pipe_end, const pid_t *groups, int n)
     _exit(0);
 }
 
-/* The guard keeps no stream of the parent open: what reads them must see their end. */
-static void close_streams(void)
+/* The guard keeps no stream or pipe of the parent open: the other end must see that the parent has closed it. */
+static int close_others(int pipe_end)
 {
     int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; nothing >= 0 && fd <= STDERR_FILENO; fd++)
         dup2(nothing, fd);
+    pipe_end = dup2(pipe_end, STDERR_FILENO + 1);
+    closefrom(STDERR_FILENO + 2);
+    return pipe_end;
 }
 
 void ls_guard_start(struct ls_guard *g, const pid_t *groups, int n)
@@ -56,9 +59,7 @@ void ls_guard_start(struct ls_guard *g, const pid_t *groups, int n)
         setpgid(0, 0);
         sigfillset(&all);
         sigprocmask(SIG_SETMASK, &all, NULL);
-        close(ends[1]);
-        close_streams();
-        watch(ends[0], groups, n);
+        watch(close_others(ends[0]), groups, n);
     }
     close(ends[0]);
     g->pipe = ends[1];

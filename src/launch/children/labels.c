@@ -16,22 +16,31 @@ enum ls_status ls_labels_init(struct ls_labels *l, int n)
     return l->streams ? LS_OK : LS_FAILED;
 }
 
-void ls_labels_release(struct ls_labels *l)
-{
-    for (int i = 0; l->streams && i < l->n; i++) {
-        if (l->streams[i].fd >= 0)
-            close(l->streams[i].fd);
-        ls_free(l->streams[i].line);
-    }
-    ls_free(l->streams);
-    *l = (struct ls_labels){0};
-}
-
 static void put_line(const struct ls_label_stream *s, const char *line, size_t length)
 {
     fprintf(s->to, "%d: ", s->rank);
     fwrite(line, 1, length, s->to);
     putc('\n', s->to);
+}
+
+static void put_rest(struct ls_label_stream *s)
+{
+    if (s->used > 0)
+        put_line(s, s->line, s->used);
+    s->used = 0;
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+}
+
+void ls_labels_release(struct ls_labels *l)
+{
+    for (int i = 0; l->streams && i < l->n; i++) {
+        put_rest(&l->streams[i]);
+        ls_free(l->streams[i].line);
+    }
+    ls_free(l->streams);
+    *l = (struct ls_labels){0};
 }
 
 /* Makes room for more of the line. False: it is as long as a line may become. */
@@ -57,7 +66,7 @@ static void put_complete(struct ls_label_stream *s)
     s->used -= from;
 }
 
-void ls_labels_read(struct ls_labels *l, int stream)
+size_t ls_labels_read(struct ls_labels *l, int stream)
 {
     struct ls_label_stream *s = &l->streams[stream];
     if (s->used == s->room && !grow(s) && s->used > 0) {
@@ -66,16 +75,13 @@ void ls_labels_read(struct ls_labels *l, int stream)
     }
     ssize_t n = s->room > s->used ? read(s->fd, s->line + s->used, s->room - s->used) : 0;
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
+        return 0;
     if (n > 0) {
         s->used += (size_t)n;
         put_complete(s);
-    } else {
-        if (s->used > 0)
-            put_line(s, s->line, s->used);
-        s->used = 0;
-        close(s->fd);
-        s->fd = -1;
     }
+    if (n <= 0 || fflush(s->to) != 0 || ferror(s->to))
+        put_rest(s);
     fflush(s->to);
+    return n > 0 ? (size_t)n : 0;
 }

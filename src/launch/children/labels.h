@@ -20,8 +20,10 @@ struct ls_labels {
 };
 
 enum ls_status ls_labels_init(struct ls_labels *l, int n);
+/* Writes lines that have no end yet, too. */
 void ls_labels_release(struct ls_labels *l);
-/* Reads available data of a stream and writes complete lines; at its end also the rest. */
-void ls_labels_read(struct ls_labels *l, int stream);
+/* Reads available data of a stream and writes complete lines; at its end also the rest. Returns the bytes read. Closes the
+ * stream at its end, or where nobody reads what is written. */
+size_t ls_labels_read(struct ls_labels *l, int stream);
 
 #endif

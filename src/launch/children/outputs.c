@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum ls_status ls_outputs_init(struct ls_outputs *u, int n, bool merge, bool label)
@@ -50,21 +51,27 @@ int ls_outputs_fd(const struct ls_outputs *u, int i)
     return u->label ? u->labels.streams[i].fd : u->dedup.streams[i].fd;
 }
 
-void ls_outputs_read(struct ls_outputs *u, int i)
+size_t ls_outputs_read(struct ls_outputs *u, int i)
 {
-    if (u->label)
-        ls_labels_read(&u->labels, i);
-    else
-        ls_stderr_dedup_read(&u->dedup, i);
+    return u->label ? ls_labels_read(&u->labels, i) : ls_stderr_dedup_read(&u->dedup, i);
+}
+
+/* One read follows the last byte that was there: it finds the end. */
+static void read_rest(struct ls_outputs *u, int i)
+{
+    struct pollfd output = {.fd = ls_outputs_fd(u, i), .events = POLLIN};
+    int waiting = 0;
+    size_t done = 0;
+    if (output.fd >= 0 && ioctl(output.fd, FIONREAD, &waiting) != 0)
+        return;
+    while (output.fd >= 0 && done <= (size_t)waiting && poll(&output, 1, 0) > 0) {
+        done += ls_outputs_read(u, i);
+        output.fd = ls_outputs_fd(u, i);
+    }
 }
 
 void ls_outputs_read_rest(struct ls_outputs *u, int child)
 {
-    for (int i = child; i < u->pipes; i += u->n) {
-        struct pollfd output = {.fd = ls_outputs_fd(u, i), .events = POLLIN};
-        while (output.fd >= 0 && poll(&output, 1, 0) > 0) {
-            ls_outputs_read(u, i);
-            output.fd = ls_outputs_fd(u, i);
-        }
-    }
+    for (int i = child; i < u->pipes; i += u->n)
+        read_rest(u, i);
 }

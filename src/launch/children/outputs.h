@@ -6,6 +6,7 @@
 #include "launch/children/labels.h"
 #include "launch/children/stderr_dedup.h"
 #include <stdbool.h>
+#include <stddef.h>
 
 struct ls_outputs {
     int n, pipes; /* children, and pipes that the parent reads */
@@ -22,9 +23,9 @@ void ls_outputs_release(struct ls_outputs *u);
 bool ls_outputs_open(struct ls_outputs *u, int child, int rank, int *output, int *errors);
 /* The end of pipe i that the parent reads; -1: closed. */
 int ls_outputs_fd(const struct ls_outputs *u, int i);
-/* Reads from pipe i and prints complete lines. */
-void ls_outputs_read(struct ls_outputs *u, int i);
-/* Reads what an ended child left in its pipes. */
+/* Reads from pipe i and prints complete lines. Returns the bytes read. */
+size_t ls_outputs_read(struct ls_outputs *u, int i);
+/* Reads what an ended child left in its pipes, and not for ever what its own children still write there. */
 void ls_outputs_read_rest(struct ls_outputs *u, int child);
 
 #endif

@@ -17,15 +17,6 @@ enum ls_status ls_stderr_dedup_init(struct ls_stderr_dedup *c, int n)
     return c->streams ? LS_OK : LS_FAILED;
 }
 
-void ls_stderr_dedup_release(struct ls_stderr_dedup *c)
-{
-    for (int i = 0; c->streams && i < c->n; i++)
-        if (c->streams[i].fd >= 0)
-            close(c->streams[i].fd);
-    ls_free(c->streams);
-    *c = (struct ls_stderr_dedup){0};
-}
-
 static uint64_t hash_of(const char *text, int length)
 {
     uint64_t h = 14695981039346656037u;
@@ -66,12 +57,31 @@ static void print_once(struct ls_stderr_dedup *c, int rank, const char *line, in
     fflush(stderr);
 }
 
-void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank)
+static void print_rest(struct ls_stderr_dedup *c, int rank)
+{
+    struct ls_stderr_dedup_stream *v = &c->streams[rank];
+    if (v->used > 0)
+        print_once(c, rank, v->line, v->used);
+    v->used = 0;
+}
+
+void ls_stderr_dedup_release(struct ls_stderr_dedup *c)
+{
+    for (int i = 0; c->streams && i < c->n; i++) {
+        print_rest(c, i);
+        if (c->streams[i].fd >= 0)
+            close(c->streams[i].fd);
+    }
+    ls_free(c->streams);
+    *c = (struct ls_stderr_dedup){0};
+}
+
+size_t ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank)
 {
     struct ls_stderr_dedup_stream *v = &c->streams[rank];
     ssize_t n = read(v->fd, v->line + v->used, (size_t)(LS_DEDUP_LINE - v->used));
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
+        return 0;
     bool over = n <= 0;
     v->used += over ? 0 : (int)n;
     int from = 0;
@@ -82,12 +92,11 @@ void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank)
     }
     memmove(v->line, v->line + from, (size_t)(v->used - from));
     v->used -= from;
-    if (v->used > 0 && (over || v->used == LS_DEDUP_LINE)) {
-        print_once(c, rank, v->line, v->used);
-        v->used = 0;
-    }
+    if (over || v->used == LS_DEDUP_LINE)
+        print_rest(c, rank);
     if (over) {
         close(v->fd);
         v->fd = -1;
     }
+    return over ? 0 : (size_t)n;
 }

@@ -5,6 +5,7 @@
 
 #include "base/status.h"
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { LS_DEDUP_LINE = 4096, LS_DEDUP_LINES = 64 };
@@ -27,9 +28,10 @@ struct ls_stderr_dedup {
 };
 
 enum ls_status ls_stderr_dedup_init(struct ls_stderr_dedup *c, int n);
+/* Prints lines that have no end yet, too. */
 void ls_stderr_dedup_release(struct ls_stderr_dedup *c);
 /* Reads available data and prints complete lines that no other worker printed lately. At the end of the stream prints the
- * rest as well. */
-void ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank);
+ * rest as well. Returns the bytes read. */
+size_t ls_stderr_dedup_read(struct ls_stderr_dedup *c, int rank);
 
 #endif
