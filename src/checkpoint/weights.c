@@ -193,12 +193,24 @@ static const char *file_shape(const struct ls_st_tensor *t, char text[64])
     return ls_shape_text(&shape, text);
 }
 
-static enum ls_status check_tensor(const char *path, const struct ls_safetensors *file, const struct ls_tensor *t)
+/* What an optimizer keeps depends on options that --resume may get in another way than the run. */
+static enum ls_status other_state(const char *path, const char *what, const char *name)
+{
+    return ls_fail(LS_BAD_INPUT,
+                   "%s: %s %s: is --optimizer, --momentum or --freeze not that of the run? Leave it out, or start a "
+                   "new run with --init",
+                   path, what, name);
+}
+
+static enum ls_status check_tensor(const char *path, const struct ls_safetensors *file, enum ls_weights which,
+                                   const struct ls_tensor *t)
 {
     char have[64], want[64];
     const struct ls_st_tensor *found = ls_safetensors_find(file, t->name);
     const char *model = ls_safetensors_metadata(file, "lockstep.model");
     const char *names = model ? " Its metadata name " : "";
+    if (!found && which == LS_WEIGHTS_STATE)
+        return other_state(path, "the optimizer needs", t->name);
     if (!found)
         return ls_fail(LS_BAD_INPUT, "%s: no tensor %s, which the model needs; is it a file of another model?%s%s",
                        path, t->name, names, model ? model : "");
@@ -225,13 +237,15 @@ static enum ls_status check_file(const char *path, const struct ls_safetensors *
 {
     for (int t = 0; t < g->n_tensors; t++)
         if (belongs(g, t, which) && !reads(g, except, t))
-            LS_TRY(check_tensor(path, file, &g->tensors[t]));
+            LS_TRY(check_tensor(path, file, which, &g->tensors[t]));
     for (int i = 0; i < file->n_tensors; i++) {
         const char *name = file->tensors[i].name;
         int t = ls_graph_find(g, name);
-        if ((t == LS_NONE || !belongs(g, t, which)) && !ends_with(name, tracked))
-            return ls_fail(LS_BAD_INPUT, "%s: tensor %s is not in the model; is it a file of another model?", path,
-                           name);
+        if ((t != LS_NONE && belongs(g, t, which)) || ends_with(name, tracked))
+            continue;
+        if (which == LS_WEIGHTS_STATE)
+            return other_state(path, "the optimizer does not keep", name);
+        return ls_fail(LS_BAD_INPUT, "%s: tensor %s is not in the model; is it a file of another model?", path, name);
     }
     return LS_OK;
 }

@@ -25,7 +25,7 @@ struct ls_classes ls_classes_of(const struct ls_dataset_info *info, int64_t coun
 /* --- comparing names ---------------------------------------------------------------------------------- */
 
 /* Names of a model file are valid UTF-8; folder names may not be, so both are compared escaped. */
-static bool same(const char *a, const char *b)
+bool ls_class_same(const char *a, const char *b)
 {
     char room_a[NAME_ROOM], room_b[NAME_ROOM];
     if (strcmp(a, b) == 0)
@@ -55,10 +55,10 @@ static int64_t find_name(const char *const *names, int64_t n, int64_t first, con
 {
     if (!names || !name)
         return -1;
-    if (first < n && same(names[first], name))
+    if (first < n && ls_class_same(names[first], name))
         return first;
     for (int64_t i = 0; i < n; i++)
-        if (same(names[i], name))
+        if (ls_class_same(names[i], name))
             return i;
     return -1;
 }

@@ -20,6 +20,8 @@ struct ls_classes {
 
 /* Returns the classes of a data set; `count` may exceed their number. */
 struct ls_classes ls_classes_of(const struct ls_dataset_info *info, int64_t count);
+/* Whether two names are of one class. */
+bool ls_class_same(const char *a, const char *b);
 /* Maps the labels of the set to the classes of the model. spec: the name of the set for messages. note gets "" or a remark
  * for the user, such as classes without samples. */
 enum ls_status ls_classes_match(const struct ls_classes *model, struct ls_dataset *set, const char *spec, char *note,

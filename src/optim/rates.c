@@ -101,23 +101,39 @@ static size_t block_length(const char *layer)
     return dot ? (size_t)(dot - layer) : strlen(layer);
 }
 
-/* Numbers the blocks: layers that follow each other and have the same block's name are one, and BN belongs to the block
- * before it. Sets block[t] of each parameter and returns the number of blocks. */
+static bool has_weights(const struct ls_node *n)
+{
+    return n->phase == LS_FORWARD && n->op->weights;
+}
+
+static bool same_block(const char *layer, const char *other)
+{
+    size_t length = block_length(layer);
+    return length == block_length(other) && strncmp(layer, other, length) == 0;
+}
+
+/* Does the block of BN node n go on behind it? So it does where BN stands before the convolutions, as in DenseNet. */
+static bool leads(const struct ls_graph *g, int n)
+{
+    int next = n + 1;
+    while (next < g->n_nodes && (!has_weights(&g->nodes[next]) || g->nodes[next].op == &ls_op_bn))
+        next++;
+    return next < g->n_nodes && same_block(g->nodes[n].name, g->nodes[next].name);
+}
+
+/* Numbers the blocks: layers that follow each other and have the same block's name are one. BN that has no other layer of its
+ * block behind it belongs to the block before it. Sets block[t] of each parameter and returns the number of blocks. */
 static int number_blocks(const struct ls_graph *g, int *block)
 {
     const char *last = NULL;
-    size_t length = 0;
     int blocks = 0;
     for (int n = 0; n < g->n_nodes; n++) {
         const struct ls_node *node = &g->nodes[n];
-        if (node->phase != LS_FORWARD || !node->op->weights)
+        if (!has_weights(node))
             continue;
-        size_t own = block_length(node->name);
-        bool same = last && own == length && strncmp(last, node->name, own) == 0;
-        if (!last || (!same && node->op != &ls_op_bn)) {
+        if (!last || (!same_block(last, node->name) && (node->op != &ls_op_bn || leads(g, n)))) {
             blocks++;
             last = node->name;
-            length = own;
         }
         for (int i = 0; i < LS_MAX_IN; i++)
             if (node->in[i] != LS_NONE)

@@ -164,6 +164,9 @@ enum ls_status ls_schedule_check(const struct ls_schedule *s)
             LS_USAGE,
             "--warmup %s:%lld:%g: the rate would fall from %g to the full rate %g; give a lower base, or none",
             s->warmup->name, (long long)s->warmup_length, s->warmup_base, s->base, s->global);
+    if (s->min > s->global)
+        return ls_fail(LS_USAGE, "--schedule %s: the least rate %g is above the full rate %g; give a lower one",
+                       s->kind->name, s->min, s->global);
     return LS_OK;
 }
 
@@ -183,6 +186,11 @@ double ls_schedule_lr(const struct ls_schedule *s, uint64_t step)
 {
     int64_t at = (int64_t)step, epoch = at / s->steps_per_epoch;
     return at < ls_schedule_warmup_steps(s) ? s->warmup->lr(s, at, epoch) : s->kind->lr(s, at, epoch);
+}
+
+bool ls_schedule_only_warms(const struct ls_schedule *s)
+{
+    return ls_schedule_warmup_steps(s) > s->total_steps;
 }
 
 bool ls_schedule_observes(const struct ls_schedule *s)

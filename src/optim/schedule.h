@@ -86,10 +86,12 @@ bool ls_schedule_follows_evaluations(const char *schedule);
 void ls_schedule_scale(struct ls_schedule *s, double lr, bool per_256, int64_t batch, int64_t replicas,
                        int64_t steps_per_epoch, int64_t total_steps);
 double ls_schedule_lr(const struct ls_schedule *s, uint64_t step);
-/* After ls_schedule_scale: refuses, with LS_USAGE, a warm-up that would begin above the full rate. */
+/* After ls_schedule_scale: refuses, with LS_USAGE, a warm-up that would begin above the full rate, and a least rate above it. */
 enum ls_status ls_schedule_check(const struct ls_schedule *s);
 /* Whether the warm-up begins at the full rate, so that it changes nothing. */
 bool ls_schedule_is_flat(const struct ls_schedule *s);
+/* Whether the run ends before the warm-up does. */
+bool ls_schedule_only_warms(const struct ls_schedule *s);
 bool ls_schedule_observes(const struct ls_schedule *s);
 /* An evaluation after that many steps gave this loss. Evaluations of the warm-up are left out. */
 void ls_schedule_observe(struct ls_schedule *s, uint64_t steps, double loss);

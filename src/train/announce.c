@@ -52,6 +52,33 @@ static void say_frozen(const struct ls_trainer *t)
                        tensors, fixed, fixed == 1 ? " keeps" : "s keep");
 }
 
+static bool has_node(const struct ls_trainer *t, const struct ls_op *op)
+{
+    const struct ls_graph *g = ls_engine_whole(&t->engine);
+    int n = 0;
+    while (n < g->n_nodes && g->nodes[n].op != op)
+        n++;
+    return n < g->n_nodes;
+}
+
+/* Options that this model or batch leaves without effect. */
+static void warn_of_nothing(const struct ls_trainer *t)
+{
+    const struct ls_options *o = t->o;
+    bool mixes = o->mixup > 0 || o->cutmix > 0;
+    if (!t->root)
+        return;
+    if (o->dropout > 0 && !has_node(t, &ls_op_dropout))
+        ls_warn("--dropout %g changes nothing: %s has no dropout layer", o->dropout, o->model);
+    if (o->drop_path > 0 && !has_node(t, &ls_op_drop_path))
+        ls_warn("--drop-path %g changes nothing: %s has no drop_path layer", o->drop_path, o->model);
+    if (mixes && t->task.size.batch == 1)
+        ls_warn(
+            "--%s changes nothing: samples are mixed with others of their pass, and each is alone in its own; give a "
+            "larger --batch, or fewer --replicas or --accumulate",
+            o->mixup > 0 ? "mixup" : "cutmix");
+}
+
 static void say_model(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
@@ -68,7 +95,10 @@ static void say_model(const struct ls_trainer *t)
     if (t->new_head)
         ls_trainer_say(t, "  head       %s starts anew: it is for %" PRId64 " classes there, %" PRId64 " here",
                        t->new_head, t->init_classes, size->classes);
+    if (t->other_classes)
+        ls_warn("--init %s: %s", t->o->init, t->other_classes);
     say_frozen(t);
+    warn_of_nothing(t);
 }
 
 enum { AUGMENT_TEXT = LS_AUGMENT_TEXT + 256 };
@@ -166,6 +196,10 @@ static void say_rate(const struct ls_trainer *t)
             o->warmup,
             t->schedule.warmup_base > 0 ? "it begins at the full rate" : "with one replica it begins at the full rate",
             t->schedule.warmup_length, t->schedule.global / 10);
+    if (ls_schedule_only_warms(&t->schedule) && t->root)
+        ls_warn("--warmup %s: the run ends before the warm-up does, after %" PRId64 " of its %" PRId64
+                " steps; it never has the full rate",
+                o->warmup, t->total_steps, ls_schedule_warmup_steps(&t->schedule));
     ls_optim_describe(o, optimizer, sizeof optimizer);
     ls_trainer_say(t, "  optimizer  %s%s", optimizer, o->label_smoothing > 0 ? ", labels smoothed" : "");
     if (o->bn_samples > 0)

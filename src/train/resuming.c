@@ -242,6 +242,25 @@ static char *describe_machine(const struct ls_trainer *t)
                : NULL;
 }
 
+/* A head for as many classes stays, even if they are others by name: sets other_classes. */
+static enum ls_status compare_classes(struct ls_trainer *t, const char *path)
+{
+    struct ls_safetensors file;
+    struct ls_model_card there;
+    struct ls_arena strings = {0};
+    LS_TRY(ls_safetensors_open(path, &file));
+    enum ls_status st = ls_model_card_read(&file, path, &strings, &there);
+    if (st == LS_OK && there.named == t->card.named)
+        for (int64_t i = 0; i < there.named && !t->other_classes; i++)
+            if (!ls_class_same(there.class_names[i], t->card.class_names[i]))
+                t->other_classes = ls_format("its classes have other names, and the head stays as it is: class %" PRId64
+                                             " is '%s' there, '%s' here",
+                                             i, there.class_names[i], t->card.class_names[i]);
+    ls_safetensors_release(&file);
+    ls_arena_release(&strings);
+    return st;
+}
+
 /* Loads the weights of --init. */
 static enum ls_status start_weights(struct ls_trainer *t)
 {
@@ -249,6 +268,8 @@ static enum ls_status start_weights(struct ls_trainer *t)
     FILE *held;
     LS_TRY(ls_locate_weights(t->o->init, &file, &held));
     enum ls_status st = ls_weights_start(&t->engine, file, &t->new_head, &t->init_classes);
+    if (st == LS_OK && !t->new_head)
+        st = compare_classes(t, file);
     ls_checkpoint_let_go(&held);
     ls_free(file);
     return st;

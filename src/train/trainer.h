@@ -33,7 +33,9 @@ struct ls_trainer {
     struct ls_model_card card;
     const char *new_head; /* the layer that --init left out: it is for init_classes classes; NULL: none; the root's */
     int64_t init_classes;
-    char *data; /* owned: the fingerprint of the data */
+    char *
+        other_classes; /* owned: how the classes of --init differ from those here, by name alone; NULL: not; the root's */
+    char *data;        /* owned: the fingerprint of the data */
     struct ls_state state;
     struct ls_report last_eval;  /* samples 0: none in this process */
     struct ls_report spent;      /* sum over all steps of this process */

@@ -304,6 +304,7 @@ void ls_trainer_close(struct ls_trainer *t)
     ls_free(t->run);
     ls_free(t->checkpoint);
     ls_free(t->caution);
+    ls_free(t->other_classes);
     ls_free(t->plan);
     ls_free(t->data);
     *t = (struct ls_trainer){.all_know = all_know};

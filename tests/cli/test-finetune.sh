@@ -1,6 +1,7 @@
 #!/bin/sh
 # Training from other weights: another head, frozen parameters, rates by name and by depth.
 . tests/cli/harness.sh
+. "$source_root/tests/cli/photos.sh"
 
 net=$source_root/tests/cli/small-bn.yaml
 trunk='^(conv1|bn1|layer1)'
@@ -49,6 +50,18 @@ tune from-checkpoint --init "$(dirname "$(weights "pre trained")")"
 tune from-file --init "$(weights "pre trained")"
 cmp -s "$(weights tuned)" "$(weights from-checkpoint)" || miss "a checkpoint gives other weights"
 cmp -s "$(weights tuned)" "$(weights from-file)" || miss "a file gives other weights"
+
+it "says that classes have other names where the head stays"
+classes "trees" 2 ash birch
+classes "other trees" 2 ash cedar
+lockstep train --model mlp --data trees --input 1x8x8 --batch 4 --steps 1 --no-evaluate --quiet --run trees-1
+expect_code 0
+lockstep train --model mlp --data "other trees" --input 1x8x8 --batch 4 --steps 1 --no-evaluate --init trees-1 --run trees-2
+expect_code 0
+expect_error "warning: --init trees-1: its classes have other names, and the head stays as it is: class 1 is 'birch' there, 'cedar' here"
+lockstep train --model mlp --data trees --input 1x8x8 --batch 4 --steps 1 --no-evaluate --init trees-1 --run trees-3
+expect_code 0
+expect "$(wc -l <err)" = 0
 
 it "freezes parameters and the statistics of BN below them"
 tune frozen --init "pre trained" --freeze "$trunk"
@@ -161,6 +174,40 @@ ratio decay '^fc1' 0.5
 ratio decay '^layer1\.1' 0.25
 ratio decay '^layer1\.0' 0.125
 ratio decay '^(conv1|bn1)' 0.0625
+
+it "counts BN to the block that goes on behind it, or else to the block before"
+cat >dense-blocks.yaml <<'END'
+input: 1x28x28
+classes: 6
+layers:
+  - {name: f.conv0, op: conv, out: 4, kernel: 3, stride: 4, bias: false}
+  - {name: f.norm0, op: bn}
+  - {name: f.b.denselayer1.norm1, op: bn}
+  - {name: f.b.denselayer1.conv1, op: conv, out: 4, kernel: 3, pad: 1, bias: false}
+  - {name: f.b.denselayer2.norm1, op: bn}
+  - {name: f.b.denselayer2.relu1, op: relu}
+  - {name: f.b.denselayer2.conv1, op: conv, out: 4, kernel: 3, pad: 1, bias: false}
+  - {name: f.norm5, op: bn}
+  - {name: fc, op: dense, out: classes}
+END
+blocks() {
+    lockstep train --model dense-blocks.yaml --data low --batch 32 --steps 1 --schedule constant --momentum 0 --threads 1 \
+        --weight-decay 0 --no-evaluate --quiet "$@"
+    expect_code 0
+}
+blocks --lr 0 --run start
+for run in plain decay; do
+    rm -rf $run
+    blocks --init start --lr 0.5 --run $run --layer-decay "$([ $run = plain ] && echo 1 || echo 0.5)"
+done
+by_block() {
+    "$python" "$source_root/tests/cli/tensors.py" ratio "$(weights start)" "$(weights plain)" "$(weights decay)" "$1" "$2" \
+        2>why || miss "$1: $(tail -n 1 why)"
+}
+by_block '^fc' 1
+by_block '^f\.(b\.denselayer2|norm5)' 0.5
+by_block '^f\.b\.denselayer1' 0.25
+by_block '^f\.(conv0|norm0)' 0.125
 
 for optimizer in adamw lars; do
     it "does so with $optimizer"

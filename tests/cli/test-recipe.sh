@@ -142,6 +142,24 @@ refuses "averages that servers would hold" '--ema: with --sync async servers hol
 for share in 1 -1 nan; do
     refuses "--ema $share" '--ema' --ema $share
 done
+it "says which options a checkpoint does not go with"
+cp -r ema-none other-state
+for option in '--optimizer adamw' '--freeze conv1' '--momentum 0'; do
+    # shellcheck disable=SC2086 # the option and its value
+    train --lr 0.1 --run other-state --resume --steps 13 $option
+    expect_code 3
+    expect_error 'state.safetensors: the optimizer .* is --optimizer, --momentum or --freeze not that of the run'
+done
+it "options without an effect say so"
+train --steps 1 --model mlp --dropout 0.5 --drop-path 0.25 --mixup 0.5 --replicas 48 --run no-effect
+expect_code 0
+expect_err 'warning: --dropout 0.5 changes nothing: mlp has no dropout layer'
+expect_err 'warning: --drop-path 0.25 changes nothing: mlp has no drop_path layer'
+expect_err 'warning: --mixup changes nothing: samples are mixed with others of their pass, and each is alone'
+train --steps 1 --model alexnet-cntk --input 1x28x28 --dropout 0.5 --mixup 0.5 --replicas 24 --run effect
+expect_code 0
+expect "$(wc -l <err)" = 0
+
 it "ema: a run without averages cannot go on with them, nor the other way round"
 train --ema 0.9 --run ema-none --resume --steps 13
 expect_code 2
@@ -173,5 +191,11 @@ it "a gradual warm-up of one replica says that it is flat"
 train --replicas 1 --steps 1 --warmup gradual:2 --run flat
 expect_code 0
 expect_err 'warning: --warmup gradual:2 changes nothing: with one replica it begins at the full rate; give .*gradual:2:0.005'
+it "a run that ends before its warm-up says so"
+train --steps 9 --warmup stepping:2 --run warm
+expect_code 0
+expect_error 'warning: --warmup stepping:2: the run ends before the warm-up does, after 9 of its 10 steps'
+refuses "a least rate above the full one" '--schedule cosine: the least rate 0.06 is above the full rate 0.05' \
+    --schedule cosine:0.06
 refuses "a warm-up that falls" 'gradual:2:0.2: the rate would fall from 0.2 to the full rate 0.05' --warmup gradual:2:0.2
 finish

@@ -191,6 +191,29 @@ static void test_gradual_base(void **state)
     assert_false(ls_schedule_is_flat(&none));
 }
 
+/* A least rate may not be above the full one. */
+static void test_least_rate(void **state)
+{
+    static const char *const high[] = {"cosine:1.7", "polynomial:2:1.7", "plateau:1:0.5:1.7"};
+    (void)state;
+    struct ls_schedule equal = made("cosine:1.6", "none", 90);
+    assert_int_equal(ls_schedule_check(&equal), LS_OK);
+    ls_log_mute(1);
+    for (size_t i = 0; i < sizeof high / sizeof *high; i++) {
+        struct ls_schedule s = made(high[i], "none", 90);
+        assert_int_equal(ls_schedule_check(&s), LS_USAGE);
+    }
+    ls_log_mute(0);
+}
+
+static void test_short_run(void **state)
+{
+    (void)state;
+    struct ls_schedule s = made("constant", "stepping:5", 5), cut = made("constant", "stepping:5", 4);
+    assert_false(ls_schedule_only_warms(&s));
+    assert_true(ls_schedule_only_warms(&cut));
+}
+
 static void test_iterations(void **state)
 {
     (void)state;
@@ -280,6 +303,8 @@ int main(void)
         cmocka_unit_test(test_stepping),
         cmocka_unit_test(test_gradual),
         cmocka_unit_test(test_gradual_base),
+        cmocka_unit_test(test_least_rate),
+        cmocka_unit_test(test_short_run),
         cmocka_unit_test(test_iterations),
         cmocka_unit_test(test_cosine_after_warmup),
         cmocka_unit_test(test_mistakes),
