@@ -122,12 +122,44 @@ static inline const struct ls_backend *queued_ref(void)
 
 /* --- memory ------------------------------------------------------------------------------------------------- */
 
-static inline void queued_open(bool open)
+static inline bool queued_within(int region, const void *memory)
+{
+    const char *first = queued.regions[region].memory, *at = memory;
+    return first && at >= first && at < first + queued.regions[region].bytes;
+}
+
+/* Does one of n pieces of work touch a region? What moves values touches two, anything else may touch all. */
+static inline bool queued_touches(const struct queued_work *work, int n, int region)
+{
+    for (int i = 0; i < n; i++)
+        switch (work[i].kind) {
+        case QUEUED_COPY:
+        case QUEUED_ADD:
+        case QUEUED_CLEAR:
+        case QUEUED_COLUMNS:
+        case QUEUED_FETCH:
+        case QUEUED_SEND:
+            if (queued_within(region, work[i].to) || queued_within(region, work[i].from))
+                return true;
+            break;
+        default:
+            return true;
+        }
+    return false;
+}
+
+/* For n pieces of work: changing the rights of much memory takes longer than most of them. */
+static inline void queued_open_for(const struct queued_work *work, int n, bool open)
 {
     for (int i = 0; i < QUEUED_REGIONS; i++)
-        if (queued.regions[i].memory)
+        if (queued.regions[i].memory && queued_touches(work, n, i))
             QUEUED_NEED(mprotect(queued.regions[i].memory, queued.regions[i].bytes,
                                  open ? PROT_READ | PROT_WRITE : PROT_NONE) == 0);
+}
+
+static inline void queued_open(bool open)
+{
+    queued_open_for(&(struct queued_work){.kind = QUEUED_RUN}, 1, open);
 }
 
 static enum ls_status queued_take(size_t bytes, void **memory)
@@ -342,10 +374,10 @@ static inline void queued_do(const struct queued_work *w)
 /* Do the first n. */
 static inline void queued_work(int n)
 {
-    queued_open(true);
+    queued_open_for(queued.list, n, true);
     for (int i = 0; i < n && queued.lost == LS_OK; i++)
         queued_do(&queued.list[i]);
-    queued_open(false);
+    queued_open_for(queued.list, n, false);
     queued.n -= n;
     memmove(queued.list, queued.list + n, (size_t)queued.n * sizeof *queued.list);
 }
