@@ -49,7 +49,7 @@ struct ls_run_view {
     double parameters, multiply_adds, classes, processes, threads; /* of log.txt; NaN: unknown */
 
     struct ls_metrics_tally tally;
-    int64_t n_steps, n_epochs, n_evals, n_ranks_lines, old_lines;
+    int64_t n_steps, n_epochs, n_evals, old_lines;
     int64_t first_step, last_step, last_epoch;
     int64_t diverged_step; /* the first step without a finite loss; -1: none */
     char first_time[LS_RECORD_WORD], last_time[LS_RECORD_WORD];
