@@ -1,7 +1,6 @@
 /* Opening a group, in the communication thread: the transport connects, all ranks exchange who and where they are, the
  * processes of a node attach to a segment of shared memory, and the tree is made. */
 #define _GNU_SOURCE
-#include "base/system/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "comm/group.h"

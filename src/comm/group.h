@@ -154,11 +154,11 @@ struct ls_comm {
     uint64_t arrivals;   /* collectives through shared memory */
     uint64_t chunks;     /* chunks through shared memory */
     enum ls_collective force;
-    double checked;        /* the last ls_group_check that looked at all peers */
-    double last_heartbeat; /* when this rank sent one */
-    double heard,
-        heard_since;      /* the last heartbeat of any rank; when it came, not counting time in which we were stopped */
-    bool *missing, *ends; /* owned; sets of ranks, for blame.c */
+    double checked;              /* the last ls_group_check that looked at all peers */
+    double last_heartbeat;       /* when this rank sent one */
+    double heard;                /* when the last heartbeat of any rank came */
+    double heard_since;          /* the same, without the time in which this process was stopped */
+    bool *missing, *ends;        /* owned; sets of ranks, for blame.c */
     struct ls_message *messages; /* owned */
     int n_messages, message_room;
     struct ls_envelope *envelopes; /* owned; to each rank, then from each */

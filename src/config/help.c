@@ -141,8 +141,8 @@ void ls_options_usage(const struct ls_help_row *topics, FILE *out)
     ls_help_row("lockstep help --man", "all of it as a manual page", 2, 32, out);
     ls_help_row("lockstep help --completion", "completion for bash, as in", 2, 32, out);
     fprintf(out, "      source <(lockstep help --completion)\n  lockstep --version\n\n");
-    ls_help_text("Exit codes: 0 done, 1 failed, 2 usage, 3 bad input file, 4 another process was lost, 5 training diverged, 75 "
-                 "stopped after saving (run again with --resume to go on).",
+    ls_help_text("Exit codes: 0 done, 1 failed, 2 usage, 3 bad input file, 4 another process was lost, 5 training "
+                 "diverged, 75 stopped after saving (run again with --resume to go on).",
                  0, out);
 }
 

@@ -49,7 +49,6 @@ struct ls_options {
 enum ls_command_number {
 #define X(NAME, ...) LS_CMD_NUMBER_##NAME,
 #include "config/lists/commands.def"
-    LS_CMD_COUNT
 };
 enum ls_command {
 #define X(NAME, ...) LS_CMD_##NAME = 1 << LS_CMD_NUMBER_##NAME,

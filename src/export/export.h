@@ -22,7 +22,7 @@ struct ls_onnx_request {
 
 struct ls_onnx_result {
     uint64_t bytes;
-    int nodes, initializers;
+    int nodes;
     int bn, folded; /* BN layers of the model, and those that became part of a convolution */
 };
 

@@ -183,7 +183,7 @@ enum ls_status ls_onnx_write(const struct ls_onnx_request *request, const char *
     if (x.status == LS_OK)
         x.status = onnx_write_file(&x, path, &bytes);
     if (x.status == LS_OK)
-        *result = (struct ls_onnx_result){bytes, x.n_nodes, x.n_tensors, bn, x.n_folded};
+        *result = (struct ls_onnx_result){bytes, x.n_nodes, bn, x.n_folded};
     release(&x);
     return x.status;
 }

@@ -24,8 +24,8 @@ struct onnx {
     struct onnx_tensor *tensors; /* owned */
     int n_tensors, room;
     struct ls_arena strings;
-    int *
-        folded; /* owned; of each node, the BN that a convolution takes in, or the convolution of such a BN; or LS_NONE */
+    /* Owned; of each node: the BN that a convolution takes in, the convolution that takes in a BN, or LS_NONE. */
+    int *folded;
     int n_folded;
 };
 

@@ -1,6 +1,5 @@
 /* BN behind a convolution is a scale and a shift of each output channel, so the convolution can do it:
  *   s = gamma / sqrt(var + eps),  w' = s w,  b' = (b - mean) s + beta. */
-#include "base/log.h"
 #include "export/onnx.h"
 #include "graph/ops.h"
 

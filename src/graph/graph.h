@@ -190,9 +190,8 @@ struct ls_attr {
     struct ls_mix_rule mix;                         /* mix, softmax_xent: mixup and cutmix of the batch */
     struct ls_hyper hyper;                          /* ops of optimizers */
     bool nesterov;                                  /* sgd */
-    int64_t whole_rows,
-        first_row;  /* dense: its weights are rows [first_row ...) of so many (split.h); 0: they are whole */
-    uint32_t layer; /* dropout, drop_path: number of the layer, which selects the random stream */
+    int64_t whole_rows, first_row; /* dense: the weights are rows of so many, from first_row on (split.h); 0: all */
+    uint32_t layer;                /* dropout, drop_path: number of the layer, which selects the random stream */
 };
 
 enum ls_phase { LS_FORWARD, LS_BACKWARD, LS_UPDATE };

@@ -5,8 +5,7 @@
 struct spec {
     int blocks[4];
     bool bottleneck;
-    int64_t groups,
-        group_width; /* bottleneck: groups of the 3x3 convolution, and channels of each in the first stage */
+    int64_t groups, group_width; /* of a bottleneck's 3x3 convolution; the width is that of the first stage */
 };
 
 /* A convolution and BN, named "<block>.conv<n>" and "<block>.bn<n>". */

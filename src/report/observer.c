@@ -1,8 +1,12 @@
 #include "report/observer.h"
 
-extern const struct ls_observer_ops ls_observer_tensorboard, ls_observer_mllog;
+#define X(name) extern const struct ls_observer_ops ls_observer_##name;
+#include "report/observers.def"
 
-static const struct ls_observer_ops *const observers[LS_OBSERVERS] = {&ls_observer_tensorboard, &ls_observer_mllog};
+static const struct ls_observer_ops *const observers[LS_OBSERVERS] = {
+#define X(name) &ls_observer_##name,
+#include "report/observers.def"
+};
 
 enum ls_status ls_observers_open(struct ls_observers *all, const struct ls_run_facts *facts)
 {

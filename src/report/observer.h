@@ -1,5 +1,5 @@
 /* Observers record a run in the formats of other programs, beside the console and metrics.jsonl. An observer is one file that
- * ends in a struct ls_observer_ops, and one line in observer.c. Rank 0 alone has observers. A failure, such as a full disk,
+ * ends in a struct ls_observer_ops, and one line in observers.def. Rank 0 alone has observers. A failure, such as a full disk,
  * ends the run like a failure of metrics.jsonl. */
 #ifndef LS_REPORT_OBSERVER_H
 #define LS_REPORT_OBSERVER_H
@@ -49,7 +49,11 @@ struct ls_observer_ops {
     enum ls_status (*close)(void *self, enum ls_status ended);
 };
 
-enum { LS_OBSERVERS = 2 };
+enum ls_observer_id {
+#define X(name) LS_OBSERVER_##name,
+#include "report/observers.def"
+    LS_OBSERVERS
+};
 /* The observers of a run. Starts as {0}: none. */
 struct ls_observers {
     void *self[LS_OBSERVERS]; /* owned; NULL: not open */

@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "cmd/bench/rounds.h"
-#include "base/system/clock.h"
 #include "base/log.h"
 #include "cmd/bench/child.h"
 #include "cmd/bench/largest.h"

@@ -2,7 +2,6 @@
 #define _GNU_SOURCE
 #include "cmd/sweep/sweep.h"
 #include "base/system/program.h"
-#include "base/system/clock.h"
 #include "base/files/file.h"
 #include "base/system/interrupt.h"
 #include "base/log.h"
@@ -138,7 +137,6 @@ enum ls_status ls_child_start(struct ls_sweep *s, struct ls_trial *t, int slot)
         return LS_FAILED;
     t->pid = pid;
     t->slot = slot;
-    t->started = ls_now();
     t->state = LS_TRIAL_RUNNING;
     t->is_waiting = false;
     t->error[0] = 0;

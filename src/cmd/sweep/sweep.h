@@ -59,7 +59,6 @@ struct ls_trial {
     pid_t pid;                   /* RUNNING: of the child; 0: none */
     int slot;                    /* RUNNING: its share of the machine */
     int64_t log_from;            /* RUNNING: size of its log when it was started */
-    double started;              /* RUNNING: when, ls_now */
     int rank;                    /* from 1, in the order of the results */
 };
 

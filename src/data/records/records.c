@@ -5,7 +5,6 @@
 #include "base/files/file.h"
 #include "base/system/interrupt.h"
 #include "base/log.h"
-#include "base/text/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>

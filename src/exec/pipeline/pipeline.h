@@ -89,9 +89,8 @@ struct ls_pipeline {
     struct ls_lane *lanes;      /* owned */
     int n_lanes;
     struct ls_lane eval;
-    struct ls_slot eval_slot; /* of the evaluation, after the first stage */
-    size_t early;             /* floats of the kept gradients, from the first, that are made forward */
-    size_t buffer_bytes;
+    struct ls_slot eval_slot;     /* of the evaluation, after the first stage */
+    size_t early;                 /* floats of the kept gradients, from the first, that are made forward */
     struct ls_stage_about *about; /* owned; of every rank */
     char *choices[2];             /* owned: the kernels of the whole model, for training and evaluation */
     char *joined;                 /* owned: layers that the backend computes together (parallel/stages.h) */

@@ -206,7 +206,6 @@ enum ls_status ls_lane_flush(struct ls_pipeline *p, struct ls_lane *l)
 static enum ls_status take_buffer(struct ls_engine *e, struct ls_transfer *m)
 {
     LS_TRY(ls_region_map(message_bytes(m), &m->buffer));
-    e->pipeline->buffer_bytes += message_bytes(m);
     e->backend->queue->pin(m->buffer, message_bytes(m));
     return LS_OK;
 }

@@ -2,7 +2,6 @@
 #include "backend/onednn/kernels/kernels.h"
 #include "backend/onednn/kernels/simd.h"
 #include "backend/onednn/kernels/table.h"
-#include "base/random.h"
 
 /* Below this many elements a parallel region costs more than it saves. */
 enum { ALONE = 16384 };

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "cmd/bench/results/results.h"
 #include "base/system/machine.h"
-#include "base/memory.h"
 #include "base/text/utf8.h"
 
 #include <stdio.h>

@@ -143,7 +143,6 @@ static enum ls_status add_gpu(struct ls_run_view *v, struct ls_rank_view *k, con
 static enum ls_status take_rank(struct ls_run_view *v, const struct ls_record *r)
 {
     struct ls_rank_view *k, *late;
-    v->n_ranks_lines++;
     LS_TRY(rank_of(v, r->rank, &k));
     if (!k)
         return LS_OK;

@@ -49,14 +49,14 @@ struct ls_run_view {
     double parameters, multiply_adds, classes, processes, threads; /* of log.txt; NaN: unknown */
 
     struct ls_metrics_tally tally;
-    int64_t n_steps, n_epochs, n_evals, n_ranks_lines, old_lines;
+    int64_t n_steps, n_epochs, n_evals, old_lines;
     int64_t first_step, last_step, last_epoch;
     int64_t diverged_step; /* the first step without a finite loss; -1: none */
     char first_time[LS_RECORD_WORD], last_time[LS_RECORD_WORD];
     struct ls_run_totals total;
-    int64_t input_bins[LS_RUN_BINS]; /* steps by their share of waiting for input, from 0 to 1 */
-    struct ls_series loss, top1, top5, rate, speed, input, compute, wait, update,
-        gpu;                   /* top1, top5: errors in percent */
+    int64_t input_bins[LS_RUN_BINS];   /* steps by their share of waiting for input, from 0 to 1 */
+    struct ls_series loss, top1, top5; /* top1, top5: errors in percent */
+    struct ls_series rate, speed, input, compute, wait, update, gpu;
     struct ls_series cutoff_k; /* gradients that steps counted; empty: not of --sync cutoff */
     struct ls_series eval_loss, eval_top1, eval_top5;
     double area, width;             /* under the training loss over samples, by trapezia; and its width */

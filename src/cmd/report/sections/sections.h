@@ -2,7 +2,7 @@
 #ifndef LS_CMD_REPORT_SECTIONS_H
 #define LS_CMD_REPORT_SECTIONS_H
 
-#include "cmd/report/findings.h"
+#include "cmd/report/findings/findings.h"
 #include "cmd/report/page.h"
 #include "cmd/report/plot.h"
 

@@ -1,4 +1,4 @@
-#include "cmd/report/findings.h"
+#include "cmd/report/findings/findings.h"
 
 #include <stdarg.h>
 #include <stdio.h>

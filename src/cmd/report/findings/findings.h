@@ -1,4 +1,5 @@
-/* What the figures mean, in words. Every rule and every threshold is in findings.c; docs/report.md lists them. */
+/* What the figures mean, in words. A rule is a function of the file of its subject, with its threshold at the head of that
+ * file. docs/report.md lists them. */
 #ifndef LS_CMD_REPORT_FINDINGS_H
 #define LS_CMD_REPORT_FINDINGS_H
 
@@ -29,10 +30,11 @@ void ls_remarks_release(struct ls_remarks *r);
 
 /* The remarks on all that the report is about, what limits the runs first. */
 enum ls_status ls_findings_make(const struct ls_subject *s, struct ls_remarks *r);
-/* Those on how a run learned and ended, and on what is missing in its files. */
+/* What limits the speed of a run, how it learned, and what is missing in its files. */
+void ls_findings_time(const struct ls_run_view *v, const char *run, struct ls_remarks *r);
 void ls_findings_learning(const struct ls_run_view *v, const char *run, struct ls_remarks *r);
 void ls_findings_files(const struct ls_run_view *v, const char *run, struct ls_remarks *r);
-/* Those on several runs, and on results of bench. */
+/* Several runs, and results of bench. */
 void ls_findings_compare(const struct ls_subject *s, struct ls_remarks *r);
 void ls_findings_bench(const struct ls_bench_file *b, struct ls_remarks *r);
 

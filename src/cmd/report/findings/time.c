@@ -1,6 +1,6 @@
 /* The rules that say what limits a run. Of the causes that reach their threshold the one with the largest share of the
  * time is named; if none does, computing is the limit. */
-#include "cmd/report/findings.h"
+#include "cmd/report/findings/findings.h"
 #include "cmd/report/page.h"
 #include "cmd/report/time_shares.h"
 
@@ -35,8 +35,6 @@
 #define FEW_SAMPLES 4.0
 /* A card below this utilisation, in percent, has nothing to do for much of the time. */
 #define IDLE_CARD 60.0
-/* Remarks on single runs stop at this number of runs; a sweep's are about the whole. */
-#define MANY_RUNS 8
 
 /* --- the causes -------------------------------------------------------------------------------------------------- */
 
@@ -263,7 +261,7 @@ static double utilisation(const struct ls_run_view *v)
 }
 
 /* Names the cause with the largest share of those that reach their thresholds. */
-static void say_limit(const struct ls_run_view *v, const char *run, struct ls_remarks *r)
+void ls_findings_time(const struct ls_run_view *v, const char *run, struct ls_remarks *r)
 {
     struct ls_time_shares t = ls_time_shares_of(v, CULPRIT_PART);
     if (!(t.seconds > 0))
@@ -291,42 +289,4 @@ static void say_limit(const struct ls_run_view *v, const char *run, struct ls_re
         say_compute(&t, run, r);
     if (busy < IDLE_CARD)
         ls_remark(r, LS_REMARK_WARNING, run, "The cards are busy for %.0f %% of the time only.", busy);
-}
-
-/* --- all of it --------------------------------------------------------------------------------------------------- */
-
-/* Of the remarks on the files of many runs, keeps the first that are more than a note. */
-static void keep_serious(struct ls_remarks *r, int from)
-{
-    int kept = from, left_out = 0;
-    for (int i = from; i < r->n; i++) {
-        if (r->list[i].kind == LS_REMARK_NOTE)
-            continue;
-        if (kept < from + MANY_RUNS)
-            r->list[kept++] = r->list[i];
-        else
-            left_out++;
-    }
-    r->n = kept;
-    if (left_out > 0)
-        ls_remark(r, LS_REMARK_WARNING, NULL, "%d more remarks of this kind are left out.", left_out);
-}
-
-enum ls_status ls_findings_make(const struct ls_subject *s, struct ls_remarks *r)
-{
-    bool several = s->n_runs > 1, many = s->n_runs > MANY_RUNS || s->is_sweep;
-    if (several)
-        ls_findings_compare(s, r);
-    for (int i = 0; i < s->n_runs && !many; i++)
-        say_limit(&s->runs[i], several ? s->runs[i].name : NULL, r);
-    for (int i = 0; i < s->n_runs && !many; i++)
-        ls_findings_learning(&s->runs[i], several ? s->runs[i].name : NULL, r);
-    for (int i = 0; i < s->n_benches; i++)
-        ls_findings_bench(&s->benches[i], r);
-    int before = r->n;
-    for (int i = 0; i < s->n_runs; i++)
-        ls_findings_files(&s->runs[i], several ? s->runs[i].name : NULL, r);
-    if (many)
-        keep_serious(r, before);
-    return r->status;
 }
