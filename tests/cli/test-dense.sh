@@ -30,18 +30,6 @@ for n in 2 3 4; do
     sed 's/ in .*//' evaluation.one | cmp -s - evaluation.split || miss "evaluations differ"
 done
 
-it "evaluates several views of an image as one process does"
-seen="$evaluated --steps 1 --tta mirror,shift:2 --checkpoint-every 1000"
-lockstep train $seen --run views
-expect_code 0
-grep -o 'evaluation: loss.*samples' out >evaluation.one
-for layout in "3 dense:3" "4 data:2,dense:2"; do
-    lockstep train $seen --workers "${layout%% *}" --parallel "${layout#* }" --run "views-${layout#* }"
-    expect_code 0
-    grep -o 'evaluation: loss.*samples' out | cmp -s - evaluation.one || miss "evaluations differ with ${layout#* }"
-    expect_same views/confusion.json "views-${layout#* }/confusion.json"
-done
-
 it "gives them with adamw, accumulated passes and a frozen layer, in plain C too"
 lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --run frozen
 lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --workers 3 --parallel dense:3 --run frozen3

@@ -40,11 +40,11 @@ static int64_t columns_of(const struct ls_split *s, const struct ls_split_layer 
 /* Bytes of a worker's inputs; of the results of a worker's rows for the samples of one. */
 static size_t input_bytes(const struct ls_split *s, const struct ls_split_layer *l)
 {
-    return l->inputs * (size_t)s->views * s->size;
+    return l->inputs * s->size;
 }
 static size_t result_bytes(const struct ls_split *s, const struct ls_split_layer *l, int worker)
 {
-    return (size_t)(s->batch * s->views * columns_of(s, l, worker)) * s->size;
+    return (size_t)(s->batch * columns_of(s, l, worker)) * s->size;
 }
 /* Queues move whole floats: all memory has room for that. */
 static size_t floats_in(size_t bytes)
@@ -137,7 +137,7 @@ static enum ls_status copy_columns(const struct ls_split *s, const struct ls_spl
     size_t n = (size_t)columns_of(s, l, worker) * s->size, all = (size_t)l->columns * s->size;
     char *at = (char *)whole + (size_t)first_column(s, l, worker) * s->size;
     return queue_of(s)->columns(t->net->program, out ? columns : at, out ? n : all, out ? at : columns, out ? all : n,
-                                n, (size_t)(s->batch * s->views));
+                                n, (size_t)s->batch);
 }
 
 static enum ls_status run_node(struct ls_split *s, const struct ls_split_turn *t, int node)

@@ -118,16 +118,8 @@ static enum ls_status open_layer(struct ls_split *s, struct ls_split_layer *l, i
     if (!l->x)
         return LS_FAILED;
     for (int w = 0; w < s->workers; w++)
-        LS_TRY(open_room(e, &l->x[w], l->inputs * (size_t)s->eval_views * s->size));
+        LS_TRY(open_room(e, &l->x[w], l->inputs * s->size));
     return l->train.weights == LS_NONE ? LS_OK : open_sums(s, l, order, n);
-}
-
-static int views_of(const struct ls_graph *g)
-{
-    for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == &ls_op_views)
-            return ls_views_count(&g->nodes[i].attr.views);
-    return 1;
 }
 
 static enum ls_status open_layers(struct ls_split *s)
@@ -136,8 +128,6 @@ static enum ls_status open_layers(struct ls_split *s)
     enum ls_status st = LS_OK;
     int *order = ls_alloc((size_t)(s->engine->tree->replicas * s->passes), sizeof *order), at = 0;
     s->layers = ls_alloc((size_t)g->n_nodes, sizeof *s->layers);
-    s->views = 1;
-    s->eval_views = views_of(eval);
     if (!order || !s->layers) {
         st = LS_FAILED;
         goto free_order;
@@ -236,7 +226,6 @@ static enum ls_status open_lanes(struct ls_split *s)
 {
     const struct ls_split_way *way = &s->engine->backend->split;
     size_t rows = 0, parts = 0, longest = 0;
-    const int64_t batch = s->batch * s->eval_views;
     for (int i = 0; i < s->n_layers; i++) {
         const struct ls_split_layer *l = &s->layers[i];
         int chunks = 0;
@@ -245,11 +234,11 @@ static enum ls_status open_lanes(struct ls_split *s)
                     ls_split_first_chunk(way, l->rows, w, s->workers);
             chunks = n > chunks ? n : chunks;
         }
-        size_t most = (size_t)(batch * ls_split_chunk(l->rows) * chunks), inputs = l->inputs * (size_t)s->eval_views;
+        size_t most = (size_t)(s->batch * ls_split_chunk(l->rows) * chunks);
         rows = most > rows ? most : rows;
         parts = LS_SPLIT_PARTS * l->inputs > parts ? LS_SPLIT_PARTS * l->inputs : parts;
-        longest = (size_t)(batch * l->columns) > longest ? (size_t)(batch * l->columns) : longest;
-        longest = inputs > longest ? inputs : longest;
+        longest = (size_t)(s->batch * l->columns) > longest ? (size_t)(s->batch * l->columns) : longest;
+        longest = l->inputs > longest ? l->inputs : longest;
     }
     s->rows = ls_alloc((size_t)s->workers, sizeof *s->rows);
     s->parts = ls_alloc((size_t)s->workers, sizeof *s->parts);

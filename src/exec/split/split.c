@@ -113,10 +113,7 @@ enum ls_status ls_split_evaluate(struct ls_split *s, bool some, const struct ls_
     bool active[LS_SPLIT_CHUNKS];
     for (int w = 0; w < s->workers; w++)
         active[w] = true;
-    s->views = s->eval_views;
-    enum ls_status st = run_nodes(s, &s->engine->eval, 0, s->engine->eval.end, active, !some, run);
-    s->views = 1;
-    return st;
+    return run_nodes(s, &s->engine->eval, 0, s->engine->eval.end, active, !some, run);
 }
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */

@@ -38,7 +38,7 @@ struct ls_split_layer {
     struct ls_split_nodes train, eval;
     int64_t rows;            /* of all workers */
     int64_t columns;         /* of all rows' results, as stored: with padding */
-    size_t inputs;           /* values of a worker's inputs, as stored, in one view */
+    size_t inputs;           /* values of a worker's inputs, as stored */
     struct ls_split_room *x; /* owned; the inputs of each worker, from forward to backward */
     struct ls_sums sums;     /* of the gradients of the rows */
     int grads[2];            /* tensors: weights and bias, or LS_NONE */
@@ -61,7 +61,6 @@ struct ls_split {
     float **parts_beside;       /* owned; the host's memory of side: mates.parts */
     int n_side;
     int64_t batch;
-    int views, eval_views;         /* of each image (--tta): in the pass under way, in an evaluation */
     size_t size;                   /* bytes of an activation */
     struct ls_split_layer *layers; /* owned; in the order of forward */
     int n_layers;
