@@ -26,7 +26,8 @@ static int begin(void **state)
     return tiny_begin(state) || ls_file_write(tiny_path("wide.yaml"), wide_model, strlen(wide_model)) != LS_OK;
 }
 
-static double clip_norm;       /* of the runs that follow */
+static double clip_norm; /* of the runs that follow */
+static bool views;
 static uint64_t overflow_step; /* in which rank 1 sees an overflow; 0: none */
 
 static struct ls_options run_options(const char *run, bool queue, const struct layout *l)
@@ -42,6 +43,8 @@ static struct ls_options run_options(const char *run, bool queue, const struct l
     o.steps = 3; /* the second has five samples */
     o.check_every = 1;
     o.clip_norm = clip_norm;
+    if (views)
+        tiny_set(&o.tta, "mirror");
     return o;
 }
 
@@ -79,7 +82,9 @@ static void test_workers(void **state)
 {
     (void)state;
     compare(&(struct layout){"dense:3", 3, 5, 1}); /* some serve others in rounds without a pass of their own */
+    views = true;                                  /* evaluations have twice the rows of a pass */
     compare(&(struct layout){"dense:2", 2, 2, 3}); /* passes without a sample */
+    views = false;
 }
 
 static void test_groups(void **state)
