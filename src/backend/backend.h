@@ -212,7 +212,10 @@ struct ls_backend_peers {
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
 /* What works by the contract of a backend, and is refused until somebody has tried it on a device. */
-enum ls_untried { LS_UNTRIED_SHARD_PARAMETERS = 1 };
+enum ls_untried {
+    LS_UNTRIED_SHARD_PARAMETERS = 1,
+    LS_UNTRIED_DENSE_EXCHANGE = 2 /* --parallel dense with what workers exchange before an update (exec/clip.h) */
+};
 
 struct ls_backend {
     const char *name, *summary;

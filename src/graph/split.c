@@ -20,7 +20,8 @@ int ls_split_layer_of(const struct ls_graph *g, int parameter, struct ls_split_r
 {
     for (int n = 0; n < g->n_nodes; n++) {
         const struct ls_node *node = &g->nodes[n];
-        if (node->op == &ls_op_dense && (node->in[1] == parameter || node->in[2] == parameter))
+        bool reads = node->in[1] == parameter || node->in[2] == parameter;
+        if (reads && strcmp(node->op->name, ls_op_dense.name) == 0) /* a backend's module has another op of that name */
             return ls_split_range_of(&node->attr, &g->tensors[node->in[1]].shape, r) ? n : LS_NONE;
     }
     return LS_NONE;

@@ -18,6 +18,11 @@ same_bits() {
     [ "$(bits "$1" "$3")" = "$(bits "$2" "$3")" ] || miss "$1 and $2 differ"
 }
 
+evaluated_as_one() {
+    grep 'evaluation: loss' out | sed 's/ in .*//' >evaluation.split
+    sed 's/ in .*//' evaluation.one | cmp -s - evaluation.split || miss "evaluations differ"
+}
+
 it "gives the bits of one process on 2, 3 and 4 workers"
 lockstep train $evaluated --epochs 2 --ema 0.9 --run one
 expect_code 0
@@ -26,9 +31,16 @@ for n in 2 3 4; do
     lockstep train $evaluated --epochs 2 --ema 0.9 --workers $n --parallel dense:$n --run split$n
     expect_code 0
     same_bits one split$n 4
-    grep 'evaluation: loss' out | sed 's/ in .*//' >evaluation.split
-    sed 's/ in .*//' evaluation.one | cmp -s - evaluation.split || miss "evaluations differ"
+    evaluated_as_one
 done
+
+it "evaluates several views of a sample as one process does"
+lockstep train $evaluated --steps 1 --tta mirror,shift:1 --run views
+expect_code 0
+grep 'evaluation: loss' out >evaluation.one
+lockstep train $evaluated --steps 1 --tta mirror,shift:1 --workers 3 --parallel dense:3 --run views3
+expect_code 0
+evaluated_as_one
 
 it "gives them with adamw, accumulated passes and a frozen layer, in plain C too"
 lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --run frozen

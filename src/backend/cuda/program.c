@@ -191,8 +191,11 @@ static void release(struct ls_program *p)
     device_give(p->window);
     device_give(p->running);
     device_give(p->clip);
+    device_give(p->clipped);
     device_give(p->norms);
     ls_free(p->host_squares);
+    ls_free(p->host_clipped);
+    ls_free(p->first_clipped);
     ls_free(p->host_updates);
     ls_free(p->captured);
     ls_free(p->layouts);
@@ -361,7 +364,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .any_threads = true,
     .measures = true,
     .split = {LS_CUDA_TOGETHER, LS_CUDA_SPLIT_WEIGHTS},
-    .untried = LS_UNTRIED_SHARD_PARAMETERS,
+    .untried = LS_CUDA_UNTRIED,
     .peers = &ls_cuda_peers,
     .about = ls_cuda_about,
     .cards = ls_cuda_cards,

@@ -94,6 +94,9 @@ struct captured {
 /* Which large dense layers are divided, and how (struct ls_split_way). */
 enum { LS_CUDA_TOGETHER = 2, LS_CUDA_SPLIT_WEIGHTS = 8000000 };
 
+/* What nobody has tried on a card yet (docs/cuda.md). */
+enum { LS_CUDA_UNTRIED = LS_UNTRIED_SHARD_PARAMETERS | LS_UNTRIED_DENSE_EXCHANGE };
+
 #define SLOTS 2 /* passes whose input or results are in flight */
 
 struct ls_program {
@@ -117,9 +120,12 @@ struct ls_program {
     struct ls_cuda_update *host_updates;
     struct ls_cuda_update *window;   /* device; owned; update of the window under way; NULL: no state is apart */
     struct ls_cuda_running *running; /* device; owned; likewise */
-    float *clip;          /* device; owned; scratch of clipping, which begins with what is given; NULL: none */
+    float *clip; /* device; owned; scratch of clipping, which begins with what is given; NULL: none */
+    struct ls_cuda_update *clipped,
+        *host_clipped;    /* device and host; owned; what is clipped, with `clip` (updates.c) */
+    int *first_clipped;   /* owned; of each node, and the number of all behind the last */
     float *norms;         /* device; owned; scratch of lars, lamb and muon */
-    double *host_squares; /* owned; of each update's gradient, as updates_inspect found them */
+    double *host_squares; /* owned; of each entry of clipped, as updates_inspect found them */
     uint64_t *checksum;   /* device; owned */
 
     /* The pass in flight. */

@@ -139,13 +139,66 @@ static bool has_windows(const struct ls_program *p)
     return false;
 }
 
+/* The entries of a node in the list of what is clipped: one, or, where its layer is computed in chunks of rows, one for each chunk that
+ * is here. A process that has some chunks comes to the same sums of them. Returns their number. */
+static int list_clipped(const struct ls_program *p, int node, struct ls_cuda_update *list)
+{
+    const struct ls_cuda_update *u = &p->host_updates[node];
+    int param = p->core.g->nodes[node].in[0];
+    struct ls_split_range r;
+    list[0] = *u;
+    if ((LS_CUDA_UNTRIED & LS_UNTRIED_DENSE_EXCHANGE) || !(u->hyper.clip_norm > 0) ||
+        ls_split_layer_of(p->core.g, param, &r) == LS_NONE)
+        return 1;
+    int64_t chunk = r.chunk * p->layouts[param].layout.stride[0];
+    int n = r.end - r.first;
+    for (int c = 0; c < n; c++) {
+        list[c] = *u;
+        list[c].grad = (const float *)u->grad + c * chunk;
+        list[c].count = c + 1 < n ? chunk : u->count - c * chunk;
+    }
+    return n;
+}
+
 /* Nothing is given at first. */
-static enum ls_status take_clip(struct ls_program *p, size_t bytes)
+static enum ls_status take_clip(struct ls_program *p)
 {
     static const struct ls_cuda_clip_head none;
-    LS_TRY(device_take(bytes, "norms", (void **)&p->clip));
-    p->host_squares = ls_alloc((size_t)p->core.g->n_nodes, sizeof *p->host_squares);
+    size_t n = (size_t)p->first_clipped[p->core.g->n_nodes];
+    LS_TRY(device_take(n * sizeof *p->clipped, "the list of updates", (void **)&p->clipped));
+    LS_TRY(device_take(ls_cuda_clip_scratch(p->host_clipped, (int)n), "norms", (void **)&p->clip));
+    p->host_squares = ls_alloc(n, sizeof *p->host_squares);
     return p->host_squares ? device_put(p->clip, &none, sizeof none) : LS_FAILED;
+}
+
+static enum ls_status bind_clipped(struct ls_program *p)
+{
+    int n = p->core.g->n_nodes, used = 0;
+    if (ls_cuda_clip_scratch(p->host_updates, n) == 0)
+        return LS_OK;
+    if (!p->host_clipped) {
+        p->host_clipped = ls_alloc((size_t)n * LS_SPLIT_CHUNKS, sizeof *p->host_clipped);
+        p->first_clipped = ls_alloc((size_t)n + 1, sizeof *p->first_clipped);
+    }
+    if (!p->host_clipped || !p->first_clipped)
+        return LS_FAILED;
+    for (int i = 0; i < n; i++) {
+        p->first_clipped[i] = used;
+        used += list_clipped(p, i, p->host_clipped + used);
+    }
+    p->first_clipped[n] = used;
+    if (ls_cuda_update_number(p->host_clipped, used) < 0)
+        return ls_fail(LS_FAILED, "the model has more parameters than one update can clip");
+    if (!p->clip)
+        LS_TRY(take_clip(p));
+    return device_put(p->clipped, p->host_clipped, (size_t)used * sizeof *p->clipped);
+}
+
+/* Clips all gradients. */
+static void clip_all(struct ls_program *p, double limit)
+{
+    ls_cuda_clip(p->device->compute, p->scale, limit, p->clipped, p->host_clipped, p->first_clipped[p->core.g->n_nodes],
+                 p->clip);
 }
 
 /* Addresses are known now. */
@@ -161,7 +214,7 @@ enum ls_status updates_bind(struct ls_program *p)
             describe_running(p, i, &running[i]);
     if (st == LS_OK && ls_cuda_update_number(p->host_updates, n) < 0)
         st = ls_fail(LS_FAILED, "the model has more parameters than one update can take");
-    size_t scratch = ls_cuda_update_scratch(p->host_updates, n), clip = ls_cuda_clip_scratch(p->host_updates, n);
+    size_t scratch = ls_cuda_update_scratch(p->host_updates, n);
     size_t muon = ls_cuda_muon_scratch(p->host_updates, n, rule_number("muon"));
     scratch = muon > scratch ? muon : scratch;
     if (st == LS_OK && !p->updates)
@@ -172,8 +225,8 @@ enum ls_status updates_bind(struct ls_program *p)
         st = device_take((size_t)n * sizeof *p->running, "the list of updates", (void **)&p->running);
     if (st == LS_OK && scratch > 0 && !p->norms)
         st = device_take(scratch, "norms", (void **)&p->norms);
-    if (st == LS_OK && clip > 0 && !p->clip)
-        st = take_clip(p, clip);
+    if (st == LS_OK)
+        st = bind_clipped(p);
     if (st == LS_OK)
         st = cuda_check(cudaMemcpyAsync(p->updates, p->host_updates, (size_t)n * sizeof *p->updates,
                                         cudaMemcpyHostToDevice, p->device->compute),
@@ -227,8 +280,7 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
         if (p->scale)
             ls_cuda_scale_check(stream, p->scale, p->updates, p->host_updates, p->core.g->n_nodes);
         if (p->clip)
-            ls_cuda_clip(stream, p->scale, ls_clip_limit(&p->core.g->nodes[first]), p->updates, p->host_updates,
-                         p->core.g->n_nodes, p->clip);
+            clip_all(p, ls_clip_limit(&p->core.g->nodes[first]));
         return LS_OK;
     }
     bool present[RULES] = {false}, any = false, running = false;
@@ -241,8 +293,8 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
     }
     if (any && p->scale)
         ls_cuda_scale_check(stream, p->scale, p->updates + first, p->host_updates + first, last - first);
-    if (clip > 0)
-        ls_cuda_clip(stream, p->scale, clip, p->updates + first, p->host_updates + first, last - first, p->clip);
+    if (clip > 0) /* updates of clipped gradients run together, behind all of them */
+        clip_all(p, clip);
     launch(p, first, last, present, false);
     if (running)
         ls_cuda_bn_running(stream, p->running + first, last - first);
@@ -253,11 +305,11 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
 enum ls_status updates_inspect(struct ls_program *p, const struct ls_run *run, bool *overflow)
 {
     cudaStream_t stream = p->device->compute;
-    int n = p->core.g->n_nodes;
+    int n = p->core.g->n_nodes, clipped = p->clip ? p->first_clipped[n] : 0;
     struct ls_cuda_scale scale = {0};
     LS_TRY(program_feed(p, run, false));
     if (p->clip)
-        ls_cuda_squares(stream, p->updates, p->host_updates, n, p->clip);
+        ls_cuda_squares(stream, p->clipped, p->host_clipped, clipped, p->clip);
     if (p->scale)
         ls_cuda_scale_check(stream, p->scale, p->updates, p->host_updates, n);
     program_fed(p);
@@ -265,7 +317,7 @@ enum ls_status updates_inspect(struct ls_program *p, const struct ls_run *run, b
     LS_TRY(program_await(p, p->here));
     if (p->clip)
         CUDA_TRY(cudaMemcpy(p->host_squares, (char *)p->clip + sizeof(struct ls_cuda_clip_head),
-                            (size_t)n * sizeof *p->host_squares, cudaMemcpyDeviceToHost));
+                            (size_t)clipped * sizeof *p->host_squares, cudaMemcpyDeviceToHost));
     if (p->scale)
         CUDA_TRY(cudaMemcpy(&scale, p->scale, sizeof scale, cudaMemcpyDeviceToHost));
     *overflow = scale.overflow != 0;
@@ -276,8 +328,9 @@ int updates_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_C
 {
     if (ls_clip_limit(&p->core.g->nodes[node]) <= 0)
         return 0;
-    sums[0] = p->host_squares[node];
-    return 1;
+    int first = p->first_clipped[node], n = p->first_clipped[node + 1] - first;
+    memcpy(sums, p->host_squares + first, (size_t)n * sizeof *sums);
+    return n;
 }
 
 const struct kernel ls_cuda_ops_updates[] = {

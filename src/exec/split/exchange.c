@@ -38,13 +38,14 @@ static int64_t columns_of(const struct ls_split *s, const struct ls_split_layer 
 }
 
 /* Bytes of a worker's inputs; of the results of a worker's rows for the samples of one. */
-static size_t input_bytes(const struct ls_split *s, const struct ls_split_layer *l)
+static size_t input_bytes(const struct ls_split *s, const struct ls_split_turn *t)
 {
-    return l->inputs * s->size;
+    return t->nodes->inputs * s->size;
 }
-static size_t result_bytes(const struct ls_split *s, const struct ls_split_layer *l, int worker)
+static size_t result_bytes(const struct ls_split *s, const struct ls_split_turn *t, const struct ls_split_layer *l,
+                           int worker)
 {
-    return (size_t)(s->batch * columns_of(s, l, worker)) * s->size;
+    return (size_t)(t->nodes->batch * columns_of(s, l, worker)) * s->size;
 }
 /* Queues move whole floats: all memory has room for that. */
 static size_t floats_in(size_t bytes)
@@ -137,7 +138,7 @@ static enum ls_status copy_columns(const struct ls_split *s, const struct ls_spl
     size_t n = (size_t)columns_of(s, l, worker) * s->size, all = (size_t)l->columns * s->size;
     char *at = (char *)whole + (size_t)first_column(s, l, worker) * s->size;
     return queue_of(s)->columns(t->net->program, out ? columns : at, out ? n : all, out ? at : columns, out ? all : n,
-                                n, (size_t)s->batch);
+                                n, (size_t)t->nodes->batch);
 }
 
 static enum ls_status run_node(struct ls_split *s, const struct ls_split_turn *t, int node)
@@ -158,8 +159,8 @@ static enum ls_status rows_forward(struct ls_split *s, struct ls_split_layer *l,
 {
     const struct ls_node *dense = node_at(t, t->nodes->dense);
     const struct ls_split_room *to = w == s->me ? &s->rows[w].receive : &s->rows[w].send;
-    size_t bytes = result_bytes(s, l, s->me);
-    LS_TRY(copy(s, t, values_of(s, t, dense->in[0]), l->x[w].here, input_bytes(s, l)));
+    size_t bytes = result_bytes(s, t, l, s->me);
+    LS_TRY(copy(s, t, values_of(s, t, dense->in[0]), l->x[w].here, input_bytes(s, t)));
     LS_TRY(run_node(s, t, t->nodes->dense));
     LS_TRY(copy(s, t, to->here, values_of(s, t, dense->out[0]), bytes));
     return w == s->me ? LS_OK : fetch(s, t, w, to, bytes);
@@ -168,7 +169,7 @@ static enum ls_status rows_forward(struct ls_split *s, struct ls_split_layer *l,
 static enum ls_status post_rows(struct ls_split *s, struct ls_split_layer *l, const struct ls_split_turn *t, int w)
 {
     LS_TRY(fetched(s, t, w));
-    post(s, l, RESULTS, true, w, &s->rows[w].send, result_bytes(s, l, s->me), &s->rows[w].sent);
+    post(s, l, RESULTS, true, w, &s->rows[w].send, result_bytes(s, t, l, s->me), &s->rows[w].sent);
     return LS_OK;
 }
 
@@ -182,7 +183,7 @@ static enum ls_status all_rows_forward(struct ls_split *s, struct ls_split_layer
             continue;
         if (i > 0) {
             LS_TRY(ls_comm_wait(s->engine->comm, &s->parts[w].received));
-            LS_TRY(take(s, t, &l->x[w], input_bytes(s, l)));
+            LS_TRY(take(s, t, &l->x[w], input_bytes(s, t)));
         }
         LS_TRY(rows_forward(s, l, t, w));
         if (due != LS_NONE)
@@ -208,7 +209,7 @@ static enum ls_status take_results(struct ls_split *s, struct ls_split_layer *l,
         if (t->serves)
             continue;
         if (i > 0)
-            LS_TRY(take(s, t, room, result_bytes(s, l, w)));
+            LS_TRY(take(s, t, room, result_bytes(s, t, l, w)));
         LS_TRY(copy_columns(s, t, l, w, room->here, y, false));
     }
     return LS_OK;
@@ -219,17 +220,17 @@ static enum ls_status forward(struct ls_split *s, struct ls_split_layer *l, cons
     bool mine = t->active[s->me];
     const void *x = t->serves ? s->zeros.here : values_of(s, t, node_at(t, t->nodes->in)->in[0]);
     if (mine) {
-        LS_TRY(copy(s, t, l->x[s->me].here, x, input_bytes(s, l)));
-        LS_TRY(fetch(s, t, s->me, &l->x[s->me], input_bytes(s, l)));
+        LS_TRY(copy(s, t, l->x[s->me].here, x, input_bytes(s, t)));
+        LS_TRY(fetch(s, t, s->me, &l->x[s->me], input_bytes(s, t)));
     }
     LS_TRY(mine ? fetched(s, t, s->me) : drain(s, t));
     for (int i = 1; i < s->workers; i++) {
         int w = after_me(s, i);
         if (t->active[w])
-            post(s, l, INPUTS, false, w, &l->x[w], input_bytes(s, l), &s->parts[w].received);
+            post(s, l, INPUTS, false, w, &l->x[w], input_bytes(s, t), &s->parts[w].received);
         if (mine) {
-            post(s, l, RESULTS, false, w, &s->rows[w].receive, result_bytes(s, l, w), &s->rows[w].received);
-            post(s, l, INPUTS, true, w, &l->x[s->me], input_bytes(s, l), &s->parts[w].sent);
+            post(s, l, RESULTS, false, w, &s->rows[w].receive, result_bytes(s, t, l, w), &s->rows[w].received);
+            post(s, l, INPUTS, true, w, &l->x[s->me], input_bytes(s, t), &s->parts[w].sent);
         }
     }
     LS_TRY(all_rows_forward(s, l, t));
@@ -251,14 +252,14 @@ static enum ls_status load_gradient(struct ls_split *s, const struct ls_split_la
                                     int w)
 {
     void *to = values_of(s, t, node_at(t, t->nodes->out_bwd)->out[0]);
-    return copy(s, t, to, s->rows[w].receive.here, result_bytes(s, l, s->me));
+    return copy(s, t, to, s->rows[w].receive.here, result_bytes(s, t, l, s->me));
 }
 
 /* Bytes of a worker's parts of the gradient of another one's inputs. */
 static size_t part_bytes(const struct ls_split *s, const struct ls_split_layer *l, int worker)
 {
     int at[LS_SPLIT_CHUNKS + 1];
-    return (size_t)parts_of(s, l, worker, at) * l->inputs * sizeof(float);
+    return (size_t)parts_of(s, l, worker, at) * l->train.inputs * sizeof(float);
 }
 
 /* Our parts of the gradient of a worker's inputs. */
@@ -286,7 +287,7 @@ static enum ls_status rows_weights(struct ls_split *s, struct ls_split_layer *l,
         return LS_OK;
     if (slice.active) {
         LS_TRY(load_gradient(s, l, t, w));
-        LS_TRY(copy(s, t, values_of(s, t, node_at(t, t->nodes->weights)->in[1]), l->x[w].here, input_bytes(s, l)));
+        LS_TRY(copy(s, t, values_of(s, t, node_at(t, t->nodes->weights)->in[1]), l->x[w].here, input_bytes(s, t)));
         LS_TRY(run_node(s, t, t->nodes->weights));
     }
     return ls_sums_take(&l->sums, slice.replica, slice.pass, slice.active);
@@ -303,16 +304,16 @@ static enum ls_status add_parts(struct ls_split *s, const struct ls_split_layer 
         if (w != s->me)
             LS_TRY(take(s, t, room, part_bytes(s, l, w)));
         for (int i = 0; i < n; i++) {
-            stack[depth] = room->here + (size_t)i * l->inputs;
+            stack[depth] = room->here + (size_t)i * l->train.inputs;
             for (starts[depth++] = at[i]; depth > 1; depth--) {
                 if (!ls_split_joins(starts[depth - 2], starts[depth - 1], at[i + 1], chunks))
                     break;
-                LS_TRY(queue_of(s)->add(t->net->program, stack[depth - 2], stack[depth - 1], l->inputs));
+                LS_TRY(queue_of(s)->add(t->net->program, stack[depth - 2], stack[depth - 1], l->train.inputs));
             }
         }
     }
     void *sum = values_of(s, t, node_at(t, t->nodes->in_bwd)->in[0]);
-    LS_TRY(copy(s, t, sum, stack[0], l->inputs * sizeof(float)));
+    LS_TRY(copy(s, t, sum, stack[0], l->train.inputs * sizeof(float)));
     return run_node(s, t, t->nodes->in_bwd);
 }
 
@@ -325,7 +326,7 @@ static enum ls_status divide_gradient(struct ls_split *s, struct ls_split_layer 
         const struct ls_split_room *to = w == s->me ? &s->rows[w].receive : &s->rows[w].send;
         LS_TRY(copy_columns(s, t, l, w, to->here, dy, true));
         if (w != s->me)
-            LS_TRY(fetch(s, t, w, to, result_bytes(s, l, w)));
+            LS_TRY(fetch(s, t, w, to, result_bytes(s, t, l, w)));
     }
     for (int i = 1; i < s->workers; i++)
         LS_TRY(fetched(s, t, after_me(s, i)));
@@ -337,13 +338,13 @@ static void post_gradients(struct ls_split *s, struct ls_split_layer *l, const s
     for (int i = 1; i < s->workers; i++) {
         int w = after_me(s, i);
         if (t->active[w])
-            post(s, l, RESULT_GRADIENTS, false, w, &s->rows[w].receive, result_bytes(s, l, s->me),
+            post(s, l, RESULT_GRADIENTS, false, w, &s->rows[w].receive, result_bytes(s, t, l, s->me),
                  &s->rows[w].received);
         if (!t->active[s->me])
             continue;
         if (t->nodes->data != LS_NONE)
             post(s, l, INPUT_GRADIENTS, false, w, &s->parts[w].receive, part_bytes(s, l, w), &s->parts[w].received);
-        post(s, l, RESULT_GRADIENTS, true, w, &s->rows[w].send, result_bytes(s, l, w), &s->rows[w].sent);
+        post(s, l, RESULT_GRADIENTS, true, w, &s->rows[w].send, result_bytes(s, t, l, w), &s->rows[w].sent);
     }
 }
 
@@ -359,7 +360,7 @@ static enum ls_status backward(struct ls_split *s, struct ls_split_layer *l, con
             continue;
         if (i > 0) {
             LS_TRY(ls_comm_wait(s->engine->comm, &s->rows[w].received));
-            LS_TRY(take(s, t, &s->rows[w].receive, result_bytes(s, l, s->me)));
+            LS_TRY(take(s, t, &s->rows[w].receive, result_bytes(s, t, l, s->me)));
         }
         if (data)
             LS_TRY(rows_data(s, l, t, w));

@@ -30,9 +30,15 @@ static enum ls_status find_backward(const struct ls_graph *g, const char *name, 
     return LS_OK;
 }
 
-static enum ls_status find_nodes(const struct ls_graph *g, int in, struct ls_split_nodes *n)
+static enum ls_status find_nodes(const struct ls_engine *e, const struct ls_net *net, int in, struct ls_split_nodes *n)
 {
-    *n = (struct ls_split_nodes){.in = in, .dense = in + 1, .out = in + 2};
+    const struct ls_graph *g = &net->graph;
+    int x = g->nodes[in].in[0];
+    *n = (struct ls_split_nodes){.batch = g->tensors[x].shape.dim[0],
+                                 .inputs = e->backend->stored(net->program, x),
+                                 .in = in,
+                                 .dense = in + 1,
+                                 .out = in + 2};
     if (in + 2 >= g->n_nodes || g->nodes[in + 1].op != &ls_op_dense || g->nodes[in + 2].op != &ls_op_split_out)
         return ls_fail(LS_FAILED, "layer %s: its nodes do not follow each other", g->nodes[in].name);
     return find_backward(g, g->nodes[in].name, n);
@@ -101,24 +107,33 @@ static enum ls_status open_sums(struct ls_split *s, struct ls_split_layer *l, co
     return ls_sums_open(&l->sums, e->backend, e->train.program);
 }
 
-static enum ls_status open_layer(struct ls_split *s, struct ls_split_layer *l, int in, const int *order, int n)
+/* Of both programs. */
+static size_t most_inputs(const struct ls_split_layer *l)
+{
+    return l->train.inputs > l->eval.inputs ? l->train.inputs : l->eval.inputs;
+}
+static int64_t most_rows(const struct ls_split_layer *l)
+{
+    return l->train.batch > l->eval.batch ? l->train.batch : l->eval.batch;
+}
+
+/* Its nodes are known. */
+static enum ls_status open_layer(struct ls_split *s, struct ls_split_layer *l, const int *order, int n)
 {
     struct ls_engine *e = s->engine;
     const struct ls_graph *g = &e->train.graph;
-    LS_TRY(find_nodes(g, in, &l->train));
     int y = g->nodes[l->train.out].out[0];
     size_t bytes, results = e->backend->stored(e->train.program, y);
     l->rows = g->nodes[l->train.dense].attr.whole_rows;
     l->grads[0] = l->grads[1] = LS_NONE;
-    l->columns = (int64_t)results / s->batch;
+    l->columns = (int64_t)results / l->train.batch;
     e->backend->memory(e->train.program, y, &bytes);
     s->size = bytes / results; /* what its memory is rounded up by is less than one more byte each */
-    l->inputs = e->backend->stored(e->train.program, g->nodes[in].in[0]);
     l->x = ls_alloc((size_t)s->workers, sizeof *l->x);
     if (!l->x)
         return LS_FAILED;
     for (int w = 0; w < s->workers; w++)
-        LS_TRY(open_room(e, &l->x[w], l->inputs * s->size));
+        LS_TRY(open_room(e, &l->x[w], most_inputs(l) * s->size));
     return l->train.weights == LS_NONE ? LS_OK : open_sums(s, l, order, n);
 }
 
@@ -134,11 +149,15 @@ static enum ls_status open_layers(struct ls_split *s)
     }
     int n = list_slices(s, order);
     for (int i = 0; i < g->n_nodes; i++)
-        if (g->nodes[i].op == &ls_op_split_in)
-            LS_TRY_GOTO(free_order, open_layer(s, &s->layers[s->n_layers++], i, order, n));
-    for (int i = 0; i < eval->n_nodes && at < s->n_layers; i++)
-        if (eval->nodes[i].op == &ls_op_split_in)
-            LS_TRY_GOTO(free_order, find_nodes(eval, i, &s->layers[at++].eval));
+        if (g->nodes[i].op == &ls_op_split_in) {
+            struct ls_split_layer *l = &s->layers[s->n_layers++];
+            LS_TRY_GOTO(free_order, find_nodes(s->engine, &s->engine->train, i, &l->train));
+            while (at < eval->n_nodes && eval->nodes[at].op != &ls_op_split_in)
+                at++;
+            if (at < eval->n_nodes)
+                LS_TRY_GOTO(free_order, find_nodes(s->engine, &s->engine->eval, at++, &l->eval));
+            LS_TRY_GOTO(free_order, open_layer(s, l, order, n));
+        }
 free_order:
     ls_free(order);
     return st;
@@ -234,11 +253,12 @@ static enum ls_status open_lanes(struct ls_split *s)
                     ls_split_first_chunk(way, l->rows, w, s->workers);
             chunks = n > chunks ? n : chunks;
         }
-        size_t most = (size_t)(s->batch * ls_split_chunk(l->rows) * chunks);
+        size_t most = (size_t)(most_rows(l) * ls_split_chunk(l->rows) * chunks);
+        size_t results = (size_t)(most_rows(l) * l->columns);
         rows = most > rows ? most : rows;
-        parts = LS_SPLIT_PARTS * l->inputs > parts ? LS_SPLIT_PARTS * l->inputs : parts;
-        longest = (size_t)(s->batch * l->columns) > longest ? (size_t)(s->batch * l->columns) : longest;
-        longest = l->inputs > longest ? l->inputs : longest;
+        parts = LS_SPLIT_PARTS * l->train.inputs > parts ? LS_SPLIT_PARTS * l->train.inputs : parts;
+        longest = results > longest ? results : longest;
+        longest = most_inputs(l) > longest ? most_inputs(l) : longest;
     }
     s->rows = ls_alloc((size_t)s->workers, sizeof *s->rows);
     s->parts = ls_alloc((size_t)s->workers, sizeof *s->parts);
@@ -261,8 +281,7 @@ enum ls_status ls_split_open(struct ls_engine *e, const struct ls_options *o)
     struct ls_split *s = e->split = ls_alloc(1, sizeof *s);
     if (!s)
         return LS_FAILED;
-    *s = (struct ls_split){
-        .engine = e, .workers = axis->size, .me = axis->place, .batch = e->size.batch, .passes = (int)o->accumulate};
+    *s = (struct ls_split){.engine = e, .workers = axis->size, .me = axis->place, .passes = (int)o->accumulate};
     LS_TRY(open_groups(s));
     for (int w = 0; w < s->workers; w++)
         s->rounds = ls_split_slices(s, w) > s->rounds ? ls_split_slices(s, w) : s->rounds;

@@ -27,8 +27,10 @@ struct ls_split_room {
     size_t bytes;       /* of each */
 };
 
-/* The nodes of a layer in a program, LS_NONE where there is none. */
+/* The nodes of a layer in a program, LS_NONE where there is none. An evaluation may have several views of each sample. */
 struct ls_split_nodes {
+    int64_t batch;                      /* rows of its inputs and results */
+    size_t inputs;                      /* values of a worker's inputs, as stored */
     int in, dense, out;                 /* forward */
     int out_bwd, weights, data, in_bwd; /* backward */
     int end;                            /* behind the last of backward */
@@ -38,7 +40,6 @@ struct ls_split_layer {
     struct ls_split_nodes train, eval;
     int64_t rows;            /* of all workers */
     int64_t columns;         /* of all rows' results, as stored: with padding */
-    size_t inputs;           /* values of a worker's inputs, as stored */
     struct ls_split_room *x; /* owned; the inputs of each worker, from forward to backward */
     struct ls_sums sums;     /* of the gradients of the rows */
     int grads[2];            /* tensors: weights and bias, or LS_NONE */
@@ -60,7 +61,6 @@ struct ls_split {
     struct ls_split_room *side; /* owned; this process's sums but the last, where it has several */
     float **parts_beside;       /* owned; the host's memory of side: mates.parts */
     int n_side;
-    int64_t batch;
     size_t size;                   /* bytes of an activation */
     struct ls_split_layer *layers; /* owned; in the order of forward */
     int n_layers;

@@ -26,6 +26,10 @@ static int begin(void **state)
     return tiny_begin(state) || ls_file_write(tiny_path("wide.yaml"), wide_model, strlen(wide_model)) != LS_OK;
 }
 
+static double clip_norm; /* of the runs that follow */
+static bool views;
+static uint64_t overflow_step; /* in which rank 1 sees an overflow; 0: none */
+
 static struct ls_options run_options(const char *run, bool queue, const struct layout *l)
 {
     struct ls_options o = tiny_options(run);
@@ -38,6 +42,9 @@ static struct ls_options run_options(const char *run, bool queue, const struct l
     o.accumulate = l->accumulate;
     o.steps = 3; /* the second has five samples */
     o.check_every = 1;
+    o.clip_norm = clip_norm;
+    if (views)
+        tiny_set(&o.tta, "mirror");
     return o;
 }
 
@@ -45,6 +52,7 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
 {
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
+    queued.overflows = ls_comm_rank(c) == 1 ? overflow_step : 0;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(t.engine.split && t.engine.split->n_layers == 2 && t.stepper.report_delay == 0);
     NEED(ls_trainer_run(&t) == LS_OK);
@@ -74,13 +82,48 @@ static void test_workers(void **state)
 {
     (void)state;
     compare(&(struct layout){"dense:3", 3, 5, 1}); /* some serve others in rounds without a pass of their own */
+    views = true;                                  /* evaluations have twice the rows of a pass */
     compare(&(struct layout){"dense:2", 2, 2, 3}); /* passes without a sample */
+    views = false;
 }
 
 static void test_groups(void **state)
 {
     (void)state;
     compare(&(struct layout){"data:2,dense:3", 6, 7, 1}); /* with several parts of a sum */
+}
+
+/* Workers exchange the squares of their rows, chunk by chunk. */
+static void test_clipping(void **state)
+{
+    (void)state;
+    clip_norm = 0.05;
+    compare(&(struct layout){"dense:3", 3, 5, 1});
+    clip_norm = 0;
+}
+
+/* An overflow that one worker sees is one of all. */
+static void test_overflow(void **state)
+{
+    (void)state;
+    static const struct layout l = {"data:2,dense:2", 4, 4, 1};
+    clip_norm = 0.05;
+    struct ls_options one = run_options("one", true, &l), o = run_options("queue", true, &l);
+    clip_norm = 0;
+    tiny_set(&one.parallel, "data");
+    tiny_set(&one.dtype, "fp16");
+    tiny_set(&o.dtype, "fp16");
+    queued.overflows = 1;
+    assert_int_equal(tiny_train(&one), LS_OK);
+    queued.overflows = 0;
+    overflow_step = 1;
+    train_layout(&o, &l);
+    overflow_step = 0;
+    expect_same_run("one", "queue", 3);
+    ls_options_release(&one);
+    ls_options_release(&o);
+    forget("one");
+    forget("queue");
 }
 
 /* Checkpoints are whole: a run goes on with any other layout, and with none. */
@@ -122,24 +165,31 @@ static void test_card_fails(void **state)
     forget("failed");
 }
 
+/* The second and the third have not been tried on a device. */
 static void test_refused(void **state)
 {
     (void)state;
     static const struct layout l = {"dense:2", 2, 2, 1};
-    for (int i = 0; i < 2; i++) {
+    static const char *const why[] = {"with --collective nccl",
+                                      "with --dtype fp16: with --backend cuda it has not been tried",
+                                      "with --clip-norm: with --backend cuda it has not been tried"};
+    for (int i = 0; i < 3; i++) {
         struct ls_options o = run_options("refused", true, &l);
-        tiny_set(i ? &o.collective : &o.dtype, i ? "nccl" : "fp16");
-        run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = "--parallel dense:2 with --"}},
-                  refused_rank);
+        tiny_set(i == 0 ? &o.collective : &o.dtype, i == 0 ? "nccl" : i == 1 ? "fp16" : "f32");
+        o.clip_norm = i == 2 ? 1 : 0;
+        queued_backend.untried = i == 0 ? 0 : LS_UNTRIED_DENSE_EXCHANGE;
+        run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = why[i]}}, refused_rank);
         ls_options_release(&o);
     }
+    queued_backend.untried = 0;
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_workers),    cmocka_unit_test(test_groups),  cmocka_unit_test(test_goes_on_elsewhere),
-        cmocka_unit_test(test_card_fails), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_workers),  cmocka_unit_test(test_groups),   cmocka_unit_test(test_goes_on_elsewhere),
+        cmocka_unit_test(test_clipping), cmocka_unit_test(test_overflow), cmocka_unit_test(test_card_fails),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, begin, tiny_end);
 }
