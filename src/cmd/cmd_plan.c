@@ -59,6 +59,8 @@ static enum ls_status print_workers(const struct ls_options *o, const struct ls_
     LS_TRY(ls_worker_memory(e, o, (int)o->workers, &m));
     if (m.gathered > 0)
         snprintf(gathered, sizeof gathered, " (sharded) + %.1f MiB gathered", (double)m.gathered / 1048576);
+    if (m.exchanged > 0)
+        snprintf(gathered, sizeof gathered, " (rows) + %.1f MiB exchanged", (double)m.exchanged / 1048576);
     printf("Each of %" PRId64
            " workers: %.1f MiB = %.1f MiB parameters%s + %.1f MiB optimizer state%s + %.1f MiB gradients "
            "+ %.1f MiB activations, beside the program and its input\n",
@@ -68,7 +70,7 @@ static enum ls_status print_workers(const struct ls_options *o, const struct ls_
     return LS_OK;
 }
 
-static enum ls_status print_table(const struct ls_options *o, const struct ls_engine *e)
+static enum ls_status print_table(const struct ls_options *o, const struct ls_engine *e, const struct ls_engine *worker)
 {
     static const char *const headings[] = {
         "node", "phase", "op", "layer", "shape", "type", "kernel, layouts and memory"};
@@ -99,15 +101,16 @@ static enum ls_status print_table(const struct ls_options *o, const struct ls_en
         e->arena_bytes, (double)e->arena_bytes / 1048576, e->store_bytes, (double)e->store_bytes / 1048576);
     printf("Reorders: %d, moving %" PRId64 " bytes (%.1f MiB) a pass\n", s.reorders, s.reorder_bytes,
            (double)s.reorder_bytes / 1048576);
-    return st == LS_OK && o->workers > 1 ? print_workers(o, e) : st;
+    return st == LS_OK && o->workers > 1 ? print_workers(o, worker) : st;
 }
 
 static json_t *workers_json(const struct ls_options *o, const struct ls_worker_memory *m)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "workers", (json_int_t)o->workers, "parameter_bytes",
-                     (json_int_t)m->parameters, "gathered_bytes", (json_int_t)m->gathered, "state_bytes",
-                     (json_int_t)m->state, "gradient_bytes", (json_int_t)m->gradients, "activation_bytes",
-                     (json_int_t)m->activations, "bytes", (json_int_t)ls_worker_memory_sum(m));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "workers", (json_int_t)o->workers, "parameter_bytes",
+                     (json_int_t)m->parameters, "gathered_bytes", (json_int_t)m->gathered, "exchanged_bytes",
+                     (json_int_t)m->exchanged, "state_bytes", (json_int_t)m->state, "gradient_bytes",
+                     (json_int_t)m->gradients, "activation_bytes", (json_int_t)m->activations, "bytes",
+                     (json_int_t)ls_worker_memory_sum(m));
 }
 
 static json_t *node_json(const struct ls_engine *e, int i)
@@ -123,11 +126,11 @@ static json_t *node_json(const struct ls_engine *e, int i)
                      "shape", shape, "dtype", ls_dtype_name(result->dtype), "kernel", text);
 }
 
-static enum ls_status print_json(const struct ls_options *o, const struct ls_engine *e)
+static enum ls_status print_json(const struct ls_options *o, const struct ls_engine *e, const struct ls_engine *worker)
 {
     struct summary s = summarise(&e->train.graph);
     struct ls_worker_memory memory;
-    LS_TRY(ls_worker_memory(e, o, (int)o->workers, &memory));
+    LS_TRY(ls_worker_memory(worker, o, (int)o->workers, &memory));
     json_t *nodes = json_array();
     for (int i = 0; i < e->train.graph.n_nodes; i++)
         json_array_append_new(nodes, node_json(e, i));
@@ -142,14 +145,43 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_eng
     return bad ? ls_fail(LS_FAILED, "the plan cannot be written to standard output") : LS_OK;
 }
 
-static enum ls_status check_workers(const struct ls_options *o)
+/* Takes the processes that --workers and --parallel name, and checks what they share. */
+static enum ls_status take_processes(struct ls_options *o, struct ls_mesh *mesh)
 {
     const struct ls_backend *backend;
+    int named = ls_mesh_size(o->parallel), processes = o->workers > 1 ? (int)o->workers : named;
     LS_TRY(ls_backend_open(o->backend, &backend));
-    if (o->replicas < o->workers)
-        return ls_fail(LS_USAGE, "--workers %" PRId64 ": there are only %" PRId64 " replicas; give --replicas",
-                       o->workers, o->replicas);
-    return ls_shards_check(o, backend, (int)o->workers);
+    LS_TRY(ls_mesh_parse(o->parallel, processes, 0, mesh));
+    if (!ls_options_given(o, "replicas")) /* as train has it */
+        o->replicas = processes;
+    o->workers = processes;
+    if (mesh->axes[LS_PARALLEL_PIPELINE].size == 1 && o->replicas < processes)
+        return ls_fail(LS_USAGE, "--workers %d: there %s only %" PRId64 " replica%s; give --replicas", processes,
+                       o->replicas == 1 ? "is" : "are", o->replicas, o->replicas == 1 ? "" : "s");
+    char *all = ls_mesh_text(mesh);
+    enum ls_status st = all ? ls_option_set(o, ls_option_find("parallel"), "--parallel", all) : LS_FAILED;
+    ls_free(all);
+    LS_TRY(st);
+    LS_TRY(ls_mesh_parse(o->parallel, processes, 0, mesh));
+    return ls_shards_check(o, backend, processes);
+}
+
+/* Every process computes these nodes. With split dense layers it has some rows of them, and its memory is that of `worker`. */
+static enum ls_status plan_nodes(struct ls_options *o, const struct ls_mesh *mesh, const struct ls_model_size *size,
+                                 const char *recorded)
+{
+    struct ls_engine whole = {0}, worker = {0};
+    bool split = mesh->axes[LS_PARALLEL_DENSE].size > 1;
+    enum ls_status st = LS_OK;
+    if (split)
+        LS_TRY(ls_engine_open(&worker, o, NULL, size, recorded, LS_ENGINE_TRAIN | LS_ENGINE_PREDICT));
+    LS_TRY_GOTO(close, ls_option_set(o, ls_option_find("parallel"), "--parallel", "data"));
+    LS_TRY_GOTO(close, ls_engine_open(&whole, o, NULL, size, recorded, LS_ENGINE_TRAIN));
+    st = (o->json ? print_json : print_table)(o, &whole, split ? &worker : &whole);
+close:
+    ls_engine_close(&whole);
+    ls_engine_close(&worker);
+    return st;
 }
 
 /* The one process of `plan` stands for all that there will be, except to choose a layout: that takes the processes. */
@@ -176,26 +208,18 @@ enum ls_status ls_cmd_plan(struct ls_options *o)
     if (ls_mesh_is_auto(o->parallel))
         return plan_layout(o);
     struct ls_task task = {0};
-    struct ls_engine engine = {0};
-    enum ls_status st;
+    struct ls_mesh mesh;
+    enum ls_status st = LS_OK;
     char *recorded;
     LS_TRY(ls_dtype_settle(o, NULL, NULL));
-    bool from_data = ls_options_given(o, "data"), stages = ls_mesh_has_pipeline(o->parallel);
-    if (!ls_options_given(o, "replicas")) /* as train has it */
-        o->replicas = stages ? ls_mesh_size(o->parallel) : o->workers;
-    if (!stages) /* the plan of one process is that of all */
-        LS_TRY(ls_option_set(o, ls_option_find("parallel"), "--parallel", "data"));
-    LS_TRY_GOTO(out, check_workers(o));
-    LS_TRY_GOTO(out, from_data ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
+    LS_TRY_GOTO(out, take_processes(o, &mesh));
+    LS_TRY_GOTO(out, ls_options_given(o, "data") ? ls_task_open(&task, o, true, false, NULL) : ls_task_size(&task, o));
     LS_TRY_GOTO(out, ls_engine_pass_batch(o, &task.size.batch));
     recorded = ls_identity_recorded_plan(o->config_run);
-    st = stages ? ls_plan_stages(o, &task.size, recorded)
-                : ls_engine_open(&engine, o, NULL, &task.size, recorded, LS_ENGINE_TRAIN);
+    st = ls_mesh_has_pipeline(o->parallel) ? ls_plan_stages(o, &task.size, recorded)
+                                           : plan_nodes(o, &mesh, &task.size, recorded);
     ls_free(recorded);
-    if (st == LS_OK && !stages)
-        st = o->json ? print_json(o, &engine) : print_table(o, &engine);
 out:
-    ls_engine_close(&engine);
     ls_task_close(&task);
     return st;
 }

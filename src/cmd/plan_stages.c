@@ -42,14 +42,20 @@ static double share_of(const struct ls_layout *l, const struct ls_stage_about *a
     return sum > 0 ? l->ms[stage] / sum : all[stage].share;
 }
 
+/* The passes of a step in the pipeline that has most of them. */
+static int64_t passes_of(const struct ls_options *o, int pipelines)
+{
+    return (o->replicas + pipelines - 1) / pipelines * o->accumulate;
+}
+
 static enum ls_status print_table(const struct ls_options *o, const struct ls_layout *l,
-                                  const struct ls_stage_about *all, int stages)
+                                  const struct ls_stage_about *all, int stages, int pipelines)
 {
     static const char *const headings[] = {"stage",      "from layer",   "ms",          "work",
                                            "parameters", "state MiB",    "activations", "gradients",
                                            "buffers",    "together MiB", "sends MiB"};
     struct ls_table t;
-    int64_t passes = o->replicas * o->accumulate;
+    int64_t passes = passes_of(o, pipelines);
     ls_table_init(&t, "rlrrrrrrrrr", headings);
     for (int i = 0; i < stages; i++) {
         const struct ls_stage_about *a = &all[i];
@@ -71,9 +77,12 @@ static enum ls_status print_table(const struct ls_options *o, const struct ls_la
     }
     enum ls_status st = ls_table_print(&t, stdout);
     ls_table_release(&t);
-    printf("\n%d stages, %" PRId64
-           " passes a step: at least %.1f%% of the time is idle. A stage sends that much a pass.\n",
-           stages, passes, 100.0 * (stages - 1) / (double)(passes + stages - 1));
+    printf("\n");
+    if (pipelines > 1)
+        printf("%d groups of ", pipelines);
+    printf("%d stages, %" PRId64
+           " pass%s a step: at least %.1f%% of the time is idle. A stage sends that much a pass.\n",
+           stages, passes, passes == 1 ? "" : "es", 100.0 * (stages - 1) / (double)(passes + stages - 1));
     if (l->stages > 0)
         printf(
             "Times are measured here, on %d thread%s: of a pass, forward and backward, with the updates of a step.\n",
@@ -84,7 +93,7 @@ static enum ls_status print_table(const struct ls_options *o, const struct ls_la
 }
 
 static enum ls_status print_json(const struct ls_options *o, const struct ls_layout *l,
-                                 const struct ls_stage_about *all, int stages)
+                                 const struct ls_stage_about *all, int stages, int pipelines)
 {
     json_t *list = json_array();
     for (int i = 0; i < stages; i++) {
@@ -98,8 +107,8 @@ static enum ls_status print_json(const struct ls_options *o, const struct ls_lay
                                         "bytes", (json_int_t)ls_stage_bytes(a), "sent_bytes", (json_int_t)a->travel));
     }
     json_t *out = json_pack("{s:s, s:s, s:s, s:I, s:I, s:b, s:o}", "kind", "plan", "model", o->model, "parallel",
-                            o->parallel, "batch", (json_int_t)o->batch, "passes",
-                            (json_int_t)(o->replicas * o->accumulate), "measured", l->stages > 0, "stages", list);
+                            o->parallel, "batch", (json_int_t)o->batch, "passes", (json_int_t)passes_of(o, pipelines),
+                            "measured", l->stages > 0, "stages", list);
     return put_json(out);
 }
 
@@ -117,7 +126,7 @@ enum ls_status ls_plan_stages(const struct ls_options *o, const struct ls_model_
     struct ls_options each = *o;
     int processes = ls_mesh_size(o->parallel);
     LS_TRY(ls_mesh_parse(o->parallel, processes, 0, &mesh));
-    int stages = mesh.axes[LS_PARALLEL_PIPELINE].size;
+    int stages = mesh.axes[LS_PARALLEL_PIPELINE].size, pipelines = processes / stages;
     each.threads = threads_of(o, processes);
     LS_TRY(ls_layout_plan(&each, size, plan, &layout));
     each.parallel = layout.parallel;
@@ -126,7 +135,7 @@ enum ls_status ls_plan_stages(const struct ls_options *o, const struct ls_model_
     for (int i = 0; i < stages && st == LS_OK; i++)
         st = predict(&each, size, plan, i, &all[i]);
     if (st == LS_OK)
-        st = o->json ? print_json(&each, &layout, all, stages) : print_table(&each, &layout, all, stages);
+        st = (o->json ? print_json : print_table)(&each, &layout, all, stages, pipelines);
     ls_free(all);
     ls_layout_release(&layout);
     return st;

@@ -84,6 +84,11 @@ static inline void ls_option_mark(struct ls_options *o, const struct ls_option *
     size_t row = (size_t)(option - ls_option_table);
     o->given[row / 64] |= (uint64_t)1 << row % 64;
 }
+static inline void ls_option_forget(uint64_t given[LS_OPTION_WORDS], const struct ls_option *option)
+{
+    size_t row = (size_t)(option - ls_option_table);
+    given[row / 64] &= ~((uint64_t)1 << row % 64);
+}
 
 /* Whether the text is a model: a map with the key `layers`. Text that is not YAML is neither a model nor a
  * configuration. */

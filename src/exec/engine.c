@@ -62,6 +62,10 @@ static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o,
         e->strategy = data->size > 1 ? &ls_sync_group : &ls_sync_none;
         e->tree = &e->own_tree;
         e->place = data->place;
+        if (o->replicas < data->size)
+            return ls_fail(LS_USAGE,
+                           "--parallel %s: %d pipelines cannot share %lld replica%s; give --replicas %d or more",
+                           o->parallel, data->size, (long long)o->replicas, o->replicas == 1 ? "" : "s", data->size);
         LS_TRY(ls_tree_init(&e->own_tree, (int)o->replicas, data->size));
         return ls_pipeline_find_mates(e);
     }
@@ -171,12 +175,12 @@ static enum ls_status open_engine(struct ls_engine *e, const struct ls_options *
     if (*lines)
         given = (struct ls_given_plan){*lines, "--plan", train};
     LS_TRY(ls_programs_make(e, o, &given, uses));
-    if (train)
-        LS_TRY(open_rows(e, o));
     if (uses & LS_ENGINE_PREDICT) {
         e->store_bytes = ls_store_bytes(e->store);
         return LS_OK;
     }
+    if (train)
+        LS_TRY(open_rows(e, o));
     LS_TRY(bind_memory(e, o));
     return uses & LS_ENGINE_MEASURE ? LS_OK : open_run(e, o, train);
 }

@@ -74,6 +74,11 @@ static enum ls_status meet_at_address(const struct ls_options *o, struct ls_laun
     const char *address = o->master_ip ? o->master_ip : l->address ? l->address : ls_variable("MASTER_ADDR");
     if (!address && l->mpi)
         return ls_nodes_refuse_mpi(o, l);
+    if (!address && l->rank < 0)
+        return ls_fail(LS_USAGE,
+                       "--num-nodes %d: where is rank 0, and which rank is this? Give --master-ip HOST and --rank, or "
+                       "--rendezvous file:///PATH",
+                       l->size);
     if (!address)
         return ls_fail(LS_USAGE,
                        "%s: rank %d of %d, but where is rank 0? Give --master-ip HOST (or MASTER_ADDR), or "

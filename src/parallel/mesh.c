@@ -1,6 +1,8 @@
 #include "parallel/mesh.h"
 #include "base/log.h"
+#include "base/memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +115,23 @@ enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mes
         rank /= m->axes[i].size;
     }
     return LS_OK;
+}
+
+char *ls_mesh_text(const struct ls_mesh *m)
+{
+    size_t room = 1, at = 0;
+    for (int i = 0; i < LS_PARALLELS; i++)
+        room += strlen(names[i]) + (size_t)m->axes[i].at_length + 16;
+    char *text = ls_alloc(room, 1);
+    for (int i = 0; text && i < LS_PARALLELS; i++) {
+        const struct ls_mesh_axis *a = &m->axes[i];
+        if (a->size > 1 || a->at_length > 0)
+            at += (size_t)snprintf(text + at, room - at, "%s%s:%d%s%.*s", at > 0 ? "," : "", names[i], a->size,
+                                   a->at_length > 0 ? "@" : "", a->at_length, a->at_length > 0 ? a->at : "");
+    }
+    if (text && at == 0)
+        snprintf(text, room, "%s", names[LS_PARALLEL_DATA]);
+    return text;
 }
 
 int ls_mesh_rank(const struct ls_mesh *m, enum ls_parallel axis, int place)

@@ -29,6 +29,8 @@ bool ls_mesh_is_auto(const char *text);
 enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mesh *mesh);
 /* The number of processes that the text names; 1 where it leaves them open, or is no layout. */
 int ls_mesh_size(const char *text);
+/* The layout as text that names every size, for which ls_mesh_size is that of the mesh. Freed by ls_free; NULL: no memory. */
+char *ls_mesh_text(const struct ls_mesh *mesh);
 /* Whether the text has the axis pipeline. */
 bool ls_mesh_has_pipeline(const char *text);
 /* Whether a process holds only a part of the model: pipeline or dense. */

@@ -281,8 +281,8 @@ static void say_stages(const struct ls_trainer *t)
     char all[48] = "";
     if (groups > 1)
         snprintf(all, sizeof all, "%d groups of ", groups);
-    ls_trainer_say(t, "  pipeline   %s%d stages, %d passes a step: at least %.1f%% of the time is idle", all, p->stages,
-                   passes, 100.0 * (p->stages - 1) / (passes + p->stages - 1));
+    ls_trainer_say(t, "  pipeline   %s%d stages, %d pass%s a step: at least %.1f%% of the time is idle", all, p->stages,
+                   passes, passes == 1 ? "" : "es", 100.0 * (p->stages - 1) / (passes + p->stages - 1));
     for (int i = 0; i < p->stages; i++) {
         const struct ls_stage_about *a = &p->about[i];
         char work[48];

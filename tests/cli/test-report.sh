@@ -212,6 +212,24 @@ echo 'sync: server' >>served/config.yaml
 lockstep report served -o served.html
 says_first served.html 'Communication limits this run: it waits 36 % of its time, and --sync server hides none of it.'
 
+it "names idle stages of a pipeline, until it is resumed on another layout"
+for run in staged resumed; do
+    {
+        steps 0.0117 0.01 0.34 0.55 0.1
+        for r in 0 1 2 3; do rank $r 0.04 0.4 0.6 0.1 0.02 1 0.01 4.68e9; done
+    } | made $run
+    {
+        echo '  pipeline   4 stages, 4 passes a step: at least 42.9% of the time is idle'
+        echo 'Pipeline: idle 61.0% of the time, 42.9% with stages of equal work; stages were busy 40.1%, 39.0%.'
+    } >>$run/log.txt
+    lockstep report $run -o $run.html
+done
+says_first staged.html 'Idle stages limit this run: they wait'
+says staged.html 'Pipeline: idle 61.0% of the time, 42.9% with stages of equal work'
+echo 'Resumed 2026-03-01 12:02:00 +0000, on node0, by lockstep 0.3.0' >>resumed/log.txt
+lockstep report resumed -o resumed.html
+says_first resumed.html 'The batch is too small'
+
 it "does not blame a rank where all are late in turn"
 {
     steps 0.3 0.01 0.66 0.32 0.01

@@ -194,6 +194,11 @@ refused() {
     expect_error "$pattern"
     expect_no_file never
 }
+it "passes over a token that is set for other commands"
+LOCKSTEP_TOKEN=the-token-of-a-cluster lockstep sweep --run tokens --model lenett --lr 1,2
+expect_code 2
+expect_error 'not a model'
+
 it "names bad values before anything starts"
 refused "^lockstep: error: --lr: 'x' is not a number" --lr 0.1,x
 refused "--batch: 0 is out of range" --lr 0.1,0.2 --batch 64,0

@@ -105,6 +105,10 @@ static enum ls_status check_fixed(struct ls_sweep *s)
         if (!ls_option_given(s->o.given, option))
             continue;
         snprintf(where, sizeof where, "--%s", option->name);
+        if (option->secret) { /* LOCKSTEP_TOKEN, for other commands: no trial needs it */
+            ls_option_forget(s->o.given, option);
+            continue;
+        }
         if (!(option->commands & LS_CMD_SWEEP)) /* of the environment, for other commands */
             continue;
         LS_TRY(ls_sweep_takes(option, where));

@@ -158,8 +158,8 @@ enum ls_status ls_tree_init_placed(struct ls_tree *t, int replicas, int size, co
     enum ls_status st = LS_OK;
     if (replicas < size)
         return ls_fail(LS_USAGE,
-                       "%d processes cannot share %d replicas: start at most %d processes, or a run with --replicas %d",
-                       size, replicas, replicas, size);
+                       "%d processes cannot share %d replica%s: start at most %d, or a run with --replicas %d", size,
+                       replicas, replicas == 1 ? "" : "s", replicas, size);
     LS_TRY_GOTO(end, take_lists(&w));
     deal_leaves(t, w.owner);
     find_parts(&w, 0, 1);

@@ -1,5 +1,6 @@
 /* Layouts of processes as --parallel names them. */
 #include "base/log.h"
+#include "base/memory.h"
 #include "parallel/mesh.h"
 
 #include <stdarg.h>
@@ -39,6 +40,16 @@ static void pipelines_take_neighbouring_ranks(void **state)
     assert_int_equal(ls_mesh_size("data:4,pipeline:2"), 8);
     assert_int_equal(ls_mesh_size("pipeline:3@a+b"), 3);
     assert_int_equal(ls_mesh_size("nothing"), 1);
+    static const char *const whole[][2] = {{"pipeline:2@fc1", "data:4,pipeline:2@fc1"},
+                                           {"dense:4,data", "data:2,dense:4"},
+                                           {"pipeline:8", "pipeline:8"},
+                                           {"data", "data:8"}};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+        assert_int_equal(ls_mesh_parse(whole[i][0], 8, 0, &m), LS_OK);
+        char *text = ls_mesh_text(&m);
+        assert_string_equal(text, whole[i][1]);
+        ls_free(text);
+    }
     assert_int_equal(ls_mesh_parse("pipeline:3@a+b", 3, 0, &m), LS_OK);
     assert_int_equal(m.axes[LS_PARALLEL_PIPELINE].at_length, 3);
     assert_false(ls_mesh_has_pipeline("data") || ls_mesh_has_pipeline("data:4") || ls_mesh_has_pipeline("dense:2"));

@@ -235,6 +235,19 @@ static void say_communication(const struct ls_time_shares *t, const char *run, s
     advise_batch(t, r);
 }
 
+/* What a pipeline waits for is the other stages. */
+static void say_pipeline(const struct ls_time_shares *t, const char *run, struct ls_remarks *r)
+{
+    char share[LS_FIGURE_ROOM];
+    const char *idle = ls_run_fact(t->run, "idle");
+    ls_remark(r, LS_REMARK_LIMIT, run, "Idle stages limit this run: they wait %s of their time for each other.",
+              ls_figure_share(t->exposed + t->late, share));
+    ls_remark_figures(r, "Pipeline: %s%s", idle ? idle : ls_run_fact(t->run, "pipeline"), idle ? "" : ".");
+    ls_remark_advise(
+        r, "More passes a step (--replicas, --accumulate) leave less time idle. Processes that share cores wait for "
+           "their turns, too. `lockstep plan --parallel auto` compares the layouts.");
+}
+
 static void say_compute(const struct ls_time_shares *t, const char *run, struct ls_remarks *r)
 {
     char share[LS_FIGURE_ROOM], speed[LS_FIGURE_ROOM];
@@ -266,7 +279,9 @@ void ls_findings_time(const struct ls_run_view *v, const char *run, struct ls_re
     struct ls_time_shares t = ls_time_shares_of(v, CULPRIT_PART);
     if (!(t.seconds > 0))
         return;
-    double late = t.culprit >= 0 && t.culprit_share >= LATE_SHARE ? t.culprit_share : 0;
+    const char *pipeline = ls_run_fact(v, "pipeline");
+    bool staged = pipeline && *pipeline;
+    double late = t.culprit >= 0 && t.culprit_share >= LATE_SHARE && !staged ? t.culprit_share : 0;
     /* With a tiny batch, steps are so short that handing a batch over between threads, or a few steps in which the loader
      * has no core, make a large share: the batch is the cause. */
     bool hiccups =
@@ -281,6 +296,8 @@ void ls_findings_time(const struct ls_run_view *v, const char *run, struct ls_re
         say_late(&t, run, r);
     else if (most > 0 && most == input)
         say_input(&t, run, r);
+    else if (most > 0 && most == waits && staged)
+        say_pipeline(&t, run, r);
     else if (most > 0 && most == waits)
         say_communication(&t, run, r);
     else if (most > 0 || is_small(&t) || busy < IDLE_CARD)

@@ -153,7 +153,10 @@ static enum ls_status take_line(struct ls_run_view *v, const char *line)
     if (strncmp(line, "Resumed ", 8) == 0) {
         v->resumed++;
         v->exit_code = -1;
+        return add(v, &v->log, "pipeline", ""); /* it may go on with another layout */
     }
+    if (strncmp(line, "Pipeline: ", 10) == 0)
+        return add(v, &v->log, "idle", line + 10);
     const char *with = strncmp(line, "Ended ", 6) == 0 ? strstr(line, " with exit code ") : NULL;
     if (with && sscanf(with, " with exit code %d", &code) == 1) {
         v->exit_code = code;

@@ -94,8 +94,10 @@ static void common_facts(FILE *out, const struct ls_subject *s)
 static void fact_row(FILE *out, const struct ls_subject *s, const char *name)
 {
     bool any = false;
-    for (int i = 0; i < s->n_runs; i++)
-        any |= ls_run_fact(&s->runs[i], name) != NULL;
+    for (int i = 0; i < s->n_runs; i++) {
+        const char *value = ls_run_fact(&s->runs[i], name);
+        any |= value && *value;
+    }
     if (!any)
         return;
     fputs("<tr>", out);
@@ -103,7 +105,7 @@ static void fact_row(FILE *out, const struct ls_subject *s, const char *name)
     for (int i = 0; i < s->n_runs; i++) {
         const char *value = ls_run_fact(&s->runs[i], name);
         fputs("<td class=\"t long\">", out);
-        ls_page_text(out, value ? value : "–");
+        ls_page_text(out, value && *value ? value : "–");
         fputs("</td>", out);
     }
     fputs("</tr>\n", out);
@@ -129,8 +131,8 @@ static void facts_table(FILE *out, const struct ls_subject *s)
 {
     static const char *const first[] = {"command", "model",     "data",     "batch",
                                         "rate",    "optimizer", "hardware", "machine"};
-    static const char *const more[] = {"started",   "ended",   "augment", "length",
-                                       "processes", "workers", "memory",  "identity"};
+    static const char *const more[] = {"started", "ended",    "augment", "length",  "processes",
+                                       "workers", "pipeline", "memory",  "identity"};
     fputs("<div class=\"card\"><div class=\"scroll\"><table><thead><tr><th scope=\"col\"></th>", out);
     run_heads(out, s);
     fputs("</tr></thead><tbody>\n", out);
