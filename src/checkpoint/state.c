@@ -38,7 +38,7 @@ const struct ls_help_row ls_state_keys[] = {
     {"loss_scale", "with --dtype fp16: the loss scale of the next step"},
     {"evaluations",
      "the step of the last one as --eval-every says, the highest top-1 of those, and how many came since then"},
-    {"end_due", "true: all steps are done, but the evaluation at the end failed; --resume makes it up"},
+    {"end_due", "true: all steps are done, but the evaluation at the end was not made; --resume makes it up"},
     {"plateau", "with --schedule plateau: the rate, the lowest loss, and the evaluations since then"},
     {NULL, NULL},
 };

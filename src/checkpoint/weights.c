@@ -164,12 +164,28 @@ static enum ls_status take_old_name(const struct ls_graph *g, struct ls_arena *s
     return LS_OK;
 }
 
+/* PyTorch's wrappers put their own name before that of a tensor: module.conv1.weight, _orig_mod.conv1.weight. */
+static const char *without_wrappers(const char *name)
+{
+    static const char *const wrappers[] = {"module.", "_orig_mod."};
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers;) {
+        size_t length = strlen(wrappers[i]);
+        bool wrapped = strncmp(name, wrappers[i], length) == 0;
+        name += wrapped ? length : 0;
+        i = wrapped ? 0 : i + 1;
+    }
+    return name;
+}
+
 enum ls_status ls_weights_open(const char *path, const struct ls_graph *g, struct ls_safetensors *file)
 {
     LS_TRY(ls_safetensors_open(path, file));
     enum ls_status st = LS_OK;
-    for (int i = 0; i < file->n_tensors && st == LS_OK; i++)
-        st = take_old_name(g, &file->strings, &file->tensors[i]);
+    for (int i = 0; i < file->n_tensors && st == LS_OK; i++) {
+        struct ls_st_tensor *t = &file->tensors[i];
+        t->name = ls_graph_find(g, t->name) == LS_NONE ? without_wrappers(t->name) : t->name;
+        st = take_old_name(g, &file->strings, t);
+    }
     if (st != LS_OK)
         ls_safetensors_release(file);
     return st;

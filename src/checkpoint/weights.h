@@ -22,7 +22,8 @@ enum ls_status ls_weights_copy(const struct ls_engine *e, enum ls_weights which,
 enum ls_status ls_weights_write(struct ls_weights_copy *c, const char *path, const struct ls_st_pair *metadata,
                                 int n_metadata, uint64_t *checksum);
 void ls_weights_copy_free(struct ls_weights_copy *c);
-/* Opens a file of the graph's weights. Names that torchvision's files have from older versions become those of the graph. */
+/* Opens a file of the graph's weights. Names that torchvision's files have from older versions, or with the prefix of PyTorch's
+ * DataParallel or compile, become those of the graph. */
 enum ls_status ls_weights_open(const char *path, const struct ls_graph *g, struct ls_safetensors *file);
 /* Checks that an open file has exactly the parameters and running statistics of the graph, with equal shapes. path: for
  * messages. */

@@ -106,13 +106,22 @@ static enum ls_status print_classes(const struct ls_confusion *c, const struct l
     return st;
 }
 
+static bool is_output(const char *path)
+{
+    return strcmp(path, "-") == 0;
+}
+
 static enum ls_status check_confusion(const struct ls_options *o)
 {
     struct ls_file_writer trial;
     if (!o->confusion)
         return LS_OK;
-    if (!ls_ends_in(o->confusion, ".csv") && !ls_ends_in(o->confusion, ".json"))
-        return ls_fail(LS_USAGE, "--confusion %s: name a file that ends in .csv or .json", o->confusion);
+    if (is_output(o->confusion))
+        return o->json ? ls_fail(LS_USAGE, "--confusion -: --json already writes to standard output; name a file")
+                       : LS_OK;
+    if (!ls_ends_in(o->confusion, ".csv") && !ls_ends_in(o->confusion, ".json") && !ls_ends_in(o->confusion, ".txt"))
+        return ls_fail(LS_USAGE, "--confusion %s: name a file that ends in .txt, .csv or .json, or - to print it",
+                       o->confusion);
     LS_TRY(ls_file_writer_open(&trial, o->confusion)); /* reports a folder that is missing or cannot be written */
     ls_file_writer_cancel(&trial);
     return LS_OK;
@@ -134,6 +143,12 @@ static enum ls_status put_out(const struct ls_options *o, const struct ls_task *
         LS_TRY(print_classes(c, names));
     if (!o->confusion)
         return LS_OK;
+    if (is_output(o->confusion)) {
+        ls_confusion_print(c, names, stdout);
+        return LS_OK;
+    }
+    if (ls_ends_in(o->confusion, ".txt"))
+        return ls_confusion_write_text(c, names, o->confusion);
     return ls_ends_in(o->confusion, ".csv") ? ls_confusion_write_csv(c, names, o->confusion)
                                             : ls_confusion_write_json(c, names, task, 0, o->confusion);
 }

@@ -79,6 +79,35 @@ static void warn_of_nothing(const struct ls_trainer *t)
             o->mixup > 0 ? "mixup" : "cutmix");
 }
 
+/* The samples of the smallest pass of a step. */
+static int64_t smallest_pass(const struct ls_trainer *t, int64_t samples)
+{
+    int64_t passes = (int64_t)t->engine.tree->replicas * t->engine.passes;
+    return samples < passes ? 1 : samples / passes;
+}
+
+/* A mean over one value is that value: BN then gives the same for each image, and what is below it learns nothing. */
+static void warn_of_single_values(const struct ls_trainer *t)
+{
+    const struct ls_graph *g = ls_engine_whole(&t->engine);
+    int64_t last = t->epoch_samples % t->o->batch;
+    bool always = smallest_pass(t, t->o->batch) == 1, at_end = last > 0 && smallest_pass(t, last) == 1;
+    if (!t->root || (!always && !at_end))
+        return;
+    for (int n = 0; n < g->n_nodes; n++) {
+        const struct ls_node *node = &g->nodes[n];
+        if (node->op != &ls_op_bn || !node->attr.training)
+            continue;
+        const struct ls_shape *in = &g->tensors[node->in[0]].shape;
+        if (in->dim[2] * in->dim[3] != 1)
+            continue;
+        ls_warn("BN layer %s sees one value of a channel in %s, which has one sample; give another --batch, or fewer "
+                "--replicas or --accumulate",
+                node->name, always ? "a pass" : "the last step of an epoch");
+        return;
+    }
+}
+
 static void say_model(const struct ls_trainer *t)
 {
     const struct ls_model_size *size = &t->task.size;
@@ -99,6 +128,7 @@ static void say_model(const struct ls_trainer *t)
         ls_warn("--init %s: %s", t->o->init, t->other_classes);
     say_frozen(t);
     warn_of_nothing(t);
+    warn_of_single_values(t);
 }
 
 enum { AUGMENT_TEXT = LS_AUGMENT_TEXT + 256 };

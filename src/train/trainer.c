@@ -208,7 +208,10 @@ static enum ls_status advance(struct ls_trainer *t)
         return finish_epoch(t);
     if (ls_trainer_eval_left(t))
         return evaluate_within(t);
-    return save_due(t) ? ls_trainer_save(t) : LS_OK;
+    if (!save_due(t))
+        return LS_OK;
+    t->state.end_due = t->task.test && !ls_trainer_steps_left(t); /* finish_run evaluates behind this save */
+    return ls_trainer_save(t);
 }
 
 /* --- the end ------------------------------------------------------------------------------------------ */

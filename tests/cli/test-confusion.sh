@@ -65,10 +65,25 @@ lockstep eval run --eval-data trees --per-class --json
 expect "$(json samples <out)" = 22
 grep -q '"name": "cedar, old", "samples": 3' out || miss "the class is not in the JSON"
 
-it "refuses a file name that says no format, before anything is computed"
+it "prints the matrix, and writes the same text"
+lockstep eval run --eval-data trees --confusion -
+expect_code 0
+tail -n 8 out >printed
 lockstep eval run --eval-data trees --confusion matrix.txt
+expect_code 0
+expect_same printed matrix.txt
+expect "$(head -n 1 matrix.txt | tr -s ' ')" = ' label 0 1 2 3 4 5 6'
+# The counts are those of the CSV.
+expect "$(sed 's/^. .\{12\}//' matrix.txt | tail -n 7 | tr -s ' ' ',' | sed 's/^,//')" = \
+    "$(sed -E 's/^("[^"]*"|[^,]*),//' matrix.csv | tail -n 7)"
+lockstep eval run --eval-data trees --confusion - --json
 expect_code 2
-expect_error "--confusion matrix.txt: name a file that ends in .csv or .json"
+expect_error 'already writes to standard output'
+
+it "refuses a file name that says no format, before anything is computed"
+lockstep eval run --eval-data trees --confusion matrix.xls
+expect_code 2
+expect_error "--confusion matrix.xls: name a file that ends in .txt, .csv or .json, or - to print it"
 
 it "names a folder that is not there, before anything is computed"
 lockstep eval run --eval-data trees --confusion nowhere/matrix.csv

@@ -145,6 +145,20 @@ expect_code 0
 lockstep export "$(weights dense-old)" --model dense.yaml --onnx dense.onnx --quiet
 expect_code 0
 
+it "takes the names that PyTorch's wrappers write"
+for wrapper in module. _orig_mod.module.; do
+    sed "s/name: /name: $wrapper/" dense..yaml >wrapped.yaml
+    rm -rf wrapped
+    lockstep train --model wrapped.yaml --data low --steps 1 --no-evaluate --quiet --run wrapped
+    expect_code 0
+    lockstep train --model dense.yaml --data low --steps 1 --lr 0 --weight-decay 0 --no-evaluate --init wrapped --run unwrapped
+    expect_code 0
+    tensors wrapped | grep fc.weight | sed 's/.* //' >before
+    tensors unwrapped | grep fc.weight | sed 's/.* //' >after
+    expect_same before after
+    rm -rf unwrapped
+done
+
 # step RUN [options]: one plain step, in which a change of weights is proportional to the rate.
 step() {
     run=$1

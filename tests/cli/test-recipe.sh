@@ -160,6 +160,25 @@ train --steps 1 --model alexnet-cntk --input 1x28x28 --dropout 0.5 --mixup 0.5 -
 expect_code 0
 expect "$(wc -l <err)" = 0
 
+it "a BN layer that sees one value says so"
+cat >one-value.yaml <<'END'
+input: 1x14x14
+classes: 10
+layers:
+  - {name: conv, op: conv, out: 4, kernel: 14}
+  - {name: norm, op: bn}
+  - {name: fc, op: dense, out: classes}
+END
+for batch in 1 24 97; do # 195 samples: the last step has 1, 3, 1
+    train --steps 1 --model one-value.yaml --replicas 1 --batch $batch --no-evaluate --run one-value-$batch
+    expect_code 0
+    case $batch in
+    1) expect_error 'warning: BN layer norm sees one value of a channel in a pass, which has one sample' ;;
+    24) expect "$(wc -l <err)" = 0 ;;
+    97) expect_error 'warning: BN layer norm sees one value of a channel in the last step of an epoch' ;;
+    esac
+done
+
 it "ema: a run without averages cannot go on with them, nor the other way round"
 train --ema 0.9 --run ema-none --resume --steps 13
 expect_code 2

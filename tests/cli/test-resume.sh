@@ -119,6 +119,20 @@ expect_code 0
 expect_no_file told/metrics.jsonl.tmp-4194305
 expect "$(grep -c '"kind": *"step"' told/metrics.jsonl)" = $((saved + 10))
 
+it "makes up the evaluation at the end when it is killed between a checkpoint of the last step and that"
+hold train --model lenet --batch 32 --epoch-size 200 --steps 4 --checkpoint-every 2 --threads 1 --run last
+within 60 test -e last/checkpoints/step-00000004/state.json || miss "the last step is not saved"
+kill -9 "$child"
+let_go
+lockstep train --run last --resume
+expect_code 0
+expect_out '^Final evaluation: .* over 10000 samples'
+expect_file last/confusion.json
+expect "$(grep -c '"kind": *"eval"' last/metrics.jsonl)" = 1
+lockstep train --run last --resume
+expect_code 0
+expect_out 'Nothing is left to do'
+
 it "starts again from its configuration alone"
 early config.yaml log.txt
 printf 'torn' >early/metrics.jsonl

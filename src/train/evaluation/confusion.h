@@ -53,8 +53,12 @@ enum ls_status ls_confusion_reduce(struct ls_confusion *c, struct ls_comm *comm)
 struct ls_class_result ls_confusion_class(const struct ls_confusion *c, int64_t class);
 void ls_confusion_release(struct ls_confusion *c);
 
-/* confusion_file.c. The matrix as CSV: a heading of predicted classes, then a row for each label. As JSON: classes, counts,
- * per-class figures, and the mistakes with their pictures as PNG in Base64. Either takes its place at once. */
+/* confusion_file.c. The matrix as CSV: a heading of predicted classes, then a row for each label. As text: the same, aligned,
+ * with numbers for the names in the heading. As JSON: classes, counts, per-class figures, and the mistakes with their pictures
+ * as PNG in Base64. A file takes its place at once. */
+void ls_confusion_print(const struct ls_confusion *c, const struct ls_class_names *names, FILE *out);
+enum ls_status ls_confusion_write_text(const struct ls_confusion *c, const struct ls_class_names *names,
+                                       const char *path);
 enum ls_status ls_confusion_write_csv(const struct ls_confusion *c, const struct ls_class_names *names,
                                       const char *path);
 enum ls_status ls_confusion_write_json(const struct ls_confusion *c, const struct ls_class_names *names,

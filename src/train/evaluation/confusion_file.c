@@ -16,7 +16,7 @@ enum { NAME = 256, PICTURE_SIDE = 96 };
 
 /* --- CSV ------------------------------------------------------------------------------------------------------------ */
 
-static void put_matrix(FILE *out, const struct ls_confusion *c, const struct ls_class_names *names)
+static void put_csv(const struct ls_confusion *c, const struct ls_class_names *names, FILE *out)
 {
     char name[NAME];
     fputs("label", out);
@@ -33,18 +33,71 @@ static void put_matrix(FILE *out, const struct ls_confusion *c, const struct ls_
     }
 }
 
-enum ls_status ls_confusion_write_csv(const struct ls_confusion *c, const struct ls_class_names *names,
-                                      const char *path)
+/* --- text ------------------------------------------------------------------------------------------------------------ */
+
+static int digits_of(int64_t number)
+{
+    int digits = 1;
+    for (; number > 9; number /= 10)
+        digits++;
+    return digits;
+}
+
+/* The digits of the largest count and of the largest class number. */
+static int widest(const struct ls_confusion *c)
+{
+    int64_t most = c->classes - 1;
+    for (int64_t i = 0; i < c->classes * c->classes; i++)
+        most = c->counts[i] > most ? c->counts[i] : most;
+    return digits_of(most);
+}
+
+void ls_confusion_print(const struct ls_confusion *c, const struct ls_class_names *names, FILE *out)
+{
+    char name[NAME];
+    int width = widest(c), number = digits_of(c->classes - 1), longest = (int)strlen("label");
+    for (int64_t i = 0; i < c->classes; i++) {
+        int length = ls_utf8_length(ls_class_name(names, i, name, sizeof name));
+        longest = length > longest ? length : longest;
+    }
+    fprintf(out, "%*s  %-*s", number, "", longest, "label");
+    for (int64_t i = 0; i < c->classes; i++)
+        fprintf(out, "  %*lld", width, (long long)i);
+    for (int64_t row = 0; row < c->classes; row++) {
+        ls_class_name(names, row, name, sizeof name);
+        fprintf(out, "\n%*lld  %s%*s", number, (long long)row, name, longest - ls_utf8_length(name), "");
+        for (int64_t i = 0; i < c->classes; i++)
+            fprintf(out, "  %*lld", width, (long long)c->counts[row * c->classes + i]);
+    }
+    fputc('\n', out);
+}
+
+/* --- files ----------------------------------------------------------------------------------------------------------- */
+
+static enum ls_status write_text(const struct ls_confusion *c, const struct ls_class_names *names, const char *path,
+                                 void (*put)(const struct ls_confusion *, const struct ls_class_names *, FILE *))
 {
     char *text = NULL;
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return ls_fail(LS_FAILED, "out of memory");
-    put_matrix(out, c, names);
+    put(c, names, out);
     enum ls_status st = fclose(out) == 0 ? ls_file_write(path, text, size) : ls_fail(LS_FAILED, "out of memory");
     free(text);
     return st;
+}
+
+enum ls_status ls_confusion_write_csv(const struct ls_confusion *c, const struct ls_class_names *names,
+                                      const char *path)
+{
+    return write_text(c, names, path, put_csv);
+}
+
+enum ls_status ls_confusion_write_text(const struct ls_confusion *c, const struct ls_class_names *names,
+                                       const char *path)
+{
+    return write_text(c, names, path, ls_confusion_print);
 }
 
 /* --- pictures --------------------------------------------------------------------------------------------------------- */
