@@ -22,7 +22,7 @@ bytes() {
 
 names_killed() {
     it "names a worker that is killed"
-    begin 3 --data synthetic:1x14x14:10:195 --batch 48 --schedule constant --epochs 1000000 --deadline 3 --run killed "$@"
+    begin 3 --data synthetic:1x14x14:10:195 --batch 48 --schedule constant --epochs 1000000 --deadline 20 --run killed "$@"
     victim=$(worker 1)
     kill -9 "$victim"
     end

@@ -189,7 +189,7 @@ expect_code 4
 expect_err "(worker|rank) 3 \(pid $victim"
 
 it "names a worker that everyone waits for"
-begin 4 --sync async --deadline 3 --run hung
+begin 4 --sync async --deadline 10 --run hung
 kill -STOP "$(worker 1)"
 end
 expect_code 4

@@ -201,8 +201,8 @@ fi
 
     it "says that nodes were started for different numbers of workers"
     port=$(free_port)
-    node $small --steps 1 --run differ --deadline 3 --workers 3 --master-ip 127.0.0.1 --master-port "$port" --num-nodes 2 --rank 1
-    node $small --steps 1 --run differ --deadline 3 --workers 2 --master-ip 127.0.0.1 --master-port "$port" --num-nodes 2 --rank 0
+    node $small --steps 1 --run differ --deadline 10 --workers 3 --master-ip 127.0.0.1 --master-port "$port" --num-nodes 2 --rank 1
+    node $small --steps 1 --run differ --deadline 10 --workers 2 --master-ip 127.0.0.1 --master-port "$port" --num-nodes 2 --rank 0
     collect
     expect "$codes" = "2 2"
     expect_err 'was started for 6 processes, rank 0 for 4; give all the same number'

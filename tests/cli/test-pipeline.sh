@@ -188,7 +188,7 @@ cmp -s straight/checkpoints/step-00000040/model.safetensors signalled/checkpoint
 
 it "names the stage that was killed"
 # shellcheck disable=SC2086
-begin 3 $model --data synthetic:1x28x28:10:160 --batch 32 --epochs 1000000 --deadline 3 --parallel pipeline:3
+begin 3 $model --data synthetic:1x28x28:10:160 --batch 32 --epochs 1000000 --deadline 20 --parallel pipeline:3
 victim=$(worker 1)
 kill -9 "$victim"
 end

@@ -33,7 +33,7 @@ expect_error 'lenett.*lenet'
 
 it "names a worker that was killed and ends the others"
 # shellcheck disable=SC2086
-begin 3 $endless --deadline 3
+begin 3 $endless --deadline 20
 victim=$(worker 1)
 kill -9 "$victim"
 end
@@ -43,7 +43,7 @@ gone "$victim" || miss "worker 1 is still there"
 
 it "ends a worker that does not end by itself"
 # shellcheck disable=SC2086
-begin 2 $endless --deadline 3
+begin 2 $endless --deadline 10
 kill -STOP "$(worker 0)"
 kill -9 "$(worker 1)"
 end

@@ -47,7 +47,7 @@ begin() {
     # shellcheck disable=SC2086
     "$program" train $small --workers "$workers" --no-evaluate --log-every 1 "$@" >out 2>err </dev/null &
     parent=$!
-    within 60 all_train || miss "the workers do not train"
+    within 300 all_train || miss "the workers do not train"
     mark
 }
 

@@ -103,7 +103,7 @@ if [ -n "$missing" ]; then
 else
     lose_packets 1 2
     lose_packets 2 1
-    endless --deadline 3 --run unconnected
+    endless --deadline 10 --run unconnected
     gather_trainers
     find_again 1 2
     find_again 2 1
@@ -144,7 +144,7 @@ if [ -n "$missing" ]; then
     skip "$missing"
 else
     cable 2 down
-    endless --deadline 3 --run never
+    endless --deadline 10 --run never
     gather_trainers
     cable 2 up
     expect "$codes" = "4 4 4 4 "
@@ -166,7 +166,7 @@ if [ -n "$missing" ]; then
     skip "$missing"
 else
     for wait in 0 0.2 0.5; do
-        endless --deadline 3 --run "first-$wait"
+        endless --deadline 10 --run "first-$wait"
         within 60 all_started || miss "the processes do not start"
         sleep $wait # a moment of the first second
         cut_off 1

@@ -268,7 +268,7 @@ it "ends the job, with the rank named, when a process dies"
 if [ -n "$alone" ]; then
     skip "$alone"
 else
-    submit 2 train-plain.sbatch --epochs 1000000 --no-evaluate --deadline 3 --run dies
+    submit 2 train-plain.sbatch --epochs 1000000 --no-evaluate --deadline 10 --run dies
     within 60 grep -q '"kind": "step"' dies/metrics.jsonl || miss "the run does not begin"
     kill -9 "$(process_of 1)"
     wait_for_job

@@ -91,15 +91,19 @@ static void each_product(const struct problem *p, product f, void *context)
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t o = 0; o < p->out; o++)
             for (int64_t y = 0; y < p->oh; y++)
-                for (int64_t x = 0; x < p->ow; x++)
+                for (int64_t x = 0; x < p->ow; x++) {
+                    size_t result = map_at(p, p->out, p->oh, p->ow, n, o, y, x);
                     for (int64_t tap = 0; tap < 9; tap++) {
                         int64_t iy = y + tap / 3 - s->pad, ix = x + tap % 3 - s->pad;
                         if (iy < 0 || iy >= s->h || ix < 0 || ix >= s->w)
                             continue;
-                        for (int64_t i = 0; i < p->in; i++)
-                            f(context, map_at(p, p->in, s->h, s->w, n, i, iy, ix), weight_at(p, o, i, tap),
-                              map_at(p, p->out, p->oh, p->ow, n, o, y, x));
+                        for (int64_t i = 0; i < p->in; i += p->block) {
+                            size_t first = map_at(p, p->in, s->h, s->w, n, i, iy, ix), weight = weight_at(p, o, i, tap);
+                            for (int64_t lane = 0; lane < p->block; lane++)
+                                f(context, first + (size_t)lane, weight + (size_t)(lane * p->block), result);
+                        }
                     }
+                }
 }
 
 struct sums {

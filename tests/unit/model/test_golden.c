@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -379,11 +380,11 @@ struct golden_case {
 };
 
 /* A sanitizer finds in one step what it finds in ten, and in the rule's kernels what it finds in all. It takes several times as
- * long for each. */
+ * long for each. What it finds in the naive backend it finds in its small models and in test_ops. */
 #ifdef __SANITIZE_ADDRESS__
-enum { STEPS_MOST = 1, MAY_TUNE = false };
+enum { STEPS_MOST = 1, MAY_TUNE = false, REF_MOST = 2 };
 #else
-enum { STEPS_MOST = STEPS, MAY_TUNE = true };
+enum { STEPS_MOST = STEPS, MAY_TUNE = true, REF_MOST = INT_MAX };
 #endif
 
 static void follows_pytorch(void **state)
@@ -424,10 +425,14 @@ int main(int argc, char **argv)
     };
     enum { CASES = sizeof cases / sizeof *cases };
     static char names[CASES][64];
-    struct CMUnitTest tests[CASES];
+    struct CMUnitTest tests[CASES] = {0};
+    int n = 0, ref = 0;
     for (int i = 0; i < CASES; i++) {
-        snprintf(names[i], sizeof names[i], "%s on %s follows PyTorch", cases[i].model, cases[i].backend);
-        tests[i] = (struct CMUnitTest){.name = names[i], .test_func = follows_pytorch, .initial_state = &cases[i]};
+        if (strcmp(cases[i].backend, "ref") == 0 && ref++ >= REF_MOST)
+            continue;
+        snprintf(names[n], sizeof names[n], "%s on %s follows PyTorch", cases[i].model, cases[i].backend);
+        tests[n] = (struct CMUnitTest){.name = names[n], .test_func = follows_pytorch, .initial_state = &cases[i]};
+        n++;
     }
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
