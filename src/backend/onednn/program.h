@@ -34,6 +34,7 @@ struct node_exec {
     struct dnn_prim prim;  /* or: */
     struct ls_conv own;    /* our own convolution, when its method is set */
     struct ls_dense dense; /* a large dense layer, when it has samples */
+    struct ls_pairs pairs; /* a reorder by our own kernel, when it has taps */
     struct ls_axis y, x;   /* pools */
     char note[80];         /* implementation, for people */
 };

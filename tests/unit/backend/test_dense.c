@@ -1,6 +1,6 @@
-/* Our own kernels of large dense layers on every instruction set that this processor has, in f32 and bf16: all passes against sums in double
- * precision; and the bits of the whole layer from its rows divided among 2 to 8 workers (SPLIT-1, SPLIT-2), in both layouts of
- * the weights, on one to three threads (LOOP-1). */
+/* Our own kernels of large dense layers on every instruction set that this processor has, in f32 and bf16: all passes against
+ * sums in double precision; and the bits of the whole layer from its rows divided among 2 to 8 workers (SPLIT-1, SPLIT-2), in
+ * both layouts of the weights, on one to three threads (LOOP-1). And weights as pairs of bf16. */
 #include "bf16.h"
 #include "backend/onednn/kernels/kernels.h"
 #include "base/memory.h"
@@ -17,7 +17,8 @@
 static const char *const sets[] = {"avx512bf16", "avx512", "avx2", "sse2"};
 
 /* samples, inputs, rows: chunks of full and of odd size, 8 and fewer of them, columns beyond the last whole block */
-static const int64_t shapes[][3] = {{7, 130, 512}, {37, 70, 500}, {3, 1100, 259}, {1, 65, 128}};
+static const int64_t shapes[][3] = {{7, 130, 512}, {37, 70, 500}, {3, 1100, 259},
+                                    {1, 65, 128},  {18, 33, 130}, {2, 64, 200}};
 
 /* A kernel, and the type of its activations. */
 struct kernel {
@@ -267,8 +268,51 @@ static void dense_test(void **state)
     assert_true(tried > 0);
 }
 
+/* Weights in blocks as pairs in bf16, with one block and odd numbers of them. */
+static void try_pairs(const struct ls_kernels *k, const struct ls_pairs *how)
+{
+    int64_t b = k->block, blocks = how->outs * how->ins * how->taps, differ = 0;
+    struct ls_pairs p = *how;
+    float *from = ls_alloc((size_t)(blocks * b * b), sizeof *from);
+    uint16_t *to = ls_alloc((size_t)(blocks * b * b), sizeof *to);
+    assert_non_null(from);
+    assert_non_null(to);
+    ls_random_fill_normal(7, 5, 1, blocks * b * b, from);
+    p.from = from;
+    p.to = to;
+    k->pairs(&p);
+    for (int64_t at = 0; at < blocks * b * b; at++) {
+        int64_t block = at / b / b, in = at / b % b, out = at % b, tap = block % p.taps;
+        int64_t i = block / p.taps % p.ins, o = block / p.taps / p.ins;
+        int64_t place = (p.ins_first ? (i * p.outs + o) * p.taps + tap : block) * b * b;
+        place += p.of_results ? (out / 2 * b + in) * 2 + out % 2 : (in / 2 * b + out) * 2 + in % 2;
+        differ += to[place] != to_bf16(from[at]);
+    }
+    assert_int_equal(differ, 0);
+    ls_free(from);
+    ls_free(to);
+}
+
+static void pairs_test(void **state)
+{
+    static const int64_t sizes[][3] = {{1, 1, 1}, {2, 3, 9}, {3, 5, 1}};
+    (void)state;
+    for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
+        struct ls_kernels k = {0};
+        if (!ls_kernels_pick(LS_BF16, sets[set], &k) || !k.pairs)
+            continue;
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
+            for (int form = 0; form < 4; form++)
+                try_pairs(&k, &(struct ls_pairs){.outs = sizes[s][0],
+                                                 .ins = sizes[s][1],
+                                                 .taps = sizes[s][2],
+                                                 .of_results = form & 1,
+                                                 .ins_first = form & 2});
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(dense_test)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(dense_test), cmocka_unit_test(pairs_test)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

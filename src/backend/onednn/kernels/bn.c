@@ -385,6 +385,15 @@ static enum form form_of(const struct ls_bn_bwd *a)
         FOR_EACH_FORM(a, LS_ACT_NONE, body)         \
     }
 
+/* Where the first pass leaves the gradient of the normalised value for the second: where a residual needs it, and in place of dx
+ * where an exponential would be computed again. NULL: nowhere. */
+static E *kept_gradient(const struct ls_bn_bwd *a, int64_t plane, int64_t area)
+{
+    bool costly = (a->act == LS_ACT_SILU || a->act == LS_ACT_GELU) && !a->map.y;
+    E *kept = a->dresidual ? a->dresidual : costly ? a->dx : NULL;
+    return kept ? kept + plane * area * B : NULL;
+}
+
 static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
 {
     int64_t area = a->map.h * a->map.w;
@@ -396,7 +405,7 @@ static void backward_sums(const struct ls_bn_bwd *a, int64_t block, int part)
     for (int64_t n = part_begin(a->map.valid, part); n < end; n++) {
         int64_t plane = n * a->map.blocks + block;
         struct source s = source_of(a, plane, area);
-        E *dres = a->dresidual ? (E *)a->dresidual + plane * area * B : NULL;
+        E *dres = kept_gradient(a, plane, area);
         struct sums t = {0};
         if (a->map.y) {
 #define POOLED_SUMS(act) pooled_sums(act, &a->map, &s, f, mean, &t)
@@ -449,7 +458,7 @@ static void backward_dx(const struct ls_bn_bwd *a, int64_t block, int part)
         int64_t plane = n * a->map.blocks + block;
         struct source s = source_of(a, plane, area);
         E *dx = (E *)a->dx + plane * area * B;
-        E *dres = a->dresidual ? (E *)a->dresidual + plane * area * B : NULL;
+        E *dres = kept_gradient(a, plane, area);
         if (n >= a->map.valid) { /* LOOP-2 */
             memset(dx, 0, (size_t)(area * B) * sizeof(E));
             if (dres)

@@ -70,13 +70,15 @@ static void sum_over(const struct ls_dense *d, const struct method *m, const E *
         struct product p = {
             .deep = min_of(DEPTH, all - k), .left_step = left_step, .to_step = c->tiles * SUMS, .first = k == 0};
         p.right_step = p.deep * TILE;
-        for (int64_t t = 0; t < c->tiles; t++)
-            for (int64_t i = 0; i < p.deep; i++)
+        for (int64_t i = 0; i < p.deep; i++)
+            for (int64_t t = 0; t < c->tiles; t++)
                 (by_rows ? pack_by_rows : pack_by_columns)(d, from + (k + i) * DEEP, end, c->first + t * SIDE,
                                                            c->n - t * SIDE, packed + (t * p.deep + i) * TILE);
         for (int64_t s = 0; s < left_tiles; s += 2)
             for (int64_t t = 0; t < c->tiles; t += 2) {
                 p.two = s + 1 < left_tiles;
+                p.rows = min_of(d->n - s * SIDE, 2 * SIDE);
+                p.pairs = p.deep * (DEEP / 2);
                 p.left = samples + s * left_step + (part * tile + k) * TILE;
                 p.right = packed + t * p.right_step;
                 p.to = sums + (s * c->tiles + t) * SUMS;
@@ -130,8 +132,9 @@ static void backward(const struct ls_dense *d, const struct method *m, const E *
             float *to = sums + (depth - 2) * size;
             if (!ls_split_joins(at[depth - 2], at[depth - 1], chunk + 1, range->chunks))
                 break;
-            for (int64_t i = 0; i < size; i += B)
-                vstoref(to + i, vloadf(to + i) + vloadf(to + size + i));
+            for (int64_t i = 0; i < size; i += B) /* rows of tiles; samples fill the first of them */
+                if (i / (c->tiles * SUMS) * SIDE + i % SUMS / SIDE < d->n)
+                    vstoref(to + i, vloadf(to + i) + vloadf(to + size + i));
         }
     }
     for (int part = 0; part < depth; part++)
@@ -192,10 +195,15 @@ static void weights_gradient(const struct ls_dense *d, const struct method *m, c
 {
     float sums[2 * LEAST * SUMS];
     int64_t deep = tiles_of(d->n, DEEP), end = min_of(row + HIGH, tiles_of(outer_of(d).talls, SIDE));
-    struct product p = {
-        .deep = deep, .left_step = deep * TILE, .right_step = deep * TILE, .to_step = LEAST * SUMS, .first = true};
+    struct product p = {.deep = deep,
+                        .pairs = tiles_of(d->n, 2),
+                        .left_step = deep * TILE,
+                        .right_step = deep * TILE,
+                        .to_step = LEAST * SUMS,
+                        .first = true};
     for (; row < end; row += 2) {
         p.two = row + 1 < end;
+        p.rows = p.two ? 2 * SIDE : SIDE;
         p.left = left + row * deep * TILE;
         for (int t = 0; t < LEAST; t += 2) {
             p.right = right + (column + t) * deep * TILE;

@@ -70,6 +70,13 @@ INLINE vf neighbours(vf low, vf high)
 #endif
 }
 
+/* Tiles are read in pieces that the processor does not expect: what the next tile needs is requested while this one is packed. An
+ * address beyond the weights does no harm. */
+INLINE void expect(const float *later)
+{
+    _mm_prefetch((const char *)(uintptr_t)later, _MM_HINT_T0);
+}
+
 /* --- weights, on the right ---------------------------------------------------------------------------------------- */
 
 INLINE bool forward_pass(const struct ls_dense *d)
@@ -97,9 +104,12 @@ INLINE void pack_by_columns(const struct ls_dense *d, int64_t depth, int64_t end
     uint32_t low = mask_of(end - depth) & 0xffff, high = mask_of(end - depth - SIDE);
     const float *from = weight_at(d, depth, column), *second = high ? weight_at(d, depth + SIDE, column) : from;
     vf lanes[SIDE];
-    for (int64_t c = 0; c < SIDE; c++)
+    for (int64_t c = 0; c < SIDE; c++) {
+        expect(from + (SIDE + c) * step);
+        expect(second + (SIDE + c) * step);
         lanes[c] =
             c < columns ? neighbours(weights(low, from + c * step), weights(high, second + c * step)) : vset(0.0f);
+    }
     transpose_lanes(lanes);
     for (int i = 0; i < SIDE; i++)
         _mm512_storeu_si512(to + i * DEEP, (__m512i)lanes[i]);
@@ -112,6 +122,8 @@ INLINE void pack_by_rows(const struct ls_dense *d, int64_t depth, int64_t end, i
     uint32_t here = mask_of(columns) & 0xffff;
     const float *from = here ? weight_at(d, depth, column) : d->w;
     for (int64_t i = 0; i < DEEP; i += 2) {
+        expect(from + (DEEP + i) * step);
+        expect(from + (DEEP + i + 1) * step);
         vf even = weights(depth + i < end ? here : 0, from + i * step);
         vf odd = weights(depth + i + 1 < end ? here : 0, from + (i + 1) * step);
         _mm512_storeu_si512(to + i * SIDE, (__m512i)side_by_side(even, odd));
@@ -120,11 +132,11 @@ INLINE void pack_by_rows(const struct ls_dense *d, int64_t depth, int64_t end, i
 
 /* --- products ----------------------------------------------------------------------------------------------------- */
 
-/* Tiles of `deep` tiles of depth: one or two on the left, whose tiles of depth follow each other, by two on the right.
- * to: 2 tiles of sums for each on the left. first: the sums are those of the product alone; otherwise it is added to
- * them. */
+/* Tiles of `deep` tiles of depth: one or two on the left, whose tiles of depth follow each other, by two on the right. to: 2 tiles of
+ * sums for each on the left. first: the sums are those of the product alone; otherwise it is added to them. Vectors leave out
+ * rows beyond `rows` and pairs of the depth beyond `pairs`, which are zeros; AMX takes as long with them. */
 struct product {
-    int64_t deep;
+    int64_t deep, rows, pairs;
     const E *left, *right;
     int64_t left_step, right_step, to_step; /* to the second tile on the left, on the right; to its sums */
     float *to;
@@ -142,15 +154,14 @@ INLINE vf add_pairs(vf sums, vf x, vf w)
 #endif
 }
 
-/* Eight rows by two tiles of columns. */
-INLINE void multiply_rows(const struct product *p, const E *left, float *to)
+/* N rows, at most eight, by two tiles of columns. */
+INLINE void multiply_rows(const struct product *p, const int N, const E *left, float *to)
 {
-    enum { N = 8 };
-    vf sums[N][2];
+    vf sums[8][2];
     for (int i = 0; i < N; i++)
         for (int c = 0; c < 2; c++)
             sums[i][c] = p->first ? vset(0.0f) : vloadf(to + c * SUMS + i * SIDE);
-    for (int64_t k = 0; k < p->deep * (DEEP / 2); k++) {
+    for (int64_t k = 0; k < p->pairs; k++) {
         const E *right = p->right + k * 2 * SIDE, *x = left + k / (DEEP / 2) * TILE + k % (DEEP / 2) * 2;
         vf w[2] = {(vf)_mm512_loadu_si512(right), (vf)_mm512_loadu_si512(right + p->right_step)};
         for (int i = 0; i < N; i++) {
@@ -167,9 +178,18 @@ INLINE void multiply_rows(const struct product *p, const E *left, float *to)
 
 static void multiply_vectors(const struct product *p)
 {
-    for (int t = 0; t <= p->two; t++)
-        for (int i = 0; i < SIDE; i += 8)
-            multiply_rows(p, p->left + t * p->left_step + i * DEEP, p->to + t * p->to_step + i * SIDE);
+    for (int64_t row = 0; row < p->rows; row += 8) {
+        const E *left = p->left + row / SIDE * p->left_step + row % SIDE * DEEP;
+        float *to = p->to + row / SIDE * p->to_step + row % SIDE * SIDE;
+        if (p->rows - row == 1)
+            multiply_rows(p, 1, left, to);
+        else if (p->rows - row == 2)
+            multiply_rows(p, 2, left, to);
+        else if (p->rows - row <= 4)
+            multiply_rows(p, 4, left, to);
+        else
+            multiply_rows(p, 8, left, to);
+    }
 }
 
 #ifdef LS_AMX

@@ -137,6 +137,15 @@ struct ls_dense_kernel {
     void (*run)(const struct ls_dense *);       /* NULL where this processor or type has none */
 };
 
+/* Weights in blocks, f32, [out block][in block][tap][B in][B out], become pairs in bf16: [B in / 2][B out][2], or of_results:
+ * [B out / 2][B in][2]. ins_first: blocks become [in block][out block][tap]. */
+struct ls_pairs {
+    int64_t outs, ins, taps;
+    bool of_results, ins_first;
+    const float *from;
+    void *to;
+};
+
 struct ls_sgd {
     float *w, *m; /* m NULL: no momentum */
     const float *g;
@@ -210,6 +219,7 @@ struct ls_kernels {
     void (*depthwise_bwd_weights)(const struct ls_depthwise *);
     struct ls_conv_kernel conv[LS_CONV_METHODS];
     struct ls_dense_kernel dense, dense_amx; /* by vectors, and in bf16 by AMX */
+    void (*pairs)(const struct ls_pairs *);  /* NULL: none in this type and set */
     void (*softmax)(const struct ls_loss *);
     void (*softmax_bwd)(const struct ls_loss *);
     void (*l2)(const struct ls_loss *);

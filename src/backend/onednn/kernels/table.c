@@ -23,4 +23,5 @@ void LS_KERNEL_NAME(fill)(struct ls_kernels *k)
     LS_KERNEL_NAME(fill_groups)(k);
     LS_KERNEL_NAME(fill_dense)(k);
     LS_KERNEL_NAME(fill_loss)(k);
+    LS_KERNEL_NAME(fill_pairs)(k);
 }

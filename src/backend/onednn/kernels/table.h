@@ -25,5 +25,6 @@ void LS_KERNEL_NAME(fill_amx_images)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_groups)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_dense)(struct ls_kernels *k);
 void LS_KERNEL_NAME(fill_loss)(struct ls_kernels *k);
+void LS_KERNEL_NAME(fill_pairs)(struct ls_kernels *k);
 
 #endif
