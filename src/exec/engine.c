@@ -62,10 +62,6 @@ static enum ls_status take_tree(struct ls_engine *e, const struct ls_options *o,
         e->strategy = data->size > 1 ? &ls_sync_group : &ls_sync_none;
         e->tree = &e->own_tree;
         e->place = data->place;
-        if (o->replicas < data->size)
-            return ls_fail(LS_USAGE,
-                           "--parallel %s: %d pipelines cannot share %lld replica%s; give --replicas %d or more",
-                           o->parallel, data->size, (long long)o->replicas, o->replicas == 1 ? "" : "s", data->size);
         LS_TRY(ls_tree_init(&e->own_tree, (int)o->replicas, data->size));
         return ls_pipeline_find_mates(e);
     }

@@ -70,6 +70,20 @@ static enum ls_status check_tta(const struct ls_options *o, struct ls_tta *tta)
     return LS_OK;
 }
 
+/* What can be wrong with the layout that was named, for a training graph without gradients. */
+static enum ls_status check_layout(const struct ls_options *o, const struct ls_backend *backend, int processes,
+                                   struct ls_graph *g)
+{
+    struct ls_engine e = {.backend = backend};
+    if (ls_mesh_is_auto(o->parallel))
+        return LS_OK;
+    LS_TRY(ls_mesh_parse(o->parallel, processes, 0, &e.mesh));
+    LS_TRY(ls_pipeline_check(o, &e));
+    LS_TRY(ls_split_check(o, &e));
+    LS_TRY(ls_split_graph(&e, g));
+    return ls_mesh_has_pipeline(o->parallel) ? ls_pipeline_check_cut(o, backend, g) : LS_OK;
+}
+
 enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model_size *size, int processes)
 {
     struct ls_graph g;
@@ -81,8 +95,8 @@ enum ls_status ls_engine_check(const struct ls_options *o, const struct ls_model
     enum ls_status st = build(o, backend, size, true, tta.views, &g);
     if (st == LS_OK)
         st = ls_optim_rates(&g, o);
-    if (st == LS_OK && ls_mesh_has_pipeline(o->parallel))
-        st = ls_pipeline_check_cut(o, backend, &g);
+    if (st == LS_OK)
+        st = check_layout(o, backend, processes, &g);
     ls_graph_release(&g);
     if (st == LS_OK)
         st = ls_shards_check(o, backend, processes);

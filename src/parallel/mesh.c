@@ -148,7 +148,7 @@ static bool has_axis(const char *text, enum ls_parallel axis)
     bool muted = ls_log_mute(true);
     bool good = parse_axes(text, &m) == LS_OK;
     ls_log_mute(muted);
-    return good && m.axes[axis].size != 0;
+    return good && m.axes[axis].size > 1;
 }
 
 bool ls_mesh_has_pipeline(const char *text)

@@ -31,7 +31,7 @@ enum ls_status ls_mesh_parse(const char *text, int size, int rank, struct ls_mes
 int ls_mesh_size(const char *text);
 /* The layout as text that names every size, for which ls_mesh_size is that of the mesh. Freed by ls_free; NULL: no memory. */
 char *ls_mesh_text(const struct ls_mesh *mesh);
-/* Whether the text has the axis pipeline. */
+/* Whether the text has a pipeline of several stages. */
 bool ls_mesh_has_pipeline(const char *text);
 /* Whether a process holds only a part of the model: pipeline or dense. */
 bool ls_mesh_divides_model(const char *text);

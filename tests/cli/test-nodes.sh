@@ -212,6 +212,24 @@ fi
     expect_code 4
     expect_error 'ranks 2 and 3 did not come to 127.0.0.1:[0-9]+ within 1 s'
 
+    it "refuses a layout on all nodes with the same reason and exit code"
+    for layout in "pipeline:2 --compress bf16" "dense:2" "pipeline:2 --replicas 1"; do
+        port=$(free_port)
+        : >err
+        for rank in 1 0; do
+            node $small --steps 1 --run never --workers 2 --parallel $layout --master-ip 127.0.0.1 --master-port "$port" \
+                --num-nodes 2 --rank $rank
+        done
+        collect
+        expect "$codes" = "2 2"
+        expect "$(sort -u err | wc -l)" = 1
+    done
+
+    it "computes the given replicas with a pipeline of one stage"
+    lockstep $small --steps 20 --run one-stage --workers 3 --parallel data:3,pipeline:1
+    expect_code 0
+    expect_bits one-stage
+
     it "says which settings contradict each other, in one line"
     lockstep $small --workers 2 --npernode 3
     expect_code 2

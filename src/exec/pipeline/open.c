@@ -18,9 +18,15 @@ static enum ls_status refuse(const struct ls_options *o, const char *option, con
                    value, why);
 }
 
-static enum ls_status check(const struct ls_engine *e, const struct ls_options *o)
+enum ls_status ls_pipeline_check(const struct ls_options *o, const struct ls_engine *e)
 {
     const struct ls_sync_ops *sync = ls_sync_find(o->sync);
+    int pipelines = e->mesh.axes[LS_PARALLEL_DATA].size;
+    if (e->mesh.axes[LS_PARALLEL_PIPELINE].size <= 1)
+        return LS_OK;
+    if (o->replicas < pipelines)
+        return ls_fail(LS_USAGE, "--parallel %s: %d pipelines cannot share %lld replica%s; give --replicas %d or more",
+                       o->parallel, pipelines, (long long)o->replicas, o->replicas == 1 ? "" : "s", pipelines);
     if (sync && !sync->exact)
         return refuse(o, "--sync", o->sync, "every stage has the only copy of its parameters");
     if (o->servers > 0)
@@ -54,7 +60,7 @@ enum ls_status ls_pipeline_new(struct ls_engine *e, const struct ls_options *o)
     const struct ls_mesh_axis *axis = &e->mesh.axes[LS_PARALLEL_PIPELINE];
     if (axis->size <= 1)
         return LS_OK;
-    LS_TRY(check(e, o));
+    LS_TRY(ls_pipeline_check(o, e));
     struct ls_pipeline *p = e->pipeline = ls_alloc(1, sizeof *p);
     if (!p)
         return LS_FAILED;

@@ -108,6 +108,8 @@ struct ls_pipeline {
 
 /* --- for the engine ---------------------------------------------------------------------------------------------- */
 
+/* LS_USAGE, with the reason, where options do not go with it. Reads the mesh and the backend of the engine alone. */
+enum ls_status ls_pipeline_check(const struct ls_options *o, const struct ls_engine *e);
 /* Checks that the model can be cut as --parallel says, as far as that is known before it is prepared. Appends backward nodes to
  * the graph. */
 enum ls_status ls_pipeline_check_cut(const struct ls_options *o, const struct ls_backend *b, struct ls_graph *g);

@@ -75,7 +75,7 @@ struct ls_split {
 
 /* Splits the graph of a program, forward only, before its gradients. LS_USAGE if no layer can be split. */
 enum ls_status ls_split_graph(const struct ls_engine *e, struct ls_graph *g);
-/* LS_USAGE, with the reason, where options do not go with it. */
+/* LS_USAGE, with the reason, where options do not go with it. Reads the mesh and the backend of the engine alone. */
 enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine *e);
 /* The rows of each tensor of the whole graph that are here. */
 enum ls_status ls_split_rows(const struct ls_engine *e, struct ls_rows *rows);

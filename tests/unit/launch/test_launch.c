@@ -313,7 +313,7 @@ static const struct {
     {"OMPI_COMM_WORLD_SIZE=2", "", "rank -1 of 2"},
     {"", "--rank 3", "--rank 3 of how many?"},
     {"", "--rank 3 --num-nodes 3", "rank 3 of 3"},
-    {"", "--num-nodes 3", "where is rank 0?"},
+    {"", "--num-nodes 3", "--num-nodes 3: where is rank 0, and which rank is this?"},
     {"", "--num-nodes 3 --master-ip h", "which of them is this? Give --rank, 0 to 2"},
     {"", "--master-ip h", "--master-ip: for how many processes?"},
     {"", "--rendezvous file:///x", "--rendezvous: for how many processes?"},

@@ -52,7 +52,8 @@ static void pipelines_take_neighbouring_ranks(void **state)
     }
     assert_int_equal(ls_mesh_parse("pipeline:3@a+b", 3, 0, &m), LS_OK);
     assert_int_equal(m.axes[LS_PARALLEL_PIPELINE].at_length, 3);
-    assert_false(ls_mesh_has_pipeline("data") || ls_mesh_has_pipeline("data:4") || ls_mesh_has_pipeline("dense:2"));
+    assert_false(ls_mesh_has_pipeline("data") || ls_mesh_has_pipeline("data:4") || ls_mesh_has_pipeline("dense:2") ||
+                 ls_mesh_has_pipeline("data:3,pipeline:1"));
 }
 
 static void expect_refused(const char *text, int size, const char *why)
