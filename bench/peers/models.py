@@ -40,7 +40,29 @@ class LeNet(nn.Module):
         return self.logits(F.relu(self.hidden(torch.flatten(maps, 1))))
 
 
-OWN = {"vgg11_cifar": VGG11Cifar, "lenet": LeNet}
+class Mlp(nn.Sequential):
+    """Two hidden layers of 512 on 28x28 grey images: Lockstep's mlp."""
+
+    def __init__(self, classes):
+        super().__init__(nn.Flatten(), nn.Linear(28 * 28, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(),
+                         nn.Linear(512, classes))
+
+
+class ConvNet(nn.Sequential):
+    """CNTK's example for 32x32 images: Lockstep's convnet."""
+
+    def __init__(self, classes):
+        layers, channels = [], 3
+        for _ in range(2):
+            for _ in range(2):
+                layers += [nn.Conv2d(channels, 64, kernel_size=3, padding=1), nn.ReLU(inplace=True)]
+                channels = 64
+            layers += [nn.ZeroPad2d((0, 1, 0, 1)), nn.MaxPool2d(kernel_size=3, stride=2)]
+        super().__init__(*layers, nn.Flatten(), nn.Linear(64 * 8 * 8, 256), nn.ReLU(), nn.Dropout(), nn.Linear(256, 128),
+                         nn.ReLU(), nn.Dropout(), nn.Linear(128, classes))
+
+
+OWN = {"vgg11_cifar": VGG11Cifar, "lenet": LeNet, "mlp": Mlp, "convnet": ConvNet}
 
 
 def make(name, classes):
@@ -53,11 +75,12 @@ def make(name, classes):
 
 
 def channels_of(name):
-    return 1 if name == "lenet" else 3
+    return 1 if name in ("lenet", "mlp") else 3
 
 
 def batch(name, count, size, classes, device="cpu"):
-    """Random images and labels, made once: reading and decoding are no part of the comparison."""
-    images = torch.randn(count, channels_of(name), size, size, device=device)
+    """Random images and labels, made once: reading and decoding are no part of the comparison. size: height and width, or a pair."""
+    height, width = size if isinstance(size, tuple) else (size, size)
+    images = torch.randn(count, channels_of(name), height, width, device=device)
     labels = torch.randint(classes, (count,), device=device)
     return images, labels

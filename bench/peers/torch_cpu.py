@@ -13,11 +13,16 @@ import torch
 import models
 
 
+def sides(text):
+    height, _, width = text.partition("x")
+    return int(height), int(width or height)
+
+
 def parse_options():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("model", help="vgg11_cifar, lenet, or a name in torchvision.models")
+    p.add_argument("model", help="vgg11_cifar, lenet, mlp, convnet, or a name in torchvision.models")
     p.add_argument("batch", type=int)
-    p.add_argument("size", type=int, help="height and width of the images")
+    p.add_argument("size", type=sides, help="height and width of the images, or HxW")
     p.add_argument("classes", type=int)
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--iters", type=int, default=6, help="steps that are counted (%(default)s)")

@@ -60,6 +60,12 @@ wide="plan --model wide.yaml --batch 16 --threads 1"
     expect_error 'updates a layer as a whole'
 }
 
+it "takes no Winograd where maps have one pixel"
+LOCKSTEP_PLAN_CACHE=cache lockstep plan --model resnet18 --input 3x32x32 --batch 8
+expect_code 0
+expect_out 'conv_bwd_weights.*layer4.1.conv2'
+expect_no_out 'conv_bwd_weights.*layer4.1.conv2.*wino'
+
 it "gives the same bits with and without reuse of memory"
 for reuse in reuse no-reuse; do
     lockstep train --model vgg11-cifar --data synthetic:3x32x32:10:32 --batch 8 --steps 3 --"$reuse" --run "$reuse"

@@ -127,11 +127,12 @@ static enum method method_of(const struct choice *c)
 }
 
 /* Which method is likely to be fastest. Winograd's transforms cost more than they save with fewer than two blocks of
- * channels, and on maps smaller than a tile, except in sums over the whole batch. On maps of one pixel a single tap counts. In
- * bf16, transformed weights cost more than they save where tiles are few. The Winograd of oneDNN beats the native one, which
- * transforms weights again for each portion of tiles, where those are many and large; in gradients of weights, where tiles are
- * many and threads share them. Measured with 16 to 512 channels, maps of 1x1 to 224x224, batches of 1 to 256, 1, 2 and 16
- * threads, on three processors with AVX-512: within some 5 % of the fastest, summed over the 3x3 convolutions of a network. */
+ * channels, and on maps smaller than a tile, except in sums over the whole batch. On maps of one pixel a single tap counts,
+ * which f32 computes directly. In bf16, transformed weights cost more than they save where tiles are few. The Winograd of
+ * oneDNN beats the native one, which transforms weights again for each portion of tiles, where those are many and large; in
+ * gradients of weights, where tiles are many and threads share them. Measured with 16 to 512 channels, maps of 1x1 to 224x224,
+ * batches of 1 to 256, 1, 2 and 16 threads, on three processors with AVX-512: within some 5 % of the fastest, summed over the
+ * 3x3 convolutions of a network. */
 static enum method likely_method(const struct ls_program *p, const struct dnn_spec *s)
 {
     int64_t tiles = s->dst[0] * ((s->dst[2] + 3) / 4) * ((s->dst[3] + 3) / 4);
@@ -142,11 +143,12 @@ static enum method likely_method(const struct ls_program *p, const struct dnn_sp
     if (s->dtype == LS_BF16 && p->k.conv[LS_CONV_AMX].run)
         return OWN_AMX;
     int threads = p->core.options.threads;
-    if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)) ||
-        s->dst[2] * s->dst[3] == 1)
+    if (!may_winograd(s) || channels < 32 || (!weights && (s->dst[2] < 4 || s->dst[3] < 4)))
         return DIRECT;
     if (s->dtype == LS_BF16) /* tiles of 2x2; the library has no Winograd */
         return 12 * s->dst[0] * ((s->dst[2] + 1) / 2) * ((s->dst[3] + 1) / 2) < channels ? DIRECT : OWN_WINOGRAD;
+    if (s->dst[2] * s->dst[3] == 1)
+        return DIRECT;
     bool large = tiles * s->src[1] * s->dst[1] >= (threads > 1 ? 24 << 20 : 12 << 20) || (threads > 1 && tiles >= 128);
     bool library = weights ? tiles * threads >= 4096 : channels >= 128 && large;
     return library ? LIBRARY_WINOGRAD : OWN_WINOGRAD;
