@@ -87,6 +87,7 @@ struct ls_backend_queue {
     size_t (*left)(void);
     /* Pins host memory, so that copies to and from it are fast. Failing is no error: copies are then slower. */
     void (*pin)(void *host, size_t bytes);
+    /* Ends that, after all enqueued work is finished: after a failure some of it may still read this memory. */
     void (*unpin)(void *host);
     /* Floats of device memory: to = from; to = other + to; to = 0. */
     enum ls_status (*copy)(struct ls_program *p, float *to, const float *from, size_t count);

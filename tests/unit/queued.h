@@ -436,6 +436,7 @@ static void queued_pin(void *host, size_t bytes)
 
 static void queued_unpin(void *host)
 {
+    queued_work(queued.n);
     for (int i = 0; i < QUEUED_REGIONS; i++)
         if (queued.pinned[i] == host) {
             queued.pinned[i] = NULL;

@@ -24,7 +24,9 @@ static void pin(void *host, size_t bytes)
 
 static void unpin(void *host)
 {
-    if (!device_is_lost() && cudaHostUnregister(host) != cudaSuccess)
+    if (device_is_lost())
+        return;
+    if (cudaDeviceSynchronize() != cudaSuccess || cudaHostUnregister(host) != cudaSuccess)
         cudaGetLastError();
 }
 
