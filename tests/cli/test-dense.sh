@@ -39,9 +39,11 @@ it "evaluates several views of a sample as one process does"
 lockstep train $evaluated --steps 1 --tta mirror,shift:1 --run views
 expect_code 0
 grep 'evaluation: loss' out >evaluation.one
-lockstep train $evaluated --steps 1 --tta mirror,shift:1 --workers 3 --parallel dense:3 --run views3
-expect_code 0
-evaluated_as_one
+for layout in 3:dense:3 4:data:2,dense:2; do
+    lockstep train $evaluated --steps 1 --tta mirror,shift:1 --workers ${layout%%:*} --parallel ${layout#*:} --run views-$layout
+    expect_code 0
+    evaluated_as_one
+done
 
 it "gives them with adamw, accumulated passes and a frozen layer, in plain C too"
 lockstep train $common --steps 2 --optimizer adamw --accumulate 2 --freeze 'f1[.]' --run frozen

@@ -43,7 +43,7 @@ static size_t bytes_of(const struct ls_tensor *t)
 static void add_rows(const struct ls_engine *e, int replicas, size_t copies, struct ls_worker_memory *m)
 {
     const struct ls_graph *g = &e->train.graph;
-    size_t workers = (size_t)e->mesh.axes[LS_PARALLEL_DENSE].size, rows = 0, lane = 0, levels = e->passes > 1;
+    size_t workers = (size_t)e->mesh.axes[LS_PARALLEL_DENSE].size, rows = 0, lane = 0, levels = 0;
     for (int n = 0; n < g->n_nodes; n++) {
         const struct ls_node *node = &g->nodes[n];
         for (int i = 0; i < 2 && node->op == &ls_op_dense_bwd_weights && node->attr.whole_rows > 0; i++)
@@ -57,9 +57,9 @@ static void add_rows(const struct ls_engine *e, int replicas, size_t copies, str
         lane = both > lane ? both : lane;
     }
     m->exchanged += 2 * workers * lane;
-    while (replicas > 1 << (levels - (e->passes > 1)))
+    while (replicas > 1 << levels)
         levels++;
-    m->gradients = m->gradients - copies * rows + (1 + levels) * rows;
+    m->gradients = m->gradients - copies * rows + (1 + levels + (e->passes > 1)) * rows;
 }
 
 enum ls_status ls_worker_memory(const struct ls_engine *e, const struct ls_options *o, int workers,

@@ -28,6 +28,7 @@ static void put_rest(struct ls_label_stream *s)
     if (s->used > 0)
         put_line(s, s->line, s->used);
     s->used = 0;
+    fflush(s->to);
     if (s->fd >= 0)
         close(s->fd);
     s->fd = -1;
@@ -82,6 +83,5 @@ size_t ls_labels_read(struct ls_labels *l, int stream)
     }
     if (n <= 0 || fflush(s->to) != 0 || ferror(s->to))
         put_rest(s);
-    fflush(s->to);
     return n > 0 ? (size_t)n : 0;
 }

@@ -16,7 +16,7 @@ enum pass { FORWARD, BWD_DATA, BWD_WEIGHTS };
  *   CHUNK-2  The gradient by data is a product for each chunk, in f32. They are added along the tree of SPLIT-1.
  *
  * A chunk is here LS_CUDA_TOGETHER chunks of SPLIT-1, which stay on one worker: what is between chunks goes through
- *   memory. */
+ * memory. */
 struct linear {
     enum pass pass;
     struct ls_cuda_conv conv; /* act: FORWARD only */

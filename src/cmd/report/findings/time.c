@@ -279,8 +279,7 @@ void ls_findings_time(const struct ls_run_view *v, const char *run, struct ls_re
     struct ls_time_shares t = ls_time_shares_of(v, CULPRIT_PART);
     if (!(t.seconds > 0))
         return;
-    const char *pipeline = ls_run_fact(v, "pipeline");
-    bool staged = pipeline && *pipeline;
+    bool staged = ls_run_fact(v, "pipeline") != NULL;
     double late = t.culprit >= 0 && t.culprit_share >= LATE_SHARE && !staged ? t.culprit_share : 0;
     /* With a tiny batch, steps are so short that handing a batch over between threads, or a few steps in which the loader
      * has no core, make a large share: the batch is the cause. */

@@ -45,7 +45,8 @@ const char *ls_run_option(const struct ls_run_view *v, const char *name)
 
 const char *ls_run_fact(const struct ls_run_view *v, const char *name)
 {
-    return find(&v->log, name);
+    const char *value = find(&v->log, name);
+    return value && *value ? value : NULL;
 }
 
 /* --- config.yaml ----------------------------------------------------------------------------------------------- */

@@ -75,7 +75,8 @@ enum ls_status ls_run_view_load(struct ls_run_view *v, const char *path);
 void ls_run_view_release(struct ls_run_view *v);
 /* The value of an option of config.yaml, NULL if it is not there. */
 const char *ls_run_option(const struct ls_run_view *v, const char *name);
-/* The text behind a word of log.txt ("hardware"), NULL if it is not there. */
+/* The text behind a word of log.txt ("hardware"), NULL if it is not there or empty. The last one written counts: a fact
+ * of an earlier start stays where a resumed run says nothing new. */
 const char *ls_run_fact(const struct ls_run_view *v, const char *name);
 /* Reads config.yaml and log.txt of v->path. */
 enum ls_status ls_run_view_texts(struct ls_run_view *v);

@@ -94,10 +94,8 @@ static void common_facts(FILE *out, const struct ls_subject *s)
 static void fact_row(FILE *out, const struct ls_subject *s, const char *name)
 {
     bool any = false;
-    for (int i = 0; i < s->n_runs; i++) {
-        const char *value = ls_run_fact(&s->runs[i], name);
-        any |= value && *value;
-    }
+    for (int i = 0; i < s->n_runs; i++)
+        any |= ls_run_fact(&s->runs[i], name) != NULL;
     if (!any)
         return;
     fputs("<tr>", out);
@@ -105,7 +103,7 @@ static void fact_row(FILE *out, const struct ls_subject *s, const char *name)
     for (int i = 0; i < s->n_runs; i++) {
         const char *value = ls_run_fact(&s->runs[i], name);
         fputs("<td class=\"t long\">", out);
-        ls_page_text(out, value && *value ? value : "–");
+        ls_page_text(out, value ? value : "–");
         fputs("</td>", out);
     }
     fputs("</tr>\n", out);
