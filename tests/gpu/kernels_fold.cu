@@ -2,13 +2,23 @@
  * repository's root:
  *
  *   nvcc -O2 -std=c++17 -gencode arch=compute_90a,code=sm_90a -DLS_CUDA_WGMMA --expt-relaxed-constexpr -I src
- *        -o kernels_fold tests/gpu/kernels_fold.cu src/backend/cuda/kernels/{bn/*,conv/product*,conv/fold,run}.cu
+ *        -o kernels_fold tests/gpu/kernels_fold.cu src/backend/cuda/kernels/{bn/*,conv/product*,conv/fold*,run}.cu
  *
  *   kernels_fold         as kernels_bn: ok|FAIL name error; exit 1 after a failure
  *   kernels_fold bench   times at ResNet-50's shapes, bf16
  *
  * The reference normalises x = a * w' in double and applies the textbook's formula of dx, then multiplies. */
 #include "bn.h"
+
+extern "C" int ls_cuda_trial_apply;
+
+/* The shapes of the forward product that fit. */
+static std::vector<int> shapes(int64_t c)
+{
+    if (c == 64)
+        return {3213, 3123, 2215, 2224, 2125, 2213};
+    return c == 128 ? std::vector<int>{2233, 2223, 2134, 2143, 3132} : std::vector<int>{2133, 2152, 2123};
+}
 
 struct fold_case {
     int64_t n, area, k, c, valid; /* n samples of `area` pixels; c channels became k */
@@ -160,6 +170,37 @@ static void check_forward(operands &o, const std::string &name, const values &x,
         }
         report((twins ? "twins " : "residual ") + name, share_of(y, want), 4e-3);
         report("kept " + name, (double)wrong, 0);
+        std::vector<uint8_t> old_y, old_kept;
+        std::vector<int> ways = shapes((int64_t)o.C);
+        ways.insert(ways.begin(), -1);
+        for (int way : ways) {
+            must(cudaMemset(o.y.at, 0xff, o.y.count * 2), "memset");
+            must(cudaMemset(o.kept.at, 0x5b, o.kept.count), "memset");
+            ls_cuda_trial_apply = way;
+            ls_cuda_fold_apply(0, &o.f, &o.from, o.r(), &map);
+            must(cudaDeviceSynchronize(), "apply");
+            const std::vector<uint8_t> y_bits = bytes_of(o.y), kept_bits = bytes_of(o.kept);
+            if (way < 0) {
+                old_y = y_bits;
+                old_kept = kept_bits;
+                continue;
+            }
+            size_t y_wrong = 0, kept_wrong = 0, at = 0, kept_at = 0;
+            for (size_t i = 0; i < y_bits.size(); i++)
+                if (y_bits[i] != old_y[i] && !y_wrong++)
+                    at = i / 2;
+            for (size_t i = 0; i < kept_bits.size(); i++)
+                if (kept_bits[i] != old_kept[i] && !kept_wrong++)
+                    kept_at = i;
+            report("same y " + std::to_string(way) + " " + name, (double)y_wrong, 0);
+            if (y_wrong)
+                printf("     first at row %zu, column %zu\n", at / K, at % K);
+            report("same kept " + std::to_string(way) + " " + name, (double)kept_wrong, 0);
+            if (kept_wrong)
+                printf("     first at row %zu, octet %zu: %02x, not %02x\n", kept_at / (K / 8), kept_at % (K / 8),
+                       kept_bits[kept_at], old_kept[kept_at]);
+        }
+        ls_cuda_trial_apply = 0;
     }
 }
 
@@ -344,8 +385,21 @@ static void bench_all(void)
               [&](cudaStream_t s) { ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f()); });
         for (bool twins : {false, true}) {
             const struct ls_cuda_mapped map = o.forward(twins);
-            bench(twins ? "apply, twins" : "apply", 2 * wide + narrow,
-                  [&](cudaStream_t s) { ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map); });
+            std::vector<int> ways = shapes(m.c);
+            ways.insert(ways.begin(), -1);
+            for (int way : ways) {
+                ls_cuda_trial_apply = way;
+                const std::string name = (twins ? "apply, twins " : "apply ") + std::to_string(way);
+                bench(name.c_str(), 2 * wide + narrow,
+                      [&](cudaStream_t s) { ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map); });
+                if (!twins)
+                    bench("  all of forward", 2 * wide + narrow, [&](cudaStream_t s) {
+                        ls_cuda_fold_sums(s, &o.f, o.r());
+                        ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f());
+                        ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map);
+                    });
+            }
+            ls_cuda_trial_apply = 0;
         }
         const struct ls_cuda_product out_of = {(int64_t)o.rows, m.c, m.k, false, LS_CUDA_PRODUCT_WGMMA};
         bench("product with statistics", wide + narrow, [&](cudaStream_t s) {

@@ -236,8 +236,14 @@ static void ways(void)
         static std::vector<values> same;
         size_t counts[] = {8, 4096 * 3 + 8, 0, 24, 4096, 700000, 64, 64, 2359296, 1000, 4104, 0};
         for (size_t i = 0; i < 12; i++) {
-            add(list, counts[i] ? counts[i] : 8, i == 3 ? LS_BF16 : i == 4 ? LS_F16 : LS_F32,
-                i % 3 == 2 ? LS_F32 : i % 3 ? LS_BF16 : LS_F16, i != 6, i % 2, i == 9 || i == 5 ? 0.02f : 0);
+            add(list, counts[i] ? counts[i] : 8,
+                i == 3   ? LS_BF16
+                : i == 4 ? LS_F16
+                         : LS_F32,
+                i % 3 == 2 ? LS_F32
+                : i % 3    ? LS_BF16
+                           : LS_F16,
+                i != 6, i % 2, i == 9 || i == 5 ? 0.02f : 0);
             parameter &p = list.back();
             p.u.count = (int64_t)counts[i];
             p.u.rule = i == 10;

@@ -181,8 +181,8 @@ static __device__ __forceinline__ void update_piece(const struct ls_cuda_update 
 /* A block updates a range of chunks, which may begin and end within a tensor. */
 template <int HELD, bool AHEAD, int BLOCKS>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    range_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
-                 const struct ls_cuda_update *updates, int n, int rule, const float *local, int all)
+    range_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
+                 int n, int rule, const float *local, int all)
 {
     float unscale = 1;
     if (scale) {
@@ -331,7 +331,7 @@ void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct l
     auto launch = [&](auto kernel, int at_once) {
         const int wave = multiprocessors() * at_once, grid = each ? (blocks + each - 1) / each : wave;
         kernel<<<(unsigned)(grid < blocks ? grid : blocks), THREADS, 0, s>>>(run, scale, updates, n, rule, local,
-                                                                            blocks);
+                                                                             blocks);
     };
     if (way == 1)
         launch(range_kernel<4, false, 3>, 3);

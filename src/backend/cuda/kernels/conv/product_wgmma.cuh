@@ -17,6 +17,9 @@ void wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct 
  * g, or with g NULL into da. */
 void wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                  const struct ls_cuda_run *run, const struct ls_cuda_mapped *m);
+/* The same (fold_apply.cu). */
+void wgmma_normalise(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
+                     const struct ls_cuda_run *run, const struct ls_cuda_mapped *of);
 bool wgmma_can_fold(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b);
 void wgmma_folded(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                   const struct ls_cuda_run *run, const void *weights, const float *shift,

@@ -71,6 +71,20 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &from, i
         : "memory");
 }
 
+/* The same for what is the first to be evicted from L2. */
+__device__ __forceinline__ void copy_box_once(uint32_t to, const CUtensorMap &from, int column, int row,
+                                              uint32_t barrier)
+{
+    asm volatile("{\n\t"
+                 ".reg .b64 once;\n\t"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n\t"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%2, %3}], [%4], once;\n\t"
+                 "}" ::"r"(to),
+                 "l"(&from), "r"(column), "r"(row), "r"(barrier)
+                 : "memory");
+}
+
 /* Starts the copy of a box from shared memory. What lies outside of the matrix is not written. The threads that wrote the
  * box have called written() before a barrier. */
 __device__ __forceinline__ void store_box(const CUtensorMap &to, int column, int row, uint32_t from)
@@ -79,6 +93,12 @@ __device__ __forceinline__ void store_box(const CUtensorMap &to, int column, int
                  "cp.async.bulk.commit_group;" ::"l"(&to),
                  "r"(column), "r"(row), "r"(from)
                  : "memory");
+}
+
+/* In place of the copy of a box that lies outside of the matrix. */
+__device__ __forceinline__ void end_stores(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
 /* Waits until at most LEFT boxes that this thread stores still have to be read from shared memory. */
@@ -114,6 +134,14 @@ __device__ __forceinline__ void products_commit(void)
 template <int LEFT> __device__ __forceinline__ void products_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Nothing is computed from the sums before this. */
+template <int COUNT> __device__ __forceinline__ void products_done(float (&sum)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(sum[i])::"memory");
 }
 
 /* clang-format off */
@@ -168,6 +196,14 @@ __device__ __forceinline__ void multiply(float (&c)[WIDE / 2], uint64_t a, uint6
 __device__ __forceinline__ uint32_t unit_at(int row, int unit, int units)
 {
     return (uint32_t)(row * units + (unit ^ (row & 7))) * 16;
+}
+
+/* Stores four 8x8 matrices of 16-bit values, as load_matrices (product.cuh) loads them. */
+__device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(m[0]), "r"(m[1]),
+                 "r"(m[2]), "r"(m[3])
+                 : "memory");
 }
 
 /* Rounds the 64 rows of a warpgroup and stores them in shared memory. */
