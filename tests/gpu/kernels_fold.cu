@@ -10,7 +10,7 @@
  * The reference normalises x = a * w' in double and applies the textbook's formula of dx, then multiplies. */
 #include "bn.h"
 
-extern "C" int ls_cuda_trial_apply;
+extern "C" int ls_cuda_trial_apply, ls_cuda_trial_dz;
 
 /* The shapes of the forward product that fit. */
 static std::vector<int> shapes(int64_t c)
@@ -137,6 +137,48 @@ static double share_of(const values &got, const values &want)
     return wrong == wrong ? std::sqrt(wrong / all) : INFINITY;
 }
 
+/* The first difference of two maps, of which a row has `wide` values of `size` bytes. */
+static void same_map(const std::string &name, const std::vector<uint8_t> &got, const std::vector<uint8_t> &want,
+                     size_t wide, size_t size)
+{
+    size_t wrong = 0, at = 0, last = 0;
+    for (size_t i = 0; i < want.size(); i++)
+        if (got[i] != want[i]) {
+            at = wrong++ ? at : i / size;
+            last = i / size;
+        }
+    report("same " + name, (double)wrong, 0);
+    if (wrong)
+        printf("     from row %zu, column %zu to row %zu, column %zu; first byte %02x, not %02x\n", at / wide,
+               at % wide, last / wide, last % wide, got[at * size], want[at * size]);
+}
+
+/* All shapes of the forward product write what the old kernel does. */
+static void check_ways(operands &o, const struct ls_cuda_mapped &map, const std::string &name)
+{
+    std::vector<uint8_t> y, kept;
+    std::vector<int> ways = shapes((int64_t)o.C);
+    ways.insert(ways.begin(), -1);
+    ways.push_back(0);
+    for (int way : ways) {
+        must(cudaMemset(o.y.at, 0xff, o.y.count * 2), "memset");
+        must(cudaMemset(o.kept.at, 0x5b, o.kept.count), "memset");
+        ls_cuda_trial_apply = way;
+        ls_cuda_fold_apply(0, &o.f, &o.from, o.r(), &map);
+        must(cudaDeviceSynchronize(), "apply");
+        const std::vector<uint8_t> y_now = bytes_of(o.y), kept_now = bytes_of(o.kept);
+        if (way < 0) {
+            y = y_now;
+            kept = kept_now;
+            continue;
+        }
+        const std::string which = std::to_string(way) + (map.residual ? " " : " twins ") + name;
+        same_map("y " + which, y_now, y, o.K, 2);
+        same_map("kept " + which, kept_now, kept, o.K / 8, 1);
+    }
+    ls_cuda_trial_apply = 0;
+}
+
 /* Statistics from the products of a, and then the second pass where x is never stored; dz is what is added. */
 static void check_forward(operands &o, const std::string &name, const values &x, size_t live)
 {
@@ -170,37 +212,7 @@ static void check_forward(operands &o, const std::string &name, const values &x,
         }
         report((twins ? "twins " : "residual ") + name, share_of(y, want), 4e-3);
         report("kept " + name, (double)wrong, 0);
-        std::vector<uint8_t> old_y, old_kept;
-        std::vector<int> ways = shapes((int64_t)o.C);
-        ways.insert(ways.begin(), -1);
-        for (int way : ways) {
-            must(cudaMemset(o.y.at, 0xff, o.y.count * 2), "memset");
-            must(cudaMemset(o.kept.at, 0x5b, o.kept.count), "memset");
-            ls_cuda_trial_apply = way;
-            ls_cuda_fold_apply(0, &o.f, &o.from, o.r(), &map);
-            must(cudaDeviceSynchronize(), "apply");
-            const std::vector<uint8_t> y_bits = bytes_of(o.y), kept_bits = bytes_of(o.kept);
-            if (way < 0) {
-                old_y = y_bits;
-                old_kept = kept_bits;
-                continue;
-            }
-            size_t y_wrong = 0, kept_wrong = 0, at = 0, kept_at = 0;
-            for (size_t i = 0; i < y_bits.size(); i++)
-                if (y_bits[i] != old_y[i] && !y_wrong++)
-                    at = i / 2;
-            for (size_t i = 0; i < kept_bits.size(); i++)
-                if (kept_bits[i] != old_kept[i] && !kept_wrong++)
-                    kept_at = i;
-            report("same y " + std::to_string(way) + " " + name, (double)y_wrong, 0);
-            if (y_wrong)
-                printf("     first at row %zu, column %zu\n", at / K, at % K);
-            report("same kept " + std::to_string(way) + " " + name, (double)kept_wrong, 0);
-            if (kept_wrong)
-                printf("     first at row %zu, octet %zu: %02x, not %02x\n", kept_at / (K / 8), kept_at % (K / 8),
-                       kept_bits[kept_at], old_kept[kept_at]);
-        }
-        ls_cuda_trial_apply = 0;
+        check_ways(o, map, name);
     }
 }
 
@@ -299,6 +311,7 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
     struct ls_cuda_bn b = o.from;
     b.x = b.y = {n, 8, area / 8, c};
     buffer out[2] = {{LS_BF16, count}, {LS_BF16, count}}, sum[2] = {{LS_F32, o.K}, {LS_F32, o.K}};
+    buffer old[2] = {{LS_BF16, count}, {LS_F32, o.K}};
     struct ls_cuda_bn_grad g = {};
     g.dy2 = stride < 0 ? NULL : o.dz.at;
     g.sparse = stride;
@@ -313,8 +326,15 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
         g.dbeta = sum[way].f();
         ls_cuda_product_sums(0, &p, &b, o.r(), o.a.at, o.half.at, &g);
     }
+    g.dresidual = old[0].at;
+    g.dbeta = old[1].f();
+    ls_cuda_trial_dz = -1;
+    ls_cuda_product_sums(0, &p, &b, o.r(), o.a.at, o.half.at, &g);
+    ls_cuda_trial_dz = 0;
     must(cudaDeviceSynchronize(), "product");
     const std::string name = "without x " + name_of(m) + " stride " + std::to_string(stride);
+    same_map("dz " + name, bytes_of(out[1]), bytes_of(old[0]), o.K, 2);
+    same_map("sum " + name, bytes_of(sum[1]), bytes_of(old[1]), o.K, 4);
     report("dz " + name, bytes_of(out[0]) == bytes_of(out[1]) ? 0 : 1, 0);
     report("sum " + name, bytes_of(sum[0]) == bytes_of(sum[1]) ? 0 : 1, 0);
     g.dy = o.x.at; /* the first pass by itself */
@@ -336,6 +356,15 @@ static bool can(void)
     return ls_cuda_fold_can(&o.f, &o.b);
 }
 
+/* Maps whose tiles pass through the rings many times. */
+static void check_large(const fold_case &m)
+{
+    operands o(m);
+    ls_cuda_fill(0, LS_F32, o.beta.at, (int64_t)o.K);
+    for (bool twins : {false, true})
+        check_ways(o, o.forward(twins), name_of(m));
+}
+
 static void check_all(void)
 {
     if (!can())
@@ -351,7 +380,15 @@ static void check_all(void)
     check({23, 97, 1024, 256, 23, LS_ACT_RELU});
     check({23, 97, 512, 256, 22, LS_ACT_NONE});
     check({300, 149, 256, 64, 300, LS_ACT_RELU});
+    check_large({67, 56 * 56, 256, 64, 66, LS_ACT_RELU});
+    check_large({131, 28 * 28, 512, 128, 131, LS_ACT_RELU});
+    check_large({131, 14 * 14, 1024, 256, 130, LS_ACT_RELU});
     for (int stride : {-1, 0, 2}) {
+        check_without_x(67, 56 * 56, 64, 256, 66, stride);
+        check_without_x(67, 56 * 56, 128, 256, 67, stride);
+        check_without_x(131, 28 * 28, 128, 512, 130, stride);
+        check_without_x(131, 28 * 28, 256, 512, 131, stride);
+        check_without_x(131, 14 * 14 * 2, 512, 1024, 131, stride);
         check_without_x(37, 152, 64, 256, 36, stride);
         check_without_x(37, 152, 128, 512, 37, stride);
         check_without_x(37, 152, 256, 512, 37, stride);
@@ -417,8 +454,25 @@ static void bench_all(void)
         bench("product to dz, x read", 3 * wide + narrow,
               [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &wider); });
         wider.x = NULL;
-        bench("product to dz, without x", 2 * wide + narrow,
-              [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &wider); });
+        /* as the first block of a stage has it: twice the channels, and a sparse dy2 */
+        const struct ls_cuda_product up2 = {(int64_t)o.rows, 2 * m.c, m.k, true, LS_CUDA_PRODUCT_WGMMA};
+        struct ls_cuda_bn square = o.from;
+        square.x = square.y = {m.n, (int64_t)std::sqrt((double)m.area), (int64_t)std::sqrt((double)m.area), m.k};
+        for (int way : {-1, 0}) {
+            const std::string of = way ? " old" : " new";
+            ls_cuda_trial_dz = way;
+            bench(("product to dz, without x" + of).c_str(), 2 * wide + narrow,
+                  [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &wider); });
+            struct ls_cuda_bn_grad sparse = wider;
+            sparse.sparse = 2;
+            bench(("  2x channels, dy2 sparse" + of).c_str(), 1.25 * wide + 2 * narrow,
+                  [&](cudaStream_t s) { ls_cuda_product_sums(s, &up2, &square, o.r(), o.x.at, o.x.at, &sparse); });
+            sparse.dy2 = NULL;
+            sparse.sparse = 0;
+            bench(("  no dy2" + of).c_str(), wide + narrow,
+                  [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &sparse); });
+        }
+        ls_cuda_trial_dz = 0;
     }
 }
 

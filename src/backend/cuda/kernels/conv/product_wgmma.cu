@@ -175,6 +175,13 @@ int groups_of(const struct ls_cuda_product *p)
     return p->n <= 64 || ring_of(p->k, 128, 3) >= 3 ? 3 : 2;
 }
 
+/* Blocks that divide the rows. */
+int64_t down_of(const struct ls_cuda_product *p, int wide, int groups)
+{
+    const int64_t most = multiprocessors() / ceil_div(p->n, wide), tiles = ceil_div(p->rows, HIGH * groups);
+    return tiles < most ? tiles : most < 1 ? 1 : most;
+}
+
 /* The maps of a product whose x is one map, or with `more`, two. */
 struct factors {
     const void *x, *more, *w;
@@ -201,10 +208,8 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     const size_t sums = 1024 + GROUPS * GROUP * SUMS_ROOM;
     room = room > sums ? room : sums;
     want_shared(kernel, room);
-    const int64_t across = ceil_div(p->n, WIDE), tiles = ceil_div(p->rows, HIGH * GROUPS);
-    const int64_t most = multiprocessors() / across;
     const dim3 block(WIDE / 8, GROUPS * GROUP / (WIDE / 8));
-    const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
+    const dim3 grid((unsigned)ceil_div(p->n, WIDE), (unsigned)down_of(p, WIDE, GROUPS));
     kernel<<<grid, block, room, s>>>(map, m, end);
 }
 
@@ -294,6 +299,8 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
                             const struct ls_cuda_run *run, const void *x, const void *w,
                             const struct ls_cuda_bn_grad *g)
 {
+    if (!g->x && p->n > 64 && wgmma_dz(s, p, b, run, x, w, g, groups_of(p), down_of(p, 128, groups_of(p))))
+        return;
     if (!g->x) {
         const auto call = [&](const auto &end) { choose<__nv_bfloat16, true>(s, p, b, run, x, w, end); };
         if (g->dy2 && g->sparse > 1)
