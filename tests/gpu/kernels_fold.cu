@@ -10,7 +10,7 @@
  * The reference normalises x = a * w' in double and applies the textbook's formula of dx, then multiplies. */
 #include "bn.h"
 
-extern "C" int ls_cuda_trial_apply, ls_cuda_trial_dz;
+extern "C" int ls_cuda_trial_apply, ls_cuda_trial_dz, ls_cuda_trial_behind;
 
 /* The shapes of the forward product that fit. */
 static std::vector<int> shapes(int64_t c)
@@ -429,12 +429,15 @@ static void bench_all(void)
                 const std::string name = (twins ? "apply, twins " : "apply ") + std::to_string(way);
                 bench(name.c_str(), 2 * wide + narrow,
                       [&](cudaStream_t s) { ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map); });
-                if (!twins)
-                    bench("  all of forward", 2 * wide + narrow, [&](cudaStream_t s) {
-                        ls_cuda_fold_sums(s, &o.f, o.r());
-                        ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f());
-                        ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map);
-                    });
+                for (int behind = 0; behind < 2 && !twins; behind++) {
+                    ls_cuda_trial_behind = behind;
+                    bench(behind ? "  all of forward, started early" : "  all of forward", 2 * wide + narrow,
+                          [&](cudaStream_t s) {
+                              ls_cuda_fold_sums(s, &o.f, o.r());
+                              ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f());
+                              ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map);
+                          });
+                }
             }
             ls_cuda_trial_apply = 0;
         }
@@ -443,7 +446,11 @@ static void bench_all(void)
             ls_cuda_product_stats(s, &out_of, &o.from, o.r(), o.a.at, o.half.at, o.y.at, o.mean.f(), o.rstd.f(),
                                   o.stat.f());
         });
-        bench("fold", wide + narrow, [&](cudaStream_t s) { ls_cuda_fold(s, &o.f, o.r()); });
+        for (int behind : {0, 1}) {
+            ls_cuda_trial_behind = behind;
+            bench(behind ? "fold, started early" : "fold", wide + narrow,
+                  [&](cudaStream_t s) { ls_cuda_fold(s, &o.f, o.r()); });
+        }
         bench("product, with sums", wide + 3 * narrow,
               [&](cudaStream_t s) { ls_cuda_fold_product(s, &o.f, &o.b, o.r(), &g, NULL); });
         bench("product, plain", wide + 2 * narrow,

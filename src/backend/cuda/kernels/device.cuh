@@ -17,6 +17,8 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
+extern "C" int ls_cuda_trial_behind; /* 0: kernels wait for the end of the one before them */
+
 namespace ls_device
 {
 
@@ -324,6 +326,39 @@ template <typename K> inline void want_shared(K *kernel, size_t bytes)
 {
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+}
+
+/* A kernel that is launched behind another one by launch_behind may start before that one has ended. It calls
+ * await_before in all threads before it reads what the other one writes, or writes what that one reads. The other one lets it
+ * start by let_next in all of its blocks, and otherwise when it ends. Where each kernel of a chain awaits the one before it, all
+ * before that one have ended, too. */
+__device__ __forceinline__ void await_before(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void let_next(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+template <typename... P, typename... A>
+inline void launch_behind(void (*kernel)(P...), dim3 grid, dim3 block, size_t room, cudaStream_t s, const A &...a)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t config = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = room;
+    config.stream = s;
+    config.attrs = &early;
+    config.numAttrs = ls_cuda_trial_behind;
+    cudaLaunchKernelEx(&config, kernel, P(a)...);
 }
 
 /* Compiles the statements with T as the type that `t` names. */

@@ -144,12 +144,6 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) apply(const __grid_constant_
             barrier_init(w_there + i * 8);
         barriers_ready();
     }
-    for (int x = t; x < m.halves * (WIDE / 8); x += GROUPS * GROUP)
-        if (across / 8 + x < m.columns / 8) {
-            params.a.put(x, across / 8 + x, m.a);
-            if constexpr (TWINS)
-                params.b.put(x, across / 8 + x, m.b);
-        }
     __syncthreads();
 
     /* What the leading thread fetches next, of a and of more. */
@@ -193,6 +187,14 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) apply(const __grid_constant_
         fetch_box(s);
     for (int s = 0; s + 1 < m.tiles; s++)
         fetch_tile(s);
+    await_before(); /* for mean and rstd: a, more and the weights were there before the products of a */
+    for (int x = t; x < m.halves * (WIDE / 8); x += GROUPS * GROUP)
+        if (across / 8 + x < m.columns / 8) {
+            params.a.put(x, across / 8 + x, m.a);
+            if constexpr (TWINS)
+                params.b.put(x, across / 8 + x, m.b);
+        }
+    __syncthreads();
     barrier_wait(w_there, 0);
 
     int at = 0, slot = 0, free = m.tiles - 1; /* free: the slot of the tile before this one */
@@ -296,10 +298,11 @@ template <bool TWINS, int GROUPS> void launch(ls_cuda_stream s, const shape &by,
     const int64_t across = ceil_div(m.columns, WIDE * by.halves), tiles = ceil_div(m.rows, HIGH * GROUPS);
     const int64_t most = multiprocessors() / across;
     want_shared(apply<TWINS, GROUPS>, room);
-    apply<TWINS, GROUPS><<<dim3((unsigned)across, (unsigned)(tiles < most ? tiles
-                                                             : most < 1   ? 1
-                                                                          : most)),
-                           GROUPS * GROUP, room, s>>>(map, m);
+    launch_behind(apply<TWINS, GROUPS>,
+                  dim3((unsigned)across, (unsigned)(tiles < most ? tiles
+                                                    : most < 1   ? 1
+                                                                 : most)),
+                  dim3(GROUPS * GROUP), room, s, map, m);
 }
 
 } // namespace
