@@ -192,7 +192,7 @@ __device__ __forceinline__ void load_floats(const float *from, int64_t at, float
     widen<float>(load_shared<float>(from, at), v);
 }
 
-/* The same for memory that this kernel also writes. */
+/* The same for memory that this kernel also writes, or the one before it (await_before). */
 __device__ __forceinline__ void load_written(const float *from, int64_t at, float (&v)[8])
 {
     widen<float>(load<float>(from, at), v);
@@ -330,8 +330,8 @@ template <typename K> inline void want_shared(K *kernel, size_t bytes)
 
 /* A kernel that is launched behind another one by launch_behind may start before that one has ended. It calls
  * await_before in all threads before it reads what the other one writes, or writes what that one reads. The other one lets it
- * start by let_next in all of its blocks, and otherwise when it ends. Where each kernel of a chain awaits the one before it, all
- * before that one have ended, too. */
+ * start by let_next in all of its blocks, and otherwise when it ends. Nothing of what is awaited is read by load_shared.
+ * Where each kernel of a chain awaits the one before it, all before that one have ended, too. */
 __device__ __forceinline__ void await_before(void)
 {
 #if __CUDA_ARCH__ >= 900

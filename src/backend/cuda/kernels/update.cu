@@ -8,7 +8,6 @@
 using namespace ls_device;
 
 extern "C" int ls_cuda_trial_sgd;
-int ls_cuda_trial_sgd;
 
 int ls_cuda_update_number(struct ls_cuda_update *host, int n)
 {

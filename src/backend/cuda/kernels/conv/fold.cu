@@ -26,7 +26,6 @@
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 
 extern "C" int ls_cuda_trial_apply;
-int ls_cuda_trial_behind = 1;
 
 using namespace ls_wgmma;
 using namespace ls_product;

@@ -13,8 +13,7 @@
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 
-extern "C" int ls_cuda_trial_apply;
-int ls_cuda_trial_apply; /* digits: warpgroups, halves, boxes, tiles; 0: as chosen; -1: the old kernel */
+extern "C" int ls_cuda_trial_apply; /* digits: warpgroups, halves, boxes, tiles; 0: as chosen; -1: the old kernel */
 
 using namespace ls_wgmma;
 using namespace ls_product;
