@@ -310,7 +310,8 @@ void ls_product::wgmma_normalise(ls_cuda_stream s, const struct ls_cuda_fold *f,
                                  const struct ls_cuda_run *run, const struct ls_cuda_mapped *of)
 {
     const int slices = (int)ceil_div(f->n, BOX_COLUMNS);
-    const shape by = shape_of(slices);
+    shape by = shape_of(slices);
+    by.halves = f->k > WIDE ? by.halves : 1;
     const task m = {(int)f->rows, (int)f->k, slices,      by.halves,   by.ring,         by.tiles,
                     f->area,      run,       of->twin[0], of->twin[1], act_top(b->act), (uint8_t *)of->kept};
     const bool twins = !of->residual;
