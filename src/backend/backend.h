@@ -209,6 +209,33 @@ struct ls_backend_peers {
     bool (*nccl)(char *text, size_t room);
 };
 
+/* --- messages between devices ------------------------------------------------------------------------------------- */
+
+/* Messages between the devices of two processes, beside what both compute. A process has up to two peers, on side 0 and on
+ * side 1; each is on the other side of its peer. Messages from one side arrive in the order in which they were sent, and with as
+ * many bytes. A message holds a part of both devices from the first of its calls to the last: until all enqueued work has run,
+ * neither process may do what waits for its whole device, such as taking memory or running nodes for the first two times. */
+struct ls_backend_wires {
+    /* Connects this process with its peers (ranks; LS_NONE: none). All ranks of the group call it; of the group, rank, size, nodes
+     * and the callbacks are read. If one cannot, none is connected and every rank has the reason in `why`; else why is "".
+     * From then on, waits for the queue fail where a rank is lost. */
+    enum ls_status (*open)(struct ls_program *p, const struct ls_peers_group *group, const int peers[2], char *why,
+                           size_t room);
+    /* Enqueues a message of what `from` has at this point of the queue. `from` may be written again when it is known that the
+     * message has arrived. */
+    enum ls_status (*send)(struct ls_program *p, int side, const void *from, size_t bytes);
+    /* Enqueues the arrival of the next message in `to`, which all work enqueued before has finished with. Later work does not
+     * wait for it. At most LS_WIRE_AHEAD are under way from a side. */
+    enum ls_status (*receive)(struct ls_program *p, int side, void *to, size_t bytes);
+    /* Later work waits for the oldest message from this side that no call of accept has waited for. */
+    enum ls_status (*accept)(struct ls_program *p, int side);
+    /* When the queue has finished all work: the seconds since the last call that it stood still in accept. */
+    double (*waited)(struct ls_program *p);
+    /* Gives enqueued work a second, and leaves it then until the process ends. */
+    void (*close)(struct ls_program *p);
+};
+enum { LS_WIRE_AHEAD = 32 };
+
 /* Why CPU backends refuse these types, and what to do. */
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
@@ -222,6 +249,7 @@ struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* never NULL */
     const struct ls_backend_peers *peers; /* NULL: the host sums over processes */
+    const struct ls_backend_wires *wires; /* NULL: the host sends what travels */
     bool measures;                        /* kernels are measured where --tune is left to the backend */
     bool tf32;                            /* --dtype tf32 works */
     bool any_threads;                     /* results do not depend on the number of threads */

@@ -44,8 +44,9 @@ static void take_times(struct ls_stepper *s, double since, struct ls_report *r)
     r->input_seconds = s->input_seconds;
     r->compute_seconds = s->compute_seconds;
     ls_step_usage_take(&s->usage, s->engine->comm, r);
+    r->wait_seconds += s->device_wait_seconds;
     r->update_seconds = r->seconds - r->input_seconds - r->compute_seconds - r->wait_seconds;
-    s->input_seconds = s->compute_seconds = 0;
+    s->input_seconds = s->compute_seconds = s->device_wait_seconds = 0;
     for (int i = 0; i < s->n_pending; i++)
         s->pending[i].since = now;
 }

@@ -62,6 +62,7 @@ struct ls_stepper {
     int handed;                            /* buckets handed over to the strategy */
     int turn;                              /* the slot of the queue for its results */
     double input_seconds, compute_seconds; /* since it began, or since the last report */
+    double device_wait_seconds;            /* likewise: that the device waited for others where the host did not */
     struct ls_stragglers stragglers;       /* how long this process sleeps in each step */
     struct ls_step_usage usage;            /* what its communication took */
     struct ls_totals own;                  /* of the last reported step: of this process alone */

@@ -7,6 +7,7 @@
 #   share_apart A B         |A - B| / |A|, in millionths
 #   as_one A B STEP FILE... so have they the same losses, and these files of the run
 #   is_untried              the last run was refused because nobody has tried it on a card yet: the case is skipped
+#   overflow RUN ARGUMENTS...  trains in fp16 at the highest $rate that some steps are skipped at and that does not diverge
 #   kill_one                of a run that tests/cli/workers.sh began, worker 1, $victim: it is named, and all end
 # LOCKSTEP_TEST_BACKEND: another backend than cuda, to try these tests without a card.
 backend=${LOCKSTEP_TEST_BACKEND:-cuda}
@@ -56,6 +57,17 @@ as_one() {
 
 is_untried() {
     grep -q 'has not been tried on a card yet' err && skip "it has not been tried on a card yet"
+}
+
+overflow() {
+    wild=$1
+    shift
+    for rate in 30 15 8 4 2 1; do
+        rm -rf "$wild"
+        lockstep train "$@" --dtype fp16 --lr $rate --run "$wild"
+        [ "$code" != 0 ] || grep -q '"scale": 65536' "$(find "$wild/checkpoints" -name "step-*" | sort | tail -n 1)/state.json" || return 0
+    done
+    miss "no gradient overflows at any rate, or training diverges"
 }
 
 kill_one() {

@@ -42,9 +42,14 @@ for layout in 2:dense:2 3:dense:3 4:data:2,dense:2; do
 done
 
 for exchanged in "--dtype f32 --clip-norm 0.05" "--dtype bf16 --clip-norm 0.05" "--dtype fp16" "--dtype fp16 --clip-norm 0.05" \
-    "--dtype fp16 --lr 30"; do
+    overflows; do
     [ "$backend" = cuda ] || [ "${exchanged#--dtype f32}" != "$exchanged" ] || continue
-    train $exchanged --epochs 2 --run exchanged
+    if [ "$exchanged" = overflows ]; then
+        overflow exchanged $run --epochs 2
+        exchanged="--dtype fp16 --lr $rate"
+    else
+        train $exchanged --epochs 2 --run exchanged
+    fi
     for layout in 2:dense:2 3:dense:3 4:data:2,dense:2; do
         it "gives them on ${layout%%:*} processes with --parallel ${layout#*:} $exchanged"
         train $exchanged --epochs 2 --workers "${layout%%:*}" --parallel "${layout#*:}" --run split

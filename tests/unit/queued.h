@@ -6,7 +6,8 @@
  *   - images that come as bytes are made into planes then, by base/crop.h;
  *   - copies of parameters in 16 bits, their upper halves, must be what the nodes that read them expect;
  *   - where `queued.joins`, a node and the next one that reads parameters are computed together: both sets must be there;
- *   - sums over processes, where `queued.peers` allows them, are made then, too. */
+ *   - sums over processes, where `queued.peers` allows them, are made then, too;
+ *   - messages between devices are files (queued_wires.h). */
 #ifndef LS_TESTS_QUEUED_H
 #define LS_TESTS_QUEUED_H
 
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 struct ls_program {
@@ -58,7 +60,9 @@ enum queued_kind {
     QUEUED_RENEW,
     QUEUED_ASK,
     QUEUED_SUM,
-    QUEUED_MEET
+    QUEUED_MEET,
+    QUEUED_RECEIVE,
+    QUEUED_ACCEPT
 };
 
 struct queued_work {
@@ -98,7 +102,9 @@ static struct {
     int maps;            /* of other processes' memory, so far */
     bool peers;          /* processes may sum among themselves; at first not */
     uint64_t sums;       /* of cuts, so far */
-    enum ls_status lost; /* how a sum failed: nothing more is done */
+    const char *wires;   /* the folder of messages between devices; NULL: there are none */
+    uint64_t messages;   /* sent that way, so far */
+    enum ls_status lost; /* how a sum or a message failed: nothing more is done */
     bool joins;          /* every third node that reads parameters is computed with the next one; at first not */
     uint64_t overflows;  /* the step in which its gradients are not finite; 0: none */
     bool inspected;      /* all gradients are there, and their squares are those of the step */
@@ -321,6 +327,8 @@ static inline void queued_run_nodes(const struct queued_work *w)
         QUEUED_NEED(queued_ref()->run(w->p->inner, w->first, w->last, &w->run) == LS_OK);
 }
 
+static inline void queued_take_message(const struct queued_work *w); /* queued_wires.h */
+
 static inline void queued_do(const struct queued_work *w)
 {
     const struct ls_backend *ref = queued_ref();
@@ -364,6 +372,13 @@ static inline void queued_do(const struct queued_work *w)
         break;
     case QUEUED_SUM:
         queued_sum(w->p, &w->p->cuts[w->mark]);
+        break;
+    case QUEUED_RECEIVE:
+        for (size_t i = 0; i < w->count; i++)
+            w->to[i] = NAN;
+        break;
+    case QUEUED_ACCEPT:
+        queued_take_message(w);
         break;
     case QUEUED_MEET:
         queued.lost =
@@ -513,7 +528,7 @@ static enum ls_status queued_arrived(struct ls_program *p, int mark)
 {
     LS_TRY(queued_transfer());
     queued_until(p, QUEUED_FETCH, mark);
-    return LS_OK;
+    return queued.lost;
 }
 
 static enum ls_status queued_send(struct ls_program *p, float *to, const float *host, size_t count)
@@ -913,6 +928,8 @@ static const struct ls_backend_peers queued_peers = {
     .nccl = queued_nccl,
 };
 
+#include "queued_wires.h"
+
 static struct ls_backend_queue queued_queue = {
     .delay = 1,
     .own_memory = true,
@@ -952,6 +969,7 @@ static struct ls_backend queued_backend = {
     .tf32 = true,
     .any_threads = true,
     .peers = &queued_peers,
+    .wires = &queued_wires,
     .about = queued_about,
     .refuses = queued_refuses,
     .prepare = queued_prepare,

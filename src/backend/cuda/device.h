@@ -12,6 +12,14 @@
 
 enum { DEVICE_BUILDERS = 8 };
 
+/* While enqueued work may wait for other processes: checked again and again by a process that waits for its GPU. */
+struct device_watch {
+    enum ls_status (*check)(void *context, double seconds); /* as check_wait of struct ls_peers_group */
+    void *context;
+    const char *(*trouble)(const void *of); /* an error that a library reported, or NULL. May be NULL itself */
+    const void *of;
+};
+
 struct device {
     int number;
     char name[96]; /* "NVIDIA H200" */
@@ -19,7 +27,8 @@ struct device {
     cudaStream_t compute, copies, aside;
     cudnnHandle_t cudnn, builders[DEVICE_BUILDERS]; /* builders: of threads that build plans, made on first use */
     cublasLtHandle_t blas;
-    struct timeline *timeline; /* owned; NULL: nothing is recorded (timeline.h) */
+    const struct device_watch *watch; /* borrowed; NULL: no work waits for other processes */
+    struct timeline *timeline;        /* owned; NULL: nothing is recorded (timeline.h) */
     /* Enqueued work may wait for a lost process for ever: do not wait for the GPU any more, and free nothing on it. */
     atomic_bool lost;
 };

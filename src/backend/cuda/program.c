@@ -1,4 +1,5 @@
 #include "backend/cuda/program.h"
+#include "backend/cuda/collective/collective.h"
 #include "backend/cuda/conv/tune.h"
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/timeline.h"
@@ -366,6 +367,7 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .split = {LS_CUDA_TOGETHER, LS_CUDA_SPLIT_WEIGHTS},
     .untried = LS_CUDA_UNTRIED,
     .peers = &ls_cuda_peers,
+    .wires = &ls_cuda_wires,
     .about = ls_cuda_about,
     .cards = ls_cuda_cards,
     .refuses = refuses,

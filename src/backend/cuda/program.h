@@ -146,6 +146,7 @@ struct ls_program {
     cudaEvent_t here, marks[LS_QUEUE_MARKS];
 
     struct collective *collective; /* owned; NULL: none */
+    struct wires *wires;           /* owned; likewise */
 
     struct captured *captured; /* owned */
     int n_captured, captured_room;
@@ -245,7 +246,7 @@ int updates_squares(const struct ls_program *p, int node, double sums[LS_SPLIT_C
 /* program.c: drop captured graphs, as arguments of kernels change. */
 void program_forget(struct ls_program *p);
 
-/* collective/collective.c: wait for the event. While a collective is open, fail when a rank is lost. */
+/* collective/collective.c: wait for the event. Where the device has a watch, fail when a rank is lost. */
 enum ls_status program_await(const struct ls_program *p, cudaEvent_t event);
 /* Enqueue all nodes with the sums over processes between them. */
 enum ls_status program_enqueue_shared(struct ls_program *p);

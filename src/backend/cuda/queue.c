@@ -86,9 +86,7 @@ static enum ls_status fetch(struct ls_program *p, int mark, float *host, const f
 
 static enum ls_status arrived(struct ls_program *p, int mark)
 {
-    if (p->marks[mark])
-        CUDA_TRY(cudaEventSynchronize(p->marks[mark]));
-    return LS_OK;
+    return p->marks[mark] ? program_await(p, p->marks[mark]) : LS_OK;
 }
 
 static enum ls_status send(struct ls_program *p, float *to, const float *host, size_t count)

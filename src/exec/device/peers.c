@@ -2,6 +2,7 @@
 #include "exec/device/peers.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "exec/device/device_group.h"
 #include "exec/shards/shards.h"
 
 #include <stdio.h>
@@ -11,12 +12,11 @@ struct ls_peers {
     struct ls_engine *engine; /* borrowed */
     enum ls_peers_kind kind;
     struct ls_peers_group group;
-    int *nodes;                     /* owned */
+    struct ls_device_group devices;
     struct ls_peers_sum *sums;      /* owned */
     const struct ls_sync_ops *host; /* the strategy where they cannot */
-    double deadline;                /* seconds; for connecting */
-    bool open;                      /* the processes are connected */
-    bool shared;                    /* steps may have begun */
+    double deadline;
+    bool open; /* the processes are connected */
     enum ls_status (*settle)(void *context, int bucket);
     void *context; /* settle's */
 };
@@ -32,30 +32,13 @@ void ls_peers_library(const struct ls_engine *e, char *text, size_t room)
 static enum ls_status gather(void *context, const void *mine, size_t bytes, void *all)
 {
     struct ls_peers *p = context;
-    if (p->engine->comm)
-        return ls_comm_allgather(p->engine->comm, mine, bytes, all);
-    if (all != mine)
-        memcpy(all, mine, bytes);
-    return LS_OK;
+    return ls_device_gather(&p->devices, mine, bytes, all);
 }
 
-/* A step may take any time, unless a process is gone, or others wait for it longer than the deadline. */
 static enum ls_status check_wait(void *context, double seconds)
 {
     struct ls_peers *p = context;
-    struct ls_comm *comm = p->engine->comm;
-    if (!comm)
-        return LS_OK;
-    if (p->shared)
-        return ls_comm_overdue(comm, seconds);
-    LS_TRY(ls_comm_broken(comm));
-    if (seconds < p->deadline)
-        return LS_OK;
-    return ls_fail(
-        LS_PEER_LOST,
-        "--collective nccl: NCCL did not connect the processes within --deadline %g s; NCCL_DEBUG=INFO shows "
-        "what it tries, or leave --collective out",
-        p->deadline);
+    return ls_device_check_wait(&p->devices, seconds);
 }
 
 static enum ls_status settle(void *context, int bucket)
@@ -143,6 +126,8 @@ static struct ls_sync_ops device_strategy(const struct ls_options *o, bool nccl,
 enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o)
 {
     bool nccl = strcmp(o->collective, "nccl") == 0;
+    if (e->pipeline)
+        return LS_OK; /* the host sums: NCCL only carries what goes from stage to stage */
     if (nccl)
         LS_TRY(check_nccl(e, o));
     else if (e->mesh.axes[LS_PARALLEL_DENSE].size > 1 ||
@@ -164,7 +149,7 @@ enum ls_status ls_peers_plan(struct ls_engine *e, const struct ls_options *o)
 
 static void peers_free(struct ls_engine *e)
 {
-    ls_free(e->peers->nodes);
+    ls_device_group_close(&e->peers->devices);
     ls_free(e->peers->sums);
     ls_free(e->peers);
     e->peers = NULL;
@@ -174,27 +159,23 @@ static void peers_free(struct ls_engine *e)
 static enum ls_status describe(struct ls_peers *p)
 {
     struct ls_engine *e = p->engine;
-    int size = e->comm ? ls_comm_size(e->comm) : 1, n_sums = e->tree->n_sums;
-    p->nodes = ls_alloc((size_t)size, sizeof *p->nodes);
+    int n_sums = e->tree->n_sums;
+    LS_TRY(ls_device_group_open(&p->devices, e->comm, p->deadline));
     p->sums = ls_alloc((size_t)n_sums, sizeof *p->sums);
-    if (!p->nodes || !p->sums)
+    if (!p->sums)
         return LS_FAILED;
-    for (int rank = 0; rank < size && e->comm; rank++)
-        p->nodes[rank] = ls_comm_node(e->comm, rank);
     for (int i = 0; i < n_sums; i++)
         p->sums[i] = (struct ls_peers_sum){e->tree->sums[i].to, e->tree->sums[i].from};
-    p->group = (struct ls_peers_group){.rank = e->comm ? ls_comm_rank(e->comm) : 0,
-                                       .size = size,
-                                       .nodes = p->nodes,
-                                       .sums = p->sums,
-                                       .n_sums = n_sums,
-                                       .grads = e->kept,
-                                       .count = e->n_grads,
-                                       .gather = gather,
-                                       .check_wait = check_wait,
-                                       .settle = settle,
-                                       .update = e->strategy->shards_state ? update : NULL,
-                                       .context = p};
+    p->group = ls_device_group_of(&p->devices);
+    p->group.sums = p->sums;
+    p->group.n_sums = n_sums;
+    p->group.grads = e->kept;
+    p->group.count = e->n_grads;
+    p->group.gather = gather;
+    p->group.check_wait = check_wait;
+    p->group.settle = settle;
+    p->group.update = e->strategy->shards_state ? update : NULL;
+    p->group.context = p;
     return LS_OK;
 }
 
@@ -233,7 +214,7 @@ enum ls_status ls_peers_share(struct ls_engine *e, enum ls_status (*settle_bucke
     p->context = context;
     enum ls_status st = e->backend->peers->share(e->train.program, cuts, e->n_buckets, e->train.end);
     ls_free(cuts);
-    p->shared = st == LS_OK;
+    p->devices.begun = st == LS_OK;
     return st;
 }
 

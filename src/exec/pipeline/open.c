@@ -33,8 +33,10 @@ enum ls_status ls_pipeline_check(const struct ls_options *o, const struct ls_eng
         return refuse(o, "--servers", "", "every process has a stage");
     if (strcmp(o->compress, "none") != 0)
         return refuse(o, "--compress", o->compress, "no gradients are summed over processes");
-    if (strcmp(o->collective, "nccl") == 0)
-        return refuse(o, "--collective", "nccl", "the host sums the gradients of processes that have the same stage");
+    if (strcmp(o->collective, "nccl") == 0 && !e->backend->wires)
+        return refuse(o, "--collective", "nccl", "NCCL is for GPUs: take --backend cuda, or leave it out");
+    if (strcmp(o->collective, "nccl") == 0 && o->trace)
+        return refuse(o, "--collective nccl", "with --trace", "steps that are recorded cannot wait for NCCL");
     if (o->clip_norm > 0 && !e->backend->squares)
         return refuse(o, "--clip-norm", "",
                       "no process has the gradients of all stages, so none can compute their norm");
@@ -253,6 +255,7 @@ enum ls_status ls_pipeline_open(struct ls_engine *e, const struct ls_options *o,
     }
     LS_TRY(check_same_sizes(p));
     LS_TRY(ls_outbox_open(e, strcmp(o->collective, "auto") == 0));
+    LS_TRY(ls_wires_open(e, o));
     for (int i = 0; i < p->n_lanes; i++)
         LS_TRY(ls_lane_take_buffers(e, &p->lanes[i]));
     if (e->eval.program)
@@ -266,6 +269,7 @@ void ls_pipeline_close(struct ls_engine *e)
     struct ls_pipeline *p = e->pipeline;
     if (!p)
         return;
+    ls_wires_close(e);
     for (int i = 0; i < p->n_lanes; i++)
         ls_lane_close(e, &p->lanes[i]);
     ls_lane_close(e, &p->eval);

@@ -131,7 +131,7 @@ static enum ls_status finish(struct ls_stepper *s)
         LS_TRY(count_results(s, &e->pipeline->lanes[i], &now->totals));
     }
     now->slot = LS_NONE; /* all results are counted */
-    return LS_OK;
+    return ls_wires_end_step(s, s->sync.samples >= s->engine->tree->replicas * s->replicas.passes);
 }
 
 static enum ls_status run_pass(struct ls_stepper *s, bool last)
@@ -143,6 +143,12 @@ static enum ls_status run_pass(struct ls_stepper *s, bool last)
     return last ? finish(s) : LS_OK;
 }
 
+/* Seconds that this stage was idle. */
+static double waited_so_far(const struct ls_stepper *s)
+{
+    return ls_comm_waited(s->engine->comm) + s->device_wait_seconds;
+}
+
 enum ls_status ls_pipeline_pass(void *stepper, int replica, int pass, bool last)
 {
     struct ls_stepper *s = stepper;
@@ -150,10 +156,12 @@ enum ls_status ls_pipeline_pass(void *stepper, int replica, int pass, bool last)
     (void)replica;
     if (p->done == s->replicas.n_slices)
         p->begun = p->done = 0;
+    if (p->begun == 0)
+        ls_wires_begin_step(p);
     ls_comm_position(p->comm, s->run.step, pass, LS_STAGE_COMPUTE);
-    double start = ls_now(), waited = ls_comm_waited(p->comm), input = s->input_seconds;
+    double start = ls_now(), waited = waited_so_far(s), input = s->input_seconds;
     LS_TRY(run_pass(s, last));
-    s->compute_seconds += ls_now() - start - (ls_comm_waited(p->comm) - waited) - (s->input_seconds - input);
+    s->compute_seconds += ls_now() - start - (waited_so_far(s) - waited) - (s->input_seconds - input);
     return LS_OK;
 }
 

@@ -14,6 +14,7 @@
 #ifndef LS_EXEC_PIPELINE_PIPELINE_H
 #define LS_EXEC_PIPELINE_PIPELINE_H
 
+#include "exec/device/device_group.h"
 #include "exec/step.h"
 #include "parallel/stages.h"
 
@@ -33,6 +34,8 @@ struct ls_transfer {
     int copies, turn;           /* copies 0: none */
     bool direct;                /* the message is an offset in the sender's outbox, which the receiver has mapped */
     int side;                   /* the other stage: 0: the one before, 1: the next */
+    bool wired, ahead;          /* it may go by wire; its next message is received already */
+    void *inbox;                /* owned; the backend's memory: what arrives by wire */
     struct ls_program *program; /* borrowed */
     int mark;                   /* of its fetch */
     int pass;                   /* that is sent next, or that the buffer is posted for next; LS_NONE: none */
@@ -102,8 +105,11 @@ struct ls_pipeline {
     float probe;                        /* fetched to learn that */
     void *outbox;                       /* owned; the backend's memory: copies of what is sent (outbox.c) */
     size_t outbox_bytes;
-    void *inbox[2]; /* mapped: the outboxes of the stage before and the next; NULL: not there */
-    bool direct[2]; /* what travels between this stage and either is read in place */
+    void *inbox[2];                 /* mapped: the outboxes of the stage before and the next; NULL: not there */
+    bool direct[2];                 /* what travels between this stage and either is read in place */
+    struct ls_device_group devices; /* that wires connect */
+    bool wires, by_wire;            /* they are open; what travels in the step under way goes by them */
+    int steps_before;               /* whole steps that went through the host */
 };
 
 /* --- for the engine ---------------------------------------------------------------------------------------------- */
@@ -148,6 +154,17 @@ enum { LS_PASS_TAGS = LS_MOST_STAGES };
 /* outbox.c, when all lanes are open. wanted: memory of other processes is read in place where that is possible. */
 enum ls_status ls_outbox_open(struct ls_engine *e, bool wanted);
 void ls_outbox_close(struct ls_engine *e);
+/* wires.c: with --collective nccl, when the outbox is open. */
+enum ls_status ls_wires_open(struct ls_engine *e, const struct ls_options *o);
+/* Before any memory is given back. */
+void ls_wires_close(struct ls_engine *e);
+/* Decides how the tensors of a step travel. */
+void ls_wires_begin_step(struct ls_pipeline *p);
+/* Waits for the step, if its tensors went by wire. whole: all of its passes had samples. */
+enum ls_status ls_wires_end_step(struct ls_stepper *s, bool whole);
+/* Sends or receives a tensor of a step that goes by wire. again: as in ls_lane_run. */
+enum ls_status ls_wires_send(struct ls_engine *e, struct ls_transfer *m);
+enum ls_status ls_wires_receive(struct ls_engine *e, struct ls_transfer *m, bool again);
 /* transfers.c: lists what a lane sends and receives; takes buffers for that, when the outbox is open. base: the first of its
  * tags. */
 enum ls_status ls_lane_open(struct ls_engine *e, struct ls_lane *l, uint32_t base);

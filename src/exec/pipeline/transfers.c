@@ -101,6 +101,8 @@ static enum ls_status send(struct ls_engine *e, struct ls_transfer *m, int pass)
     struct ls_pipeline *p = e->pipeline;
     const struct ls_backend_queue *queue = e->backend->queue;
     size_t floats = m->bytes / sizeof(float);
+    if (p->by_wire && m->wired)
+        return ls_wires_send(e, m);
     while (m->pass != LS_NONE) /* the buffer has still to be sent, */
         LS_TRY(post_oldest(e));
     if (m->posted && !ls_comm_done(&m->work)) /* or is on its way, to a stage that may wait for something else first */
@@ -133,6 +135,8 @@ static enum ls_status receive(struct ls_engine *e, const struct ls_lane *l, stru
 {
     struct ls_pipeline *p = e->pipeline;
     const struct ls_backend_queue *queue = e->backend->queue;
+    if (p->by_wire && m->wired)
+        return ls_wires_receive(e, m, again);
     if (!m->posted && m->at > p->reached)
         LS_TRY(drain(e, l));
     if (!m->posted)
@@ -285,6 +289,7 @@ static void close_transfer(struct ls_engine *e, struct ls_transfer *m)
 {
     if (m->posted)
         ls_comm_give_up(e->pipeline->comm, &m->work, 1);
+    ls_backend_give(e->backend, m->inbox, m->bytes);
     if (!m->buffer)
         return;
     e->backend->queue->unpin(m->buffer);

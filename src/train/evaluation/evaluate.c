@@ -74,25 +74,31 @@ static enum ls_status open_images(const struct evaluation *e)
                          : LS_OK;
 }
 
-/* Evaluates the share of this process: of all samples, or of those chosen. */
-static enum ls_status evaluate_own(struct evaluation *e, const struct ls_samples *some,
-                                   enum ls_status (*run)(struct evaluation *, struct ls_loader *))
+static enum ls_status evaluate_read(struct evaluation *e, const struct ls_samples *some,
+                                    enum ls_status (*run)(struct evaluation *, struct ls_loader *))
 {
     struct ls_stepper *s = e->s;
     struct ls_loader *loader = NULL;
-    if (!ls_engine_reads_samples(s->engine))
-        return run(e, NULL);
     LS_TRY(open_images(e));
     LS_TRY(ls_task_test_loader(e->task, e->o, s->engine, s->eval.form, some, &loader));
     ls_feed_pin(s->engine, loader);
     enum ls_status st = run(e, loader);
     if (st != LS_OK)
-        ls_step_evaluate(s, NULL, &e->totals);        /* the last pass may still read its input */
-    if (st != LS_OK && ls_engine_in_parts(s->engine)) /* the others would wait for our part of the model */
-        ls_comm_abort(s->engine->comm, st, NULL);
+        ls_step_evaluate(s, NULL, &e->totals); /* the last pass may still read its input */
     e->waited += ls_loader_waited(loader);
     ls_feed_unpin(s->engine, loader);
     ls_loader_free(loader);
+    return st;
+}
+
+/* Evaluates the share of this process: of all samples, or of those chosen. */
+static enum ls_status evaluate_own(struct evaluation *e, const struct ls_samples *some,
+                                   enum ls_status (*run)(struct evaluation *, struct ls_loader *))
+{
+    const struct ls_engine *engine = e->s->engine;
+    enum ls_status st = ls_engine_reads_samples(engine) ? evaluate_read(e, some, run) : run(e, NULL);
+    if (st != LS_OK && ls_engine_in_parts(engine)) /* the others would wait for our part of the model */
+        ls_comm_abort(engine->comm, st, NULL);
     return st;
 }
 

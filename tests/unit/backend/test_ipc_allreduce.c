@@ -438,7 +438,7 @@ bool nccl_there(char *text, size_t room)
 enum ls_status nccl_open(struct collective *s, char *why, size_t room)
 {
     s->nccl = (struct nccl *)&card;
-    return collective_agree(s, "", why, room);
+    return collective_agree(&s->g, "", why, room);
 }
 
 enum ls_status nccl_share(struct collective *s)
@@ -453,8 +453,9 @@ enum ls_status nccl_sum(struct collective *s, int cut)
     return cuda_check(enqueue(s->sums, (struct op){.kind = UNSTAGE, .cut = cut, .generation = times}), "sum");
 }
 
-const char *nccl_trouble(const struct collective *s)
+const char *nccl_trouble(const void *collective)
 {
+    const struct collective *s = collective;
     NEED(s->nccl);
     return NULL;
 }

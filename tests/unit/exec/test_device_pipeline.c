@@ -3,6 +3,7 @@
 #include "queued_layouts.h"
 #include "exec/pipeline/pipeline.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char deep_model[] = "input: 1x8x8\n"
@@ -47,7 +48,8 @@ static int begin(void **state)
            ls_file_write(tiny_path("block.yaml"), block_model, strlen(block_model)) != LS_OK;
 }
 
-static bool lends; /* processes map each other's memory */
+static bool lends;        /* processes map each other's memory */
+static const char *wires; /* their devices send messages; where those lie */
 
 static struct ls_options run_options(const char *run, bool queue, const struct layout *l)
 {
@@ -55,6 +57,7 @@ static struct ls_options run_options(const char *run, bool queue, const struct l
     tiny_set(&o.backend, queue ? "cuda" : "ref");
     tiny_set(&o.model, tiny_path("deep.yaml"));
     tiny_set(&o.parallel, queue ? l->parallel : "data");
+    tiny_set(&o.collective, queue && wires ? "nccl" : "auto");
     o.replicas = l->replicas;
     o.accumulate = l->accumulate;
     o.steps = 8;
@@ -67,6 +70,7 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
     struct ls_options o = *(const struct ls_options *)r->argument;
     struct ls_trainer t;
     queued.lends = lends;
+    queued.wires = wires;
     NEED(ls_trainer_open(&t, &o, c) == LS_OK);
     NEED(t.engine.pipeline && t.stepper.report_delay == 0);
     int stage = t.engine.pipeline->stage, last = t.engine.pipeline->stages - 1;
@@ -75,6 +79,7 @@ static void train_rank(struct ls_comm *c, const struct ranks *r)
     NEED(ls_trainer_run(&t) == LS_OK);
     ls_trainer_close(&t);
     NEED(queued_empty());
+    NEED(o.replicas * o.accumulate > 8 || (queued.messages > 0) == (wires != NULL)); /* or few steps have all passes */
     ls_comm_close(c, LS_OK);
 }
 
@@ -132,6 +137,18 @@ static void test_mapped_memory(void **state)
     test_stages(state);
     test_groups(state);
     lends = false;
+}
+
+/* Tensors go from device to device, but for those of the first steps and of evaluations. */
+static void test_messages(void **state)
+{
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s", tiny_path("wires"));
+    assert_int_equal(mkdir(folder, 0777), 0);
+    wires = folder;
+    test_stages(state);
+    test_groups(state);
+    wires = NULL;
 }
 
 /* Checkpoints are whole: a run goes on with any other layout, and with none. */
@@ -316,15 +333,41 @@ static void test_overflow(void **state)
 
 /* --- going wrong ------------------------------------------------------------------------------------------------------ */
 
-/* A card that fails in the middle of a step ends all stages, and leaves nothing behind. */
+/* A card that fails in the middle of a step or of an evaluation ends all stages, and leaves nothing behind. */
 static void test_card_fails(void **state)
 {
     (void)state;
     static const struct layout l = {"pipeline:3", 3, 4, 1};
-    struct ls_options o = run_options("failed", true, &l);
-    run_ranks((struct ranks){.size = 3, .argument = &(struct going_wrong){&o, .transfers = 11}}, fail_rank);
-    ls_options_release(&o);
-    forget("failed");
+    for (int transfers = 11; transfers < 120; transfers += 12) {
+        struct ls_options o = run_options("failed", true, &l);
+        run_ranks((struct ranks){.size = 3, .argument = &(struct going_wrong){&o, .transfers = transfers}}, fail_rank);
+        ls_options_release(&o);
+        forget("failed");
+    }
+}
+
+static void fail_with_messages(struct ls_comm *c, const struct ranks *r)
+{
+    queued.wires = wires;
+    fail_rank(c, r);
+}
+
+static void test_card_fails_among_messages(void **state)
+{
+    (void)state;
+    static const struct layout l = {"pipeline:3", 3, 4, 1};
+    char folder[256];
+    snprintf(folder, sizeof folder, "%s", tiny_path("wires-that-fail"));
+    assert_int_equal(mkdir(folder, 0777), 0);
+    wires = folder;
+    for (int transfers = 30; transfers < 70; transfers += 8) {
+        struct ls_options o = run_options("failed", true, &l);
+        run_ranks((struct ranks){.size = 3, .argument = &(struct going_wrong){&o, .transfers = transfers}},
+                  fail_with_messages);
+        ls_options_release(&o);
+        forget("failed");
+    }
+    wires = NULL;
 }
 
 static void test_refused(void **state)
@@ -333,7 +376,10 @@ static void test_refused(void **state)
     static const struct layout l = {"pipeline:2", 2, 4, 1};
     struct ls_options o = run_options("refused", true, &l);
     tiny_set(&o.collective, "nccl");
-    run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = "does not go with it"}},
+    run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = "nccl: the test says so"}},
+              refused_rank);
+    tiny_set(&o.trace, "2:3");
+    run_ranks((struct ranks){.size = 2, .argument = &(struct going_wrong){&o, .why = "--trace does not go with it"}},
               refused_rank);
     ls_options_release(&o);
 }
@@ -345,6 +391,7 @@ int main(void)
         cmocka_unit_test(test_groups),
         cmocka_unit_test(test_images_as_bytes),
         cmocka_unit_test(test_mapped_memory),
+        cmocka_unit_test(test_messages),
         cmocka_unit_test(test_goes_on_elsewhere),
         cmocka_unit_test(test_joined_layers_stay_together),
         cmocka_unit_test(test_cut_within_a_block),
@@ -352,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_clipped),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_card_fails),
+        cmocka_unit_test(test_card_fails_among_messages),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, begin, tiny_end);

@@ -7,13 +7,13 @@
 #include <string.h>
 #include <time.h>
 
-enum ls_status collective_agree(struct collective *s, const char *mine, char *why, size_t room)
+enum ls_status collective_agree(const struct ls_peers_group *g, const char *mine, char *why, size_t room)
 {
-    char word[COLLECTIVE_WHY], *all = ls_alloc((size_t)s->g.size, COLLECTIVE_WHY);
+    char word[COLLECTIVE_WHY], *all = ls_alloc((size_t)g->size, COLLECTIVE_WHY);
     snprintf(word, sizeof word, "%s", mine);
-    enum ls_status st = all ? s->g.gather(s->g.context, word, sizeof word, all) : LS_FAILED;
+    enum ls_status st = all ? g->gather(g->context, word, sizeof word, all) : LS_FAILED;
     *why = 0;
-    for (int rank = 0; st == LS_OK && rank < s->g.size && !*why; rank++) {
+    for (int rank = 0; st == LS_OK && rank < g->size && !*why; rank++) {
         const char *said = all + (size_t)rank * COLLECTIVE_WHY;
         if (*said && rank > 0)
             snprintf(why, room, "rank %d: %s", rank, said);
@@ -32,14 +32,15 @@ static void nap(double seconds)
 }
 
 /* An error of CUDA or NCCL is often the first sign of a lost process. Give comm some seconds to name it. */
-static enum ls_status look_around(const struct collective *s, cudaError_t state, double seconds, double *trouble_since)
+static enum ls_status look_around(const struct device_watch *w, cudaError_t state, double seconds,
+                                  double *trouble_since)
 {
     const double hearing = 5;
-    const char *trouble = s->nccl ? nccl_trouble(s) : NULL;
+    const char *trouble = w->trouble ? w->trouble(w->of) : NULL;
     bool failed = state != cudaErrorNotReady;
     if ((failed || trouble) && *trouble_since < 0)
         *trouble_since = seconds;
-    LS_TRY(s->g.check_wait(s->g.context, seconds));
+    LS_TRY(w->check(w->context, seconds));
     if ((!failed && !trouble) || seconds < *trouble_since + hearing)
         return LS_OK;
     return failed ? cuda_check(state, "waiting for a step") : ls_fail(LS_PEER_LOST, "NCCL: %s", trouble);
@@ -51,7 +52,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
     double start = ls_now(), looked = start, trouble_since = -1;
     if (p->device->lost)
         return LS_PEER_LOST;
-    if (!p->collective) {
+    if (!p->device->watch) {
         CUDA_TRY(cudaEventSynchronize(event));
         return LS_OK;
     }
@@ -60,7 +61,7 @@ enum ls_status program_await(const struct ls_program *p, cudaEvent_t event)
         if (now - looked > look + stopped)
             start += now - looked; /* this process itself was stopped: do not count that time */
         if (now - looked > look) {
-            enum ls_status st = look_around(p->collective, state, now - start, &trouble_since);
+            enum ls_status st = look_around(p->device->watch, state, now - start, &trouble_since);
             p->device->lost = p->device->lost || st != LS_OK;
             LS_TRY(st);
             looked = now;
@@ -198,6 +199,8 @@ static enum ls_status open_collective(struct ls_program *p, enum ls_peers_kind k
     LS_TRY_GOTO(failed, kind == LS_PEERS_NCCL ? nccl_open(s, why, room) : ipc_open(s, why, room));
     if (*why)
         goto failed;
+    s->watch = (struct device_watch){s->g.check_wait, s->g.context, s->nccl ? nccl_trouble : NULL, s};
+    s->device->watch = &s->watch;
     p->collective = s;
     return LS_OK;
 failed:
@@ -244,6 +247,7 @@ static void close_collective(struct ls_program *p, bool together)
         nccl_close(s);
     if (s->ipc)
         ipc_close(s, together);
+    s->device->watch = NULL;
     collective_free(s);
     p->collective = NULL;
 }

@@ -13,6 +13,7 @@ struct collective {
     int n_cuts, end;           /* the pass is nodes 0 .. end-1 */
     cudaStream_t sums;         /* beside the compute stream */
     cudaEvent_t fork, join;    /* from the compute stream to sums, and back */
+    struct device_watch watch;
     struct nccl *nccl;         /* owned; NULL: not so */
     struct ipc_allreduce *ipc; /* owned; likewise */
 };
@@ -20,7 +21,7 @@ struct collective {
 enum { COLLECTIVE_WHY = 192 };
 /* Do all ranks succeed? mine: "", or why this rank cannot. why[room]: "", or the reason of the first rank that cannot, the
  * same text on every rank. */
-enum ls_status collective_agree(struct collective *s, const char *mine, char *why, size_t room);
+enum ls_status collective_agree(const struct ls_peers_group *g, const char *mine, char *why, size_t room);
 
 /* Instead of a pass, for a rank without samples: gradients are 0. */
 enum ls_status collective_skip_pass(struct ls_program *p);
@@ -35,8 +36,10 @@ bool nccl_there(char *text, size_t room);
 enum ls_status nccl_open(struct collective *s, char *why, size_t room);
 enum ls_status nccl_share(struct collective *s);
 enum ls_status nccl_sum(struct collective *s, int cut);
-const char *nccl_trouble(const struct collective *s);
+const char *nccl_trouble(const void *collective);
 void nccl_close(struct collective *s);
+/* nccl_wires.c */
+extern const struct ls_backend_wires ls_cuda_wires;
 
 /* ipc_allreduce.c. The same functions, and its own step: an event of another process must be recorded before this one can
  * wait for it, so a step cannot be one graph. close: with `together`, all ranks close now and are idle. */

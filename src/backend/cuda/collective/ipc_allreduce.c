@@ -150,7 +150,7 @@ enum ls_status ipc_open(struct collective *s, char *why, size_t room)
     if (!r->done || !r->words)
         goto free_reach;
     LS_TRY_GOTO(failed, meet(s, mine));
-    LS_TRY_GOTO(failed, collective_agree(s, mine, why, room)); /* all have looked at the marks */
+    LS_TRY_GOTO(failed, collective_agree(&s->g, mine, why, room)); /* all have looked at the marks */
     LS_TRY_GOTO(failed, device_put(s->g.grads, &zero, sizeof zero));
     if (*why)
         goto failed;
@@ -197,12 +197,12 @@ enum ls_status ipc_share(struct collective *s)
         error = make_event(&s->ipc->ready[(size_t)s->g.rank * n + cut], &own[cut]);
     if (error != cudaSuccess)
         snprintf(mine, sizeof mine, "CUDA: events for other processes: %s", cudaGetErrorString(error));
-    LS_TRY_GOTO(free_handles, collective_agree(s, mine, why, sizeof why));
+    LS_TRY_GOTO(free_handles, collective_agree(&s->g, mine, why, sizeof why));
     LS_TRY_GOTO(free_handles, s->g.gather(s->g.context, own, n * sizeof *own, all));
     if (!*why)
         open_ready(s, all, mine);
     if (!*why)
-        LS_TRY_GOTO(free_handles, collective_agree(s, mine, why, sizeof why));
+        LS_TRY_GOTO(free_handles, collective_agree(&s->g, mine, why, sizeof why));
     if (*why)
         st = ls_fail(LS_FAILED, "%s", why);
 free_handles:

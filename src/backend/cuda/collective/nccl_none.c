@@ -14,7 +14,7 @@ bool nccl_there(char *text, size_t room)
 
 enum ls_status nccl_open(struct collective *s, char *why, size_t room)
 {
-    return collective_agree(s, why_not, why, room);
+    return collective_agree(&s->g, why_not, why, room);
 }
 
 enum ls_status nccl_share(struct collective *s)
@@ -30,9 +30,9 @@ enum ls_status nccl_sum(struct collective *s, int cut)
     return LS_FAILED;
 }
 
-const char *nccl_trouble(const struct collective *s)
+const char *nccl_trouble(const void *collective)
 {
-    (void)s;
+    (void)collective;
     return NULL;
 }
 
@@ -40,3 +40,14 @@ void nccl_close(struct collective *s)
 {
     (void)s;
 }
+
+static enum ls_status wires_open(struct ls_program *p, const struct ls_peers_group *group, const int peers[2],
+                                 char *why, size_t room)
+{
+    (void)p;
+    (void)peers;
+    return collective_agree(group, why_not, why, room);
+}
+
+/* Nothing else is called after that. */
+const struct ls_backend_wires ls_cuda_wires = {.open = wires_open};
