@@ -259,20 +259,33 @@ encode *encoder(void)
 
 } // namespace
 
-bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns,
-                       int box_rows)
+static bool describe_boxes(CUtensorMap *map, enum ls_dtype t, const void *from, cuuint32_t dims, const cuuint64_t *size,
+                           int box_rows)
 {
     encode *const describe = encoder();
-    const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows}, stride[1] = {(cuuint64_t)columns * 2};
-    const cuuint32_t box[2] = {BOX_COLUMNS, (cuuint32_t)box_rows}, step[2] = {1, 1};
+    const cuuint64_t stride[2] = {size[0] * 2, size[0] * size[1] * 2};
+    const cuuint32_t box[3] = {BOX_COLUMNS, (cuuint32_t)box_rows, 1}, step[3] = {1, 1, 1};
     return describe &&
-           describe(map, t == LS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-                    (void *)matrix, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+           describe(map, t == LS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dims,
+                    (void *)from, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-/* Can this GPU, with this build and driver? */
-static bool has_wgmma(void)
+bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns,
+                       int box_rows)
+{
+    const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    return describe_boxes(map, t, matrix, 2, size, box_rows);
+}
+
+bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrices, int64_t n, int64_t rows,
+                       int64_t columns, int box_rows)
+{
+    const cuuint64_t size[3] = {(cuuint64_t)columns, (cuuint64_t)rows, (cuuint64_t)n};
+    return describe_boxes(map, t, matrices, 3, size, box_rows);
+}
+
+bool ls_wgmma::has_wgmma(void)
 {
     int device = 0, major = 0, minor = 0;
     return BUILT && cudaGetDevice(&device) == cudaSuccess &&
