@@ -10,16 +10,6 @@
  * The reference normalises x = a * w' in double and applies the textbook's formula of dx, then multiplies. */
 #include "bn.h"
 
-extern "C" int ls_cuda_trial_apply, ls_cuda_trial_dz, ls_cuda_trial_behind;
-
-/* The shapes of the forward product that fit. */
-static std::vector<int> shapes(int64_t c)
-{
-    if (c == 64)
-        return {3213, 3123, 2215, 2224, 2125, 2213};
-    return c == 128 ? std::vector<int>{2233, 2223, 2134, 2143, 3132} : std::vector<int>{2133, 2152, 2123};
-}
-
 struct fold_case {
     int64_t n, area, k, c, valid; /* n samples of `area` pixels; c channels became k */
     enum ls_act act;              /* of the bn before the convolution */
@@ -153,32 +143,6 @@ static void same_map(const std::string &name, const std::vector<uint8_t> &got, c
                at % wide, last / wide, last % wide, got[at * size], want[at * size]);
 }
 
-/* All shapes of the forward product write what the old kernel does. */
-static void check_ways(operands &o, const struct ls_cuda_mapped &map, const std::string &name)
-{
-    std::vector<uint8_t> y, kept;
-    std::vector<int> ways = shapes((int64_t)o.C);
-    ways.insert(ways.begin(), -1);
-    ways.push_back(0);
-    for (int way : ways) {
-        must(cudaMemset(o.y.at, 0xff, o.y.count * 2), "memset");
-        must(cudaMemset(o.kept.at, 0x5b, o.kept.count), "memset");
-        ls_cuda_trial_apply = way;
-        ls_cuda_fold_apply(0, &o.f, &o.from, o.r(), &map);
-        must(cudaDeviceSynchronize(), "apply");
-        const std::vector<uint8_t> y_now = bytes_of(o.y), kept_now = bytes_of(o.kept);
-        if (way < 0) {
-            y = y_now;
-            kept = kept_now;
-            continue;
-        }
-        const std::string which = std::to_string(way) + (map.residual ? " " : " twins ") + name;
-        same_map("y " + which, y_now, y, o.K, 2);
-        same_map("kept " + which, kept_now, kept, o.K / 8, 1);
-    }
-    ls_cuda_trial_apply = 0;
-}
-
 /* Statistics from the products of a, and then the second pass where x is never stored; dz is what is added. */
 static void check_forward(operands &o, const std::string &name, const values &x, size_t live)
 {
@@ -212,7 +176,6 @@ static void check_forward(operands &o, const std::string &name, const values &x,
         }
         report((twins ? "twins " : "residual ") + name, share_of(y, want), 4e-3);
         report("kept " + name, (double)wrong, 0);
-        check_ways(o, map, name);
     }
 }
 
@@ -311,7 +274,6 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
     struct ls_cuda_bn b = o.from;
     b.x = b.y = {n, 8, area / 8, c};
     buffer out[2] = {{LS_BF16, count}, {LS_BF16, count}}, sum[2] = {{LS_F32, o.K}, {LS_F32, o.K}};
-    buffer old[2] = {{LS_BF16, count}, {LS_F32, o.K}};
     struct ls_cuda_bn_grad g = {};
     g.dy2 = stride < 0 ? NULL : o.dz.at;
     g.sparse = stride;
@@ -326,17 +288,10 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
         g.dbeta = sum[way].f();
         ls_cuda_product_sums(0, &p, &b, o.r(), o.a.at, o.half.at, &g);
     }
-    g.dresidual = old[0].at;
-    g.dbeta = old[1].f();
-    ls_cuda_trial_dz = -1;
-    ls_cuda_product_sums(0, &p, &b, o.r(), o.a.at, o.half.at, &g);
-    ls_cuda_trial_dz = 0;
     must(cudaDeviceSynchronize(), "product");
     const std::string name = "without x " + name_of(m) + " stride " + std::to_string(stride);
-    same_map("dz " + name, bytes_of(out[1]), bytes_of(old[0]), o.K, 2);
-    same_map("sum " + name, bytes_of(sum[1]), bytes_of(old[1]), o.K, 4);
-    report("dz " + name, bytes_of(out[0]) == bytes_of(out[1]) ? 0 : 1, 0);
-    report("sum " + name, bytes_of(sum[0]) == bytes_of(sum[1]) ? 0 : 1, 0);
+    same_map("dz " + name, bytes_of(out[1]), bytes_of(out[0]), o.K, 2);
+    same_map("sum " + name, bytes_of(sum[1]), bytes_of(sum[0]), o.K, 4);
     g.dy = o.x.at; /* the first pass by itself */
     for (int way = 0; way < 2; way++) {
         g.x = way ? NULL : o.x.at;
@@ -356,13 +311,36 @@ static bool can(void)
     return ls_cuda_fold_can(&o.f, &o.b);
 }
 
-/* Maps whose tiles pass through the rings many times. */
+/* Maps whose tiles pass through the rings many times: the bits of a stored x and the second pass of its bn. */
 static void check_large(const fold_case &m)
 {
-    operands o(m);
-    ls_cuda_fill(0, LS_F32, o.beta.at, (int64_t)o.K);
-    for (bool twins : {false, true})
-        check_ways(o, o.forward(twins), name_of(m));
+    const operands o(m);
+    const size_t live = (size_t)(m.valid * m.area) * o.K;
+    const struct ls_cuda_product p = {(int64_t)o.rows, m.c, m.k, false, LS_CUDA_PRODUCT_WGMMA};
+    ls_cuda_product_stats(0, &p, &o.from, o.r(), o.a.at, o.half.at, o.x.at, o.mean.f(), o.rstd.f(), o.stat.f());
+    for (bool twins : {false, true}) {
+        struct ls_cuda_mapped map = o.forward(twins);
+        std::vector<uint8_t> y[2], kept[2];
+        map.twin[0].x = o.x.at;
+        for (int way = 0; way < 2; way++) {
+            must(cudaMemset(o.kept.at, 0x5b, o.kept.count), "memset");
+            if (way == 0)
+                ls_cuda_fold_apply(0, &o.f, &o.from, o.r(), &map);
+            else if (twins)
+                ls_cuda_bn_twin_apply(0, &o.from, map.twin, o.y.at, o.kept.at);
+            else
+                ls_cuda_bn_apply(0, &o.from, o.x.at, o.dz.at, o.gamma.f(), o.beta.f(), o.mean.f(), o.rstd.f(), o.y.at,
+                                 NULL, o.kept.at);
+            must(cudaDeviceSynchronize(), "apply");
+            y[way] = bytes_of(o.y);
+            kept[way] = bytes_of(o.kept);
+            y[way].resize(live * 2);
+            kept[way].resize(live / 8);
+        }
+        const std::string name = (twins ? "twins " : "residual ") + name_of(m);
+        same_map("y " + name, y[0], y[1], o.K, 2);
+        same_map("kept " + name, kept[0], kept[1], o.K / 8, 1);
+    }
 }
 
 static void check_all(void)
@@ -422,35 +400,21 @@ static void bench_all(void)
               [&](cudaStream_t s) { ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f()); });
         for (bool twins : {false, true}) {
             const struct ls_cuda_mapped map = o.forward(twins);
-            std::vector<int> ways = shapes(m.c);
-            ways.insert(ways.begin(), -1);
-            for (int way : ways) {
-                ls_cuda_trial_apply = way;
-                const std::string name = (twins ? "apply, twins " : "apply ") + std::to_string(way);
-                bench(name.c_str(), 2 * wide + narrow,
-                      [&](cudaStream_t s) { ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map); });
-                for (int behind = 0; behind < 2 && !twins; behind++) {
-                    ls_cuda_trial_behind = behind;
-                    bench(behind ? "  all of forward, started early" : "  all of forward", 2 * wide + narrow,
-                          [&](cudaStream_t s) {
-                              ls_cuda_fold_sums(s, &o.f, o.r());
-                              ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f());
-                              ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map);
-                          });
-                }
-            }
-            ls_cuda_trial_apply = 0;
+            bench(twins ? "apply, twins" : "apply", 2 * wide + narrow,
+                  [&](cudaStream_t s) { ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map); });
+            if (!twins)
+                bench("  all of forward", 2 * wide + narrow, [&](cudaStream_t s) {
+                    ls_cuda_fold_sums(s, &o.f, o.r());
+                    ls_cuda_fold_stats(s, &o.f, o.r(), 1e-5f, o.mean.f(), o.rstd.f(), o.stat.f());
+                    ls_cuda_fold_apply(s, &o.f, &o.from, o.r(), &map);
+                });
         }
         const struct ls_cuda_product out_of = {(int64_t)o.rows, m.c, m.k, false, LS_CUDA_PRODUCT_WGMMA};
         bench("product with statistics", wide + narrow, [&](cudaStream_t s) {
             ls_cuda_product_stats(s, &out_of, &o.from, o.r(), o.a.at, o.half.at, o.y.at, o.mean.f(), o.rstd.f(),
                                   o.stat.f());
         });
-        for (int behind : {0, 1}) {
-            ls_cuda_trial_behind = behind;
-            bench(behind ? "fold, started early" : "fold", wide + narrow,
-                  [&](cudaStream_t s) { ls_cuda_fold(s, &o.f, o.r()); });
-        }
+        bench("fold", wide + narrow, [&](cudaStream_t s) { ls_cuda_fold(s, &o.f, o.r()); });
         bench("product, with sums", wide + 3 * narrow,
               [&](cudaStream_t s) { ls_cuda_fold_product(s, &o.f, &o.b, o.r(), &g, NULL); });
         bench("product, plain", wide + 2 * narrow,
@@ -465,21 +429,16 @@ static void bench_all(void)
         const struct ls_cuda_product up2 = {(int64_t)o.rows, 2 * m.c, m.k, true, LS_CUDA_PRODUCT_WGMMA};
         struct ls_cuda_bn square = o.from;
         square.x = square.y = {m.n, (int64_t)std::sqrt((double)m.area), (int64_t)std::sqrt((double)m.area), m.k};
-        for (int way : {-1, 0}) {
-            const std::string of = way ? " old" : " new";
-            ls_cuda_trial_dz = way;
-            bench(("product to dz, without x" + of).c_str(), 2 * wide + narrow,
-                  [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &wider); });
-            struct ls_cuda_bn_grad sparse = wider;
-            sparse.sparse = 2;
-            bench(("  2x channels, dy2 sparse" + of).c_str(), 1.25 * wide + 2 * narrow,
-                  [&](cudaStream_t s) { ls_cuda_product_sums(s, &up2, &square, o.r(), o.x.at, o.x.at, &sparse); });
-            sparse.dy2 = NULL;
-            sparse.sparse = 0;
-            bench(("  no dy2" + of).c_str(), wide + narrow,
-                  [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &sparse); });
-        }
-        ls_cuda_trial_dz = 0;
+        bench("product to dz, without x", 2 * wide + narrow,
+              [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &wider); });
+        struct ls_cuda_bn_grad sparse = wider;
+        sparse.sparse = 2;
+        bench("  2x channels, dy2 sparse", 1.25 * wide + 2 * narrow,
+              [&](cudaStream_t s) { ls_cuda_product_sums(s, &up2, &square, o.r(), o.x.at, o.x.at, &sparse); });
+        sparse.dy2 = NULL;
+        sparse.sparse = 0;
+        bench("  no dy2", wide + narrow,
+              [&](cudaStream_t s) { ls_cuda_product_sums(s, &up, &o.from, o.r(), o.a.at, o.half.at, &sparse); });
     }
 }
 

@@ -4,8 +4,6 @@
 #include <cstdio>
 #include <memory>
 
-extern "C" int ls_cuda_trial_sgd;
-
 #define FILL 0x3c /* in every byte: about 0.01, in any type */
 
 static void sgd(const char *name, const std::vector<int64_t> &counts)
@@ -167,12 +165,7 @@ void misc_bench(void)
     } mobilenet[] = {{32, 112, 1}, {96, 112, 2}, {144, 56, 1}, {144, 56, 2}, {192, 28, 1},
                      {192, 28, 2}, {384, 14, 1}, {576, 14, 1}, {576, 14, 2}, {960, 7, 1}};
     few_channels();
-    for (int round = 0; round < 2; round++)
-        for (int way : {0, 11, 21, 41, 1, 12, 22, 42, 2, 13, 23, 43, 3, 14, 24, 44, 4}) {
-            ls_cuda_trial_sgd = way;
-            sgd(("sgd resnet50, way " + std::to_string(way)).c_str(), resnet50());
-        }
-    ls_cuda_trial_sgd = 0;
+    sgd("sgd resnet50", resnet50());
     sgd("sgd alexnet", {64 * 121 * 8, 64, 192 * 25 * 64, 192, 384 * 9 * 192, 384, 256 * 9 * 384, 256, 256 * 9 * 256,
                         256, 4096 * 9216, 4096, 4096 * 4096, 4096, 4096 * 1000, 1000});
     for (const auto &m : mobilenet)

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <memory>
 
-extern "C" int ls_cuda_trial_sgd;
-
 /* One tensor on both sides. */
 struct parameter {
     values w, m, g;
@@ -223,65 +221,8 @@ static void adamw(const std::string &name, struct ls_cuda_scale *scale)
     }
 }
 
-/* All ways of sgd write the same bits. */
-static void ways(void)
-{
-    for (int way : {0, 11, 21, 1, 12, 22, 2, 13, 23, 3, 14, 24, 4}) {
-        static std::vector<int32_t> want;
-        std::vector<parameter> list;
-        std::vector<struct ls_cuda_update> host;
-        std::vector<int32_t> got;
-        struct ls_cuda_run run = {};
-        run.lr = 0.25f;
-        static std::vector<values> same;
-        size_t counts[] = {8, 4096 * 3 + 8, 0, 24, 4096, 700000, 64, 64, 2359296, 1000, 4104, 0};
-        for (size_t i = 0; i < 12; i++) {
-            add(list, counts[i] ? counts[i] : 8,
-                i == 3   ? LS_BF16
-                : i == 4 ? LS_F16
-                         : LS_F32,
-                i % 3 == 2 ? LS_F32
-                : i % 3    ? LS_BF16
-                           : LS_F16,
-                i != 6, i % 2, i == 9 || i == 5 ? 0.02f : 0);
-            parameter &p = list.back();
-            p.u.count = (int64_t)counts[i];
-            p.u.rule = i == 10;
-            if (way == 0)
-                for (const values *v : {&p.w, &p.m, &p.g})
-                    same.push_back(*v);
-            p.dev_w.reset(new device(LS_F32, same[3 * i]));
-            p.dev_m.reset(new device(LS_F32, same[3 * i + 1]));
-            p.dev_g.reset(new device((enum ls_dtype)p.u.grad_t, same[3 * i + 2]));
-            p.u.param = p.dev_w->as<float>();
-            p.u.state[0] = p.u.state[0] ? p.dev_m->as<float>() : NULL;
-            p.u.grad = p.dev_g->at;
-            host.push_back(p.u);
-        }
-        int n = (int)host.size();
-        ls_cuda_update_number(host.data(), n);
-        device dev(host.size() * sizeof host[0]), scratch(ls_cuda_update_scratch(host.data(), n));
-        object<struct ls_cuda_run> dev_run(run);
-        cudaMemcpy(dev.at, host.data(), dev.bytes, cudaMemcpyHostToDevice);
-        ls_cuda_trial_sgd = way;
-        for (int first : {0, 1}) /* the whole list, and a part of it */
-            ls_cuda_sgd(0, dev_run.ptr(), NULL, dev.as<struct ls_cuda_update>() + first, host.data() + first, n - first,
-                        0, scratch.as<float>());
-        for (const parameter &p : list)
-            for (const device *d : {p.dev_w.get(), p.dev_m.get(), p.half.get()}) {
-                std::vector<int32_t> more = d->read_ints(d->bytes / 4);
-                got.insert(got.end(), more.begin(), more.end());
-            }
-        if (way == 0)
-            want = got;
-        verdict_ints("sgd way " + std::to_string(way), got, want);
-    }
-    ls_cuda_trial_sgd = 0;
-}
-
 void misc_update(void)
 {
-    ways();
     std::vector<parameter> list, many;
     struct ls_cuda_scale fine = {128, 0, 0, 0}, bad = {128, 1, 0, 0};
     add(list, 8, LS_F32, LS_BF16, true, false, 0);

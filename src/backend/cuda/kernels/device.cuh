@@ -17,8 +17,6 @@
 #include <cuda_runtime.h>
 #include <math.h>
 
-extern "C" int ls_cuda_trial_behind; /* 0: kernels wait for the end of the one before them */
-
 namespace ls_device
 {
 
@@ -357,7 +355,7 @@ inline void launch_behind(void (*kernel)(P...), dim3 grid, dim3 block, size_t ro
     config.dynamicSmemBytes = room;
     config.stream = s;
     config.attrs = &early;
-    config.numAttrs = ls_cuda_trial_behind;
+    config.numAttrs = 1;
     cudaLaunchKernelEx(&config, kernel, P(a)...);
 }
 

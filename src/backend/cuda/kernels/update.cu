@@ -7,8 +7,6 @@
 
 using namespace ls_device;
 
-extern "C" int ls_cuda_trial_sgd;
-
 int ls_cuda_update_number(struct ls_cuda_update *host, int n)
 {
     int64_t blocks = 0;
@@ -109,116 +107,6 @@ static __global__ void __launch_bounds__(THREADS)
         update_chunk<__nv_bfloat16>(u, r);
     else
         update_chunk<__half>(u, r);
-}
-
-/* --- trial ---------------------------------------------------------------------------------------------------- */
-
-/* What a thread has of HELD rows of quads, a quad for each thread of the block. */
-template <typename G, int HELD> struct quads_read {
-    quad<float> w[HELD], m[HELD];
-    quad<G> g[HELD];
-};
-
-template <typename G, int HELD>
-static __device__ __forceinline__ void read_quads(const struct ls_cuda_update &u, int64_t at, int64_t end,
-                                                  quads_read<G, HELD> &q)
-{
-#pragma unroll
-    for (int k = 0; k < HELD; k++) {
-        const int64_t mine = at + k * THREADS + (int)threadIdx.x;
-        const bool in = mine < end;
-        q.w[k] = in ? load_quad_once<float>(u.param, mine) : zero_quad<float>();
-        q.m[k] = in && u.state[0] ? load_quad_once<float>(u.state[0], mine) : zero_quad<float>();
-        q.g[k] = in ? load_quad_once<G>(u.grad, mine) : zero_quad<G>();
-    }
-}
-
-template <typename G, int HELD>
-static __device__ __forceinline__ void step_quads(const struct ls_cuda_update &u, rates r, int64_t at, int64_t end,
-                                                  const quads_read<G, HELD> &q)
-{
-    const float share = (float)u.hyper.momentum, decay = (float)u.hyper.weight_decay;
-    float *momentum = u.state[0];
-#pragma unroll
-    for (int k = 0; k < HELD; k++) {
-        const int64_t mine = at + k * THREADS + (int)threadIdx.x;
-        float w[4], m[4], g[4];
-        widen_quad<float>(q.w[k], w);
-        widen_quad<float>(q.m[k], m);
-        widen_quad<G>(q.g[k], g);
-        if (mine >= end)
-            return;
-        for (int i = 0; i < 4; i++) {
-            float slope = r.before * (g[i] * r.unscale + decay * w[i]);
-            m[i] = momentum ? share * m[i] + slope : slope;
-            w[i] -= r.after * (u.nesterov && momentum ? slope + share * m[i] : m[i]);
-        }
-        store_quad_once(u.param, mine, narrow_quad<float>(w));
-        if (momentum)
-            store_quad_once(momentum, mine, narrow_quad<float>(m));
-        store_half(u, mine, w);
-    }
-}
-
-/* The quads from `at` to `end`. AHEAD: the next ones are read before these are written. */
-template <typename G, int HELD, bool AHEAD>
-static __device__ __forceinline__ void update_piece(const struct ls_cuda_update &u, rates r, int64_t at, int64_t end)
-{
-    quads_read<G, HELD> next;
-    read_quads<G, HELD>(u, at, end, next);
-#pragma unroll 1
-    for (; at < end; at += HELD * THREADS) {
-        const quads_read<G, HELD> now = next;
-        if (AHEAD)
-            read_quads<G, HELD>(u, at + HELD * THREADS, end, next);
-        step_quads<G, HELD>(u, r, at, end, now);
-        if (!AHEAD)
-            read_quads<G, HELD>(u, at + HELD * THREADS, end, next);
-    }
-}
-
-/* A block updates a range of chunks, which may begin and end within a tensor. */
-template <int HELD, bool AHEAD, int BLOCKS>
-static __global__ void __launch_bounds__(THREADS, BLOCKS)
-    range_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
-                 int n, int rule, const float *local, int all)
-{
-    float unscale = 1;
-    if (scale) {
-        if (scale->overflow)
-            return;
-        unscale = 1 / scale->scale;
-    }
-    const int base = updates[0].first_block, to = (int)((int64_t)all * (blockIdx.x + 1) / gridDim.x);
-    int chunk = (int)((int64_t)all * blockIdx.x / gridDim.x), begun = 0;
-    for (int first = 0; first < n; first += THREADS) {
-        int i = first + (int)threadIdx.x;
-        begun += __syncthreads_count(i < n && updates[i].first_block <= chunk + base);
-    }
-#pragma unroll 1
-    for (int tensor = begun - 1; chunk < to; tensor++) {
-        const struct ls_cuda_update u = updates[tensor];
-        const int begin = u.first_block - base, end = begin + (int)((u.count + CHUNK - 1) / CHUNK);
-        const int last = end < to ? end : to;
-        const int64_t at = (int64_t)(chunk - begin) * (CHUNK / 4), most = (int64_t)(last - begin) * (CHUNK / 4);
-        const int64_t until = most < u.count / 4 ? most : u.count / 4;
-        chunk = last;
-        if (u.rule != rule || at >= until)
-            continue;
-        float lr = tensor_lr(u.hyper, run->lr);
-        rates r = {1, lr, unscale};
-        if (u.norms)
-            r = {lr * local[tensor], 1, unscale};
-        struct ls_cuda_update v = u;
-        if (u.norms)
-            v.nesterov = 0;
-        if (u.grad_t == LS_F32)
-            update_piece<float, HELD, AHEAD>(v, r, at, until);
-        else if (u.grad_t == LS_BF16)
-            update_piece<__nv_bfloat16, HELD, AHEAD>(v, r, at, until);
-        else
-            update_piece<__half, HELD, AHEAD>(v, r, at, until);
-    }
 }
 
 /* --- the norms of lars --------------------------------------------------------------------------------------- */
@@ -325,23 +213,7 @@ void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct l
         squares_kernel<<<blocks, THREADS, 0, s>>>(updates, n, squares);
         local_kernel<<<n, THREADS, 0, s>>>(scale, updates, squares, local);
     }
-    /* 0: a block a chunk. Otherwise the kernel, and times ten the chunks of a block; 0 of these: a wave of blocks. */
-    const int way = ls_cuda_trial_sgd % 10, each = ls_cuda_trial_sgd / 10;
-    auto launch = [&](auto kernel, int at_once) {
-        const int wave = multiprocessors() * at_once, grid = each ? (blocks + each - 1) / each : wave;
-        kernel<<<(unsigned)(grid < blocks ? grid : blocks), THREADS, 0, s>>>(run, scale, updates, n, rule, local,
-                                                                             blocks);
-    };
-    if (way == 1)
-        launch(range_kernel<4, false, 3>, 3);
-    else if (way == 2)
-        launch(range_kernel<2, true, 3>, 3);
-    else if (way == 3)
-        launch(range_kernel<2, false, 4>, 4);
-    else if (way == 4)
-        launch(range_kernel<4, true, 2>, 2);
-    else
-        update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, rule, local);
+    update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, rule, local);
 }
 
 /* --- running statistics --------------------------------------------------------------------------------------- */

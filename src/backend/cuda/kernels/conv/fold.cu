@@ -25,8 +25,6 @@
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 
-extern "C" int ls_cuda_trial_apply;
-
 using namespace ls_wgmma;
 using namespace ls_product;
 
@@ -495,7 +493,7 @@ void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const st
 void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                         const struct ls_cuda_run *run, const struct ls_cuda_mapped *m)
 {
-    (ls_cuda_trial_apply < 0 ? wgmma_apply : wgmma_normalise)(s, f, b, run, m);
+    wgmma_apply(s, f, b, run, m);
 }
 
 void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run)

@@ -13,8 +13,6 @@
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 
-extern "C" int ls_cuda_trial_apply; /* digits: warpgroups, halves, boxes, tiles; 0: as chosen; -1: the old kernel */
-
 using namespace ls_wgmma;
 using namespace ls_product;
 
@@ -24,7 +22,7 @@ namespace
 using T = __nv_bfloat16;
 
 constexpr int WIDE = 128, SLICE = HIGH * BOX_ROW, TILE = HIGH * WIDE * 2, WEIGHTS = WIDE * BOX_ROW;
-constexpr int MOST_HALVES = 2, MOST_RING = 8, MOST_TILES = 6, PAIRS = MOST_HALVES * WIDE / 2;
+constexpr int GROUPS = 2, MOST_HALVES = 2, MOST_RING = 5, MOST_TILES = 3, PAIRS = MOST_HALVES * WIDE / 2;
 
 struct task {
     int rows, columns, slices, halves, ring, tiles; /* ring, tiles: lengths of the rings of a warpgroup */
@@ -122,7 +120,7 @@ __device__ __forceinline__ void finish_tile(const float (&sum)[WIDE / 2], uint32
     }
 }
 
-template <bool TWINS, int GROUPS>
+template <bool TWINS>
 __global__ void __launch_bounds__(GROUPS *GROUP, 1) apply(const __grid_constant__ maps map, const task m)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -274,40 +272,32 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) apply(const __grid_constant_
 
 /* --- launching --------------------------------------------------------------------------------------------------- */
 
+/* What a block has in shared memory, by measurements. */
 struct shape {
-    int groups, halves, ring, tiles;
+    int halves, ring, tiles;
 };
 
 shape shape_of(int slices)
 {
-    const int d = ls_cuda_trial_apply;
-    if (d > 0)
-        return {d / 1000, d / 100 % 10, d / 10 % 10, d % 10};
-    if (slices == 1)
-        return {3, 2, 1, 3};
-    return slices == 2 ? shape{2, 2, 3, 3} : shape{2, 1, 3, 3};
+    return slices == 1 ? shape{2, 1, 3} : slices == 2 ? shape{2, 2, 3} : shape{1, 5, 2};
 }
 
-static_assert(MOST_RING >= 3 && MOST_TILES >= 5, "as shape_of wants them");
+static_assert(MOST_HALVES >= 2 && MOST_RING >= 5 && MOST_TILES >= 3, "as shape_of wants them");
 
-template <bool TWINS, int GROUPS> void launch(ls_cuda_stream s, const shape &by, const maps &map, const task &m)
+template <bool TWINS> void launch(ls_cuda_stream s, const maps &map, const task &m)
 {
-    const size_t room = 1024 + (size_t)(by.halves * m.slices) * WEIGHTS +
-                        (size_t)GROUPS * ((size_t)by.ring * SLICE + (size_t)by.tiles * TILE);
-    const int64_t across = ceil_div(m.columns, WIDE * by.halves), tiles = ceil_div(m.rows, HIGH * GROUPS);
-    const int64_t most = multiprocessors() / across;
-    want_shared(apply<TWINS, GROUPS>, room);
-    launch_behind(apply<TWINS, GROUPS>,
-                  dim3((unsigned)across, (unsigned)(tiles < most ? tiles
-                                                    : most < 1   ? 1
-                                                                 : most)),
-                  dim3(GROUPS * GROUP), room, s, map, m);
+    const size_t room = 1024 + (size_t)(m.halves * m.slices) * WEIGHTS +
+                        (size_t)GROUPS * ((size_t)m.ring * SLICE + (size_t)m.tiles * TILE);
+    const int64_t across = ceil_div(m.columns, WIDE * m.halves), tiles = ceil_div(m.rows, HIGH * GROUPS);
+    const int64_t most = multiprocessors() / across, down = tiles < most ? tiles : most < 1 ? 1 : most;
+    want_shared(apply<TWINS>, room);
+    launch_behind(apply<TWINS>, dim3((unsigned)across, (unsigned)down), dim3(GROUPS * GROUP), room, s, map, m);
 }
 
 } // namespace
 
-void ls_product::wgmma_normalise(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
-                                 const struct ls_cuda_run *run, const struct ls_cuda_mapped *of)
+void ls_product::wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
+                             const struct ls_cuda_run *run, const struct ls_cuda_mapped *of)
 {
     const int slices = (int)ceil_div(f->n, BOX_COLUMNS);
     shape by = shape_of(slices);
@@ -320,8 +310,5 @@ void ls_product::wgmma_normalise(ls_cuda_stream s, const struct ls_cuda_fold *f,
         !box_map(&map.more, LS_BF16, twins ? of->twin[1].x : of->residual, f->rows, f->k, HIGH) ||
         !box_map(&map.y, LS_BF16, of->y, f->rows, f->k, HIGH))
         return;
-    if (by.groups == 3)
-        (twins ? launch<true, 3> : launch<false, 3>)(s, by, map, m);
-    else
-        (twins ? launch<true, 2> : launch<false, 2>)(s, by, map, m);
+    (twins ? launch<true> : launch<false>)(s, map, m);
 }

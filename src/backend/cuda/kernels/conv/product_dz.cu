@@ -9,8 +9,6 @@
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 
-extern "C" int ls_cuda_trial_dz; /* -1: the old kernel */
-
 using namespace ls_wgmma;
 using namespace ls_product;
 
@@ -278,7 +276,9 @@ bool ls_product::wgmma_dz(ls_cuda_stream s, const struct ls_cuda_product *p, con
     const int slices = (int)ceil_div(p->k, BOX_COLUMNS);
     const bool sparse = g->dy2 && g->sparse > 1;
     const shape by = shape_of(slices, groups);
-    if (ls_cuda_trial_dz < 0 || p->n % WIDE || p->k % BOX_COLUMNS || by.tiles < (sparse ? 3 : 2))
+    /* A dense dy2 is faster read by threads where the weights leave short rings. */
+    const bool short_rings = g->dy2 && !sparse && slices > 2;
+    if (short_rings || p->n % WIDE || p->k % BOX_COLUMNS || by.tiles < (sparse ? 3 : 2))
         return false;
     const task m = {(int)p->rows,
                     (int)p->n,

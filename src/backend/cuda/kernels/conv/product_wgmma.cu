@@ -156,12 +156,12 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constan
 
 constexpr int64_t MOST_ROOM = 225 * 1024; /* shared memory of a block, without what the kernel declares */
 
-/* The number of slices that fit into each ring, up to MOST_RING, beside `more` bytes that the kernel declares. */
-int ring_of(int64_t k, int wide, int groups, size_t more = 0)
+/* The number of slices that fit into each ring, up to MOST_RING. */
+int ring_of(int64_t k, int wide, int groups)
 {
     const int64_t slices = ceil_div(k, BOX_COLUMNS), w = slices * wide * BOX_ROW,
                   tiles = (int64_t)groups * HIGH * wide * 2;
-    const int64_t ring = (MOST_ROOM - (int64_t)more - 1024 - w - tiles) / (groups * SLICE);
+    const int64_t ring = (MOST_ROOM - 1024 - w - tiles) / (groups * SLICE);
     return (int)(ring < MOST_RING ? ring : MOST_RING);
 }
 
@@ -195,8 +195,7 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
             const struct ls_cuda_run *run, const factors &f, const E &end)
 {
     auto kernel = product<T, WIDE, TURNED, GROUPS, FOLDED, E>;
-    const size_t more = sizeof(typename E::affines) - sizeof(parameters<P_FIRST>);
-    const int ring = ring_of(p->k, WIDE, GROUPS, more), slices = (int)ceil_div(p->k, BOX_COLUMNS);
+    const int ring = ring_of(p->k, WIDE, GROUPS), slices = (int)ceil_div(p->k, BOX_COLUMNS);
     const task m = {(int)p->rows,    (int)p->n, slices,     ring,
                     b->x.h * b->x.w, run,       b->scratch, (int)ceil_div(f.k, BOX_COLUMNS),
                     f.shift};
@@ -331,17 +330,6 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
 bool ls_product::wgmma_can_fold(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b)
 {
     return has_wgmma() && !small_enough(b, true) && ring_of(f->k + f->n, 64, 2) >= 3;
-}
-
-void ls_product::wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
-                             const struct ls_cuda_run *run, const struct ls_cuda_mapped *m)
-{
-    using T = __nv_bfloat16;
-    const struct ls_cuda_product p = {f->rows, f->n, f->k, false, LS_CUDA_PRODUCT_WGMMA};
-    if (m->residual)
-        choose<T, false>(s, &p, b, run, f->a, f->half, normalised_rows<T, false>{*m, act_top(b->act)});
-    else
-        choose<T, false>(s, &p, b, run, f->a, f->half, normalised_rows<T, true>{*m, act_top(b->act)});
 }
 
 void ls_product::wgmma_folded(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,

@@ -17,14 +17,11 @@ void wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct 
 bool wgmma_dz(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
               const struct ls_cuda_run *run, const void *dy, const void *w, const struct ls_cuda_bn_grad *g, int groups,
               int64_t down);
-/* fold.cu: y = act(bn (a * w') + more). da = dz * weights + a * (what lies behind them) + shift, and then the sums of
- * g, or with g NULL into da. */
+/* fold.cu: y = act(bn (a * w') + more) (fold_apply.cu). */
 void wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
-                 const struct ls_cuda_run *run, const struct ls_cuda_mapped *m);
-/* The same (fold_apply.cu). */
-void wgmma_normalise(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
-                     const struct ls_cuda_run *run, const struct ls_cuda_mapped *of);
+                 const struct ls_cuda_run *run, const struct ls_cuda_mapped *of);
 bool wgmma_can_fold(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b);
+/* da = dz * weights + a * (what lies behind them) + shift, and then the sums of g, or with g NULL into da. */
 void wgmma_folded(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                   const struct ls_cuda_run *run, const void *weights, const float *shift,
                   const struct ls_cuda_bn_grad *g, void *da);
