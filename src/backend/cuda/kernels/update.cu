@@ -85,6 +85,7 @@ static __global__ void __launch_bounds__(THREADS)
     update_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                   const struct ls_cuda_update *updates, int n, int rule, const float *local)
 {
+    begin_behind();
     float unscale = 1;
     if (scale) {
         if (scale->overflow)
@@ -140,6 +141,7 @@ template <typename G> static __device__ __forceinline__ float2 chunk_squares(con
 static __global__ void __launch_bounds__(THREADS)
     squares_kernel(const struct ls_cuda_update *updates, int n, float2 *squares)
 {
+    begin_behind();
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
     if (!u.norms)
         return;
@@ -160,6 +162,7 @@ static __global__ void __launch_bounds__(THREADS)
     local_kernel(const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, const float2 *squares,
                  float *local)
 {
+    begin_behind();
     __shared__ double sums[2][THREADS];
     const struct ls_cuda_update u = tensor_at(updates, (int)blockIdx.x);
     if (!u.norms)
@@ -210,16 +213,17 @@ void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct l
     if (any_lars(host, n)) {
         float2 *squares = reinterpret_cast<float2 *>(scratch);
         local = reinterpret_cast<float *>(squares + blocks);
-        squares_kernel<<<blocks, THREADS, 0, s>>>(updates, n, squares);
-        local_kernel<<<n, THREADS, 0, s>>>(scale, updates, squares, local);
+        launch_behind(s, squares_kernel, blocks, THREADS, 0, updates, n, squares);
+        launch_behind(s, local_kernel, n, THREADS, 0, scale, updates, squares, local);
     }
-    update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, rule, local);
+    launch_behind(s, update_kernel, blocks, THREADS, 0, run, scale, updates, n, rule, local);
 }
 
 /* --- running statistics --------------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(THREADS) running_kernel(const struct ls_cuda_running *list)
 {
+    begin_behind();
     const struct ls_cuda_running r = list[blockIdx.x];
     for (int i = (int)threadIdx.x; i < r.c; i += THREADS) {
         r.mean[i] = (1 - r.momentum) * r.mean[i] + r.momentum * r.stat[i];
@@ -229,7 +233,7 @@ static __global__ void __launch_bounds__(THREADS) running_kernel(const struct ls
 
 void ls_cuda_bn_running(ls_cuda_stream s, const struct ls_cuda_running *list, int n)
 {
-    running_kernel<<<(unsigned)n, THREADS, 0, s>>>(list);
+    launch_behind(s, running_kernel, (unsigned)n, THREADS, 0, list);
 }
 
 /* --- loss scaling -------------------------------------------------------------------------------------------- */
@@ -257,6 +261,7 @@ template <typename G> static __device__ __forceinline__ bool chunk_bad(const str
 static __global__ void __launch_bounds__(THREADS)
     check_kernel(struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, int n)
 {
+    begin_behind();
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
     bool bad;
     if (u.grad_t == LS_F32)
@@ -271,16 +276,19 @@ static __global__ void __launch_bounds__(THREADS)
 
 static __global__ void begin_kernel(struct ls_cuda_scale *scale)
 {
+    begin_behind();
     scale->overflow = 0;
 }
 
 static __global__ void overflow_kernel(struct ls_cuda_scale *scale)
 {
+    begin_behind();
     scale->overflow = 1;
 }
 
 static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 {
+    begin_behind();
     scale->skipped += scale->overflow;
     if (growth == 0)
         return;
@@ -295,12 +303,12 @@ static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 
 void ls_cuda_scale_begin(ls_cuda_stream s, struct ls_cuda_scale *scale)
 {
-    begin_kernel<<<1, 1, 0, s>>>(scale);
+    launch_behind(s, begin_kernel, 1, 1, 0, scale);
 }
 
 void ls_cuda_scale_overflow(ls_cuda_stream s, struct ls_cuda_scale *scale)
 {
-    overflow_kernel<<<1, 1, 0, s>>>(scale);
+    launch_behind(s, overflow_kernel, 1, 1, 0, scale);
 }
 
 void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
@@ -308,12 +316,12 @@ void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const st
 {
     int blocks = blocks_of(host, n);
     if (blocks)
-        check_kernel<<<blocks, THREADS, 0, s>>>(scale, updates, n);
+        launch_behind(s, check_kernel, blocks, THREADS, 0, scale, updates, n);
 }
 
 void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth)
 {
-    end_kernel<<<1, 1, 0, s>>>(scale, growth);
+    launch_behind(s, end_kernel, 1, 1, 0, scale, growth);
 }
 
 /* --- checksum ------------------------------------------------------------------------------------------------- */
