@@ -291,7 +291,10 @@ static void check_without_x(int64_t n, int64_t area, int64_t k, int64_t c, int64
     must(cudaDeviceSynchronize(), "product");
     const std::string name = "without x " + name_of(m) + " stride " + std::to_string(stride);
     same_map("dz " + name, bytes_of(out[1]), bytes_of(out[0]), o.K, 2);
-    same_map("sum " + name, bytes_of(sum[1]), bytes_of(sum[0]), o.K, 4);
+    if (stride > 1 && k > 128) /* fewer warpgroups divide the rows */
+        report("sum " + name, share_of(sum[1].get(), sum[0].get()), 1e-5);
+    else
+        same_map("sum " + name, bytes_of(sum[1]), bytes_of(sum[0]), o.K, 4);
     g.dy = o.x.at; /* the first pass by itself */
     for (int way = 0; way < 2; way++) {
         g.x = way ? NULL : o.x.at;

@@ -5,7 +5,7 @@
  * multiplied. A sparse dy2 is no box; the threads copy its rows themselves, and zeros for the others.
  *
  * The sums are read from the finished tile, each thread the same octet of every eighth row, and warpgroups and blocks divide
- * the rows as in product_wgmma.cu: the sums have its bits. */
+ * the rows as in product_wgmma.cu: the sums have its bits, where there are as many warpgroups. */
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
 #include "backend/cuda/kernels/conv/wgmma.cuh"
 

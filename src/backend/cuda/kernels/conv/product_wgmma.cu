@@ -303,8 +303,9 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
                             const struct ls_cuda_run *run, const void *x, const void *w,
                             const struct ls_cuda_bn_grad *g)
 {
-    if (!g->x && p->n > 64 && wgmma_dz(s, p, b, run, x, w, g, groups_of(p), down_of(p, 128, groups_of(p))))
-        return;
+    for (int groups = groups_of(p); groups > 1 && !g->x && p->n > 64; groups--) /* two have room for longer rings */
+        if (wgmma_dz(s, p, b, run, x, w, g, groups, down_of(p, 128, groups)))
+            return;
     if (!g->x) {
         const auto call = [&](const auto &end) { choose<__nv_bfloat16, true>(s, p, b, run, x, w, end); };
         if (g->dy2 && g->sparse > 1)
