@@ -239,12 +239,6 @@ enum { LS_WIRE_AHEAD = 32 };
 /* Why CPU backends refuse these types, and what to do. */
 #define LS_GPU_DTYPES "tf32 and fp16 are for --backend cuda; use --dtype f32 or bf16"
 
-/* What works by the contract of a backend, and is refused until somebody has tried it on a device. */
-enum ls_untried {
-    LS_UNTRIED_SHARD_PARAMETERS = 1,
-    LS_UNTRIED_DENSE_EXCHANGE = 2 /* --parallel dense with what workers exchange before an update (exec/clip.h) */
-};
-
 struct ls_backend {
     const char *name, *summary;
     const struct ls_backend_queue *queue; /* never NULL */
@@ -255,7 +249,6 @@ struct ls_backend {
     bool any_threads;                     /* results do not depend on the number of threads */
     bool dense_1x1;                       /* 1x1 convolutions are better without a stride (ls_graph_fuse) */
     struct ls_split_way split;            /* which large dense layers are divided, and how */
-    unsigned untried;                     /* enum ls_untried bits */
     void (*about)(struct ls_backend_about *about);
     /* Tries in a child process what the processor advertises. Returns a sentence on what fails, or NULL. Call it before
      * prepare. NULL: nothing to try. */

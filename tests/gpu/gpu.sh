@@ -6,7 +6,6 @@
 #   expect_bits A B STEP    two runs have the same weights and state after a step
 #   share_apart A B         |A - B| / |A|, in millionths
 #   as_one A B STEP FILE... so have they the same losses, and these files of the run
-#   is_untried              the last run was refused because nobody has tried it on a card yet: the case is skipped
 #   overflow RUN ARGUMENTS...  trains in fp16 at the highest $rate that some steps are skipped at and that does not diverge
 #   kill_one                of a run that tests/cli/workers.sh began, worker 1, $victim: it is named, and all end
 # LOCKSTEP_TEST_BACKEND: another backend than cuda, to try these tests without a card.
@@ -53,10 +52,6 @@ as_one() {
     for file; do
         cmp -s "$one/$file" "$other/$file" || miss "$file of $one and $other differ"
     done
-}
-
-is_untried() {
-    grep -q 'has not been tried on a card yet' err && skip "it has not been tried on a card yet"
 }
 
 overflow() {

@@ -365,7 +365,6 @@ __attribute__((visibility("default"))) const struct ls_backend ls_backend_module
     .any_threads = true,
     .measures = true,
     .split = {LS_CUDA_TOGETHER, LS_CUDA_SPLIT_WEIGHTS},
-    .untried = LS_CUDA_UNTRIED,
     .peers = &ls_cuda_peers,
     .wires = &ls_cuda_wires,
     .about = ls_cuda_about,

@@ -94,9 +94,6 @@ struct captured {
 /* Which large dense layers are divided, and how (struct ls_split_way). */
 enum { LS_CUDA_TOGETHER = 2, LS_CUDA_SPLIT_WEIGHTS = 8000000 };
 
-/* What nobody has tried on a card yet (docs/cuda.md). */
-enum { LS_CUDA_UNTRIED = LS_UNTRIED_SHARD_PARAMETERS | LS_UNTRIED_DENSE_EXCHANGE };
-
 #define SLOTS 2 /* passes whose input or results are in flight */
 
 struct ls_program {

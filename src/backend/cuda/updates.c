@@ -147,8 +147,7 @@ static int list_clipped(const struct ls_program *p, int node, struct ls_cuda_upd
     int param = p->core.g->nodes[node].in[0];
     struct ls_split_range r;
     list[0] = *u;
-    if ((LS_CUDA_UNTRIED & LS_UNTRIED_DENSE_EXCHANGE) || !(u->hyper.clip_norm > 0) ||
-        ls_split_layer_of(p->core.g, param, &r) == LS_NONE)
+    if (!(u->hyper.clip_norm > 0) || ls_split_layer_of(p->core.g, param, &r) == LS_NONE)
         return 1;
     int64_t chunk = r.chunk * p->layouts[param].layout.stride[0];
     int n = r.end - r.first;

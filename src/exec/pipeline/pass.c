@@ -77,6 +77,7 @@ static enum ls_status go_forward(struct ls_stepper *s, int pass)
     const struct ls_slot *slot = NULL;
     bool again = pass + p->n_lanes < s->replicas.n_slices && samples_of(s, pass + p->n_lanes) > 0;
     LS_TRY(count_results(s, l, &s->pending[s->n_pending].totals)); /* of the lane's last pass */
+    LS_TRY(ls_wires_await_input(e, l));
     l->pass = pass;
     l->run = s->run;
     l->run.valid = samples_of(s, pass);
@@ -94,6 +95,7 @@ static enum ls_status go_forward(struct ls_stepper *s, int pass)
     LS_TRY(set_labels(s, l));
     double begin = ls_trace_begin(s->track);
     LS_TRY(ls_lane_run(e, l, 0, l->backward, again));
+    LS_TRY(ls_wires_mark_input(e, l));
     LS_TRY(e->backend->queue->copy(l->net->program, l->early, e->kept, p->early)); /* PIPE-2 */
     ls_step_record(s, begin, LS_SLICE_PASS, "forward", l->run.replica);
     LS_TRY(ask_results(s, l));

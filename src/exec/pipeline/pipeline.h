@@ -79,6 +79,8 @@ struct ls_lane {
     int pass;                  /* under way, of those of a step */
     struct ls_run run;         /* of it */
     bool asked;                /* for its results, which are not counted yet */
+    bool marked;               /* its input may not be copied yet (wires.c) */
+    float probe;               /* fetched to learn that it is */
     uint64_t asked_at;         /* ls_pipeline.at then */
 };
 
@@ -162,6 +164,9 @@ void ls_wires_close(struct ls_engine *e);
 void ls_wires_begin_step(struct ls_pipeline *p);
 /* Waits for the step, if its tensors went by wire. whole: all of its passes had samples. */
 enum ls_status ls_wires_end_step(struct ls_stepper *s, bool whole);
+/* Of the first stage, where tensors go by wire: behind a pass of a lane, and before the next one of that lane takes a slot. */
+enum ls_status ls_wires_mark_input(struct ls_engine *e, struct ls_lane *l);
+enum ls_status ls_wires_await_input(struct ls_engine *e, struct ls_lane *l);
 /* Sends or receives a tensor of a step that goes by wire. again: as in ls_lane_run. */
 enum ls_status ls_wires_send(struct ls_engine *e, struct ls_transfer *m);
 enum ls_status ls_wires_receive(struct ls_engine *e, struct ls_transfer *m, bool again);

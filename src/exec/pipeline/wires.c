@@ -2,7 +2,8 @@
  *
  * What is sent is first copied to the outbox, and what arrives comes into an inbox of its transfer, so that messages travel
  * while both stages compute; outbox.c says when a copy may be written again. The host waits for no message, but for the whole
- * step at its end. Only notes still go from host to host.
+ * step at its end, and the first stage before it reads samples for as many passes as it has lanes, until those of the lane's last
+ * pass have been copied to the device: the loader fills their memory anew. Only notes still go from host to host.
  *
  * A message under way holds a part of the device, and loading the code of a kernel waits for the whole device. So the first steps
  * go through the host, until each lane has run each of its nodes twice: once as they are, once to make graphs of them. */
@@ -82,6 +83,26 @@ enum ls_status ls_wires_receive(struct ls_engine *e, struct ls_transfer *m, bool
     LS_TRY(e->backend->queue->copy(m->program, m->memory, m->inbox, m->bytes / sizeof(float)));
     m->ahead = again && e->pipeline->n_lanes == 1;
     return m->ahead ? wires->receive(program, m->side, m->inbox, m->bytes) : LS_OK;
+}
+
+/* --- input ---------------------------------------------------------------------------------------------------------- */
+
+/* Its own transfers do not use their marks while they go by wire. */
+enum ls_status ls_wires_mark_input(struct ls_engine *e, struct ls_lane *l)
+{
+    const struct ls_transfer *any = &l->transfers[0];
+    if (!e->pipeline->by_wire || e->pipeline->stage > 0)
+        return LS_OK;
+    l->marked = true;
+    return e->backend->queue->fetch(any->program, any->mark, &l->probe, any->memory, 1);
+}
+
+enum ls_status ls_wires_await_input(struct ls_engine *e, struct ls_lane *l)
+{
+    if (!l->marked)
+        return LS_OK;
+    l->marked = false;
+    return e->backend->queue->arrived(l->transfers[0].program, l->transfers[0].mark);
 }
 
 /* --- steps ---------------------------------------------------------------------------------------------------------- */

@@ -21,15 +21,10 @@ static const char *why_not(const struct ls_sync_ops *ops)
     return "it gives every worker all sums";
 }
 
-static enum ls_status check_parameters(const struct ls_options *o, const struct ls_backend *b)
+static enum ls_status check_parameters(const struct ls_options *o)
 {
     struct ls_tta tta;
     LS_TRY(ls_tta_parse(o->tta, &tta));
-    if (b->untried & LS_UNTRIED_SHARD_PARAMETERS)
-        return ls_fail(LS_USAGE,
-                       "--shard parameters: with --backend %s it has not been tried on a card yet; use --shard state, "
-                       "or --backend onednn",
-                       b->name);
     if (o->bn_samples > 0)
         return ls_fail(LS_USAGE, "--shard parameters: not with --bn-samples: passes that only measure gather no "
                                  "parameters; use --shard state");
@@ -65,7 +60,7 @@ enum ls_status ls_shards_check(const struct ls_options *o, const struct ls_backe
                        "--collective tree, or leave it out",
                        o->shard, o->collective);
     if (strcmp(o->shard, "parameters") == 0)
-        LS_TRY(check_parameters(o, b));
+        LS_TRY(check_parameters(o));
     if (!b->point)
         return ls_fail(LS_USAGE, "--shard %s: backend %s cannot hold a part of a tensor yet; use --backend onednn",
                        o->shard, b->name);

@@ -53,11 +53,6 @@ enum ls_status ls_split_check(const struct ls_options *o, const struct ls_engine
             "--parallel dense:%d with --collective nccl: workers exchange values in the middle of a pass; leave "
             "--collective out",
             axis->size);
-    if ((e->backend->untried & LS_UNTRIED_DENSE_EXCHANGE) && (o->clip_norm > 0 || strcmp(o->dtype, "fp16") == 0))
-        return ls_fail(LS_USAGE,
-                       "--parallel dense:%d with %s: with --backend %s it has not been tried on a card yet; %s",
-                       axis->size, o->clip_norm > 0 ? "--clip-norm" : "--dtype fp16", e->backend->name,
-                       o->clip_norm > 0 ? "leave it out, or use --backend onednn" : "use --dtype bf16");
     if (strcmp(o->compress, "none") != 0)
         return ls_fail(
             LS_USAGE,

@@ -197,20 +197,6 @@ static void test_overflow(void **state)
     shard = "state";
 }
 
-static void test_refuses_what_is_untried(void **state)
-{
-    (void)state;
-    shard = "parameters";
-    struct ls_options o = run_options("queue", true, &(struct rule){"sgd", 0, 0, 1});
-    queued_backend.untried = LS_UNTRIED_SHARD_PARAMETERS;
-    assert_int_equal(ls_shards_check(&o, &queued_backend, 2), LS_USAGE);
-    assert_non_null(strstr(ls_log_last(), "has not been tried on a card yet"));
-    queued_backend.untried = 0;
-    assert_int_equal(ls_shards_check(&o, &queued_backend, 2), LS_OK);
-    ls_options_release(&o);
-    shard = "state";
-}
-
 static int begin(void **state)
 {
     return tiny_begin(state) != 0 || ls_file_write(tiny_path("deep.yaml"), deep_model, strlen(deep_model)) != LS_OK;
@@ -224,7 +210,6 @@ int main(void)
         cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_overflow),
         cmocka_unit_test(test_bits_summed_by_devices),
-        cmocka_unit_test(test_refuses_what_is_untried),
     };
     return cmocka_run_group_tests(tests, begin, tiny_end);
 }

@@ -275,12 +275,21 @@ static void wires_close(struct ls_program *p)
 
 /* --- messages ------------------------------------------------------------------------------------------------------- */
 
+/* An error of NCCL is often the first sign of a lost process. Give the group some seconds to name it. */
 static enum ls_status check(struct wires *w, ncclResult_t result)
 {
+    const double hearing = 5;
     char why[COLLECTIVE_WHY];
+    if (result == ncclSuccess)
+        return LS_OK;
     w->result.nccl = result;
     describe_result(w, why);
-    return *why ? ls_fail(LS_FAILED, "%s", why) : LS_OK;
+    w->device->lost = true; /* what is enqueued may wait for ever */
+    for (double start = ls_now(), now = start; now - start < hearing; now = ls_now()) {
+        LS_TRY(w->g.check_wait(w->g.context, now - start));
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return ls_fail(LS_PEER_LOST, "%s", why);
 }
 
 /* What is enqueued on `to` from now on runs behind what is enqueued on the compute stream. */
