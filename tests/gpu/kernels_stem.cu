@@ -105,6 +105,8 @@ static std::string name_of(const stem_case &m)
     return text;
 }
 
+static int beyond = 3; /* the image, pixels that crops may be */
+
 struct operands {
     const stem_case m;
     struct ls_cuda_stem c = {};
@@ -154,10 +156,8 @@ struct operands {
     }
     static size_t scratch_of(const stem_case &m)
     {
-        struct ls_cuda_stem c = stem_of(m);
-        size_t most = ls_cuda_stem_scratch(&c);
-        c.blocks = 2;
-        return std::max(most, ls_cuda_stem_scratch(&c));
+        const struct ls_cuda_stem c = stem_of(m);
+        return ls_cuda_stem_scratch(&c);
     }
     static size_t images_of(const stem_case &m)
     {
@@ -194,11 +194,11 @@ struct operands {
             v = (uint8_t)((int)(128 + 127 * uniform()));
         crops.resize((size_t)m.n);
         const int down = m.from_height - m.height, along = m.from_width - m.width;
-        for (int i = 0; i < m.n; i++) { /* from 3 pixels outside on; the last sample is none */
+        for (int i = 0; i < m.n; i++) { /* the last sample is none */
             struct ls_crop *const crop = &crops[(size_t)i];
             crop->image = i > 0 && i == m.n - 1 ? -1 : m.n - 1 - i;
-            crop->top = (int)std::lround((uniform() + 1) / 2 * (down + 6)) - 3;
-            crop->left = (int)std::lround((uniform() + 1) / 2 * (along + 6)) - 3;
+            crop->top = (int)std::lround((uniform() + 1) / 2 * (down + 2 * beyond)) - beyond;
+            crop->left = (int)std::lround((uniform() + 1) / 2 * (along + 2 * beyond)) - beyond;
             crop->flip = i & 1;
         }
         must(cudaMemcpy(crops_at.at, crops.data(), crops_at.count, cudaMemcpyHostToDevice), "copy");
@@ -223,18 +223,14 @@ struct operands {
     {
         return m.form == stem_case::PLANES ? NULL : (const struct ls_pixels *)pixels_at.at;
     }
-    void forward(cudaStream_t s, bool with, int blocks = 0) const
+    void forward(cudaStream_t s, bool with) const
     {
-        struct ls_cuda_stem of = c;
-        of.blocks = blocks;
-        ls_cuda_stem(s, &of, r(), p(), w.at, m.bias ? bias.f() : NULL, y.at, with ? &b : NULL, mean.f(), rstd.f(),
+        ls_cuda_stem(s, &c, r(), p(), w.at, m.bias ? bias.f() : NULL, y.at, with ? &b : NULL, mean.f(), rstd.f(),
                      stat.f());
     }
-    void backward(cudaStream_t s, int blocks) const
+    void backward(cudaStream_t s) const
     {
-        struct ls_cuda_stem of = c;
-        of.blocks = blocks;
-        ls_cuda_stem_bwd_weights(s, &of, r(), p(), dy.at, dw.f(), (float *)scratch.at);
+        ls_cuda_stem_bwd_weights(s, &c, r(), p(), dy.at, dw.f(), (float *)scratch.at);
     }
     void unfold(cudaStream_t s, void *to) const
     {
@@ -369,17 +365,14 @@ static void check(const stem_case &m)
     must(cudaDeviceSynchronize(), "forward without statistics");
     report("without statistics " + name, bits == bytes_of(o.y) ? 0 : 1, 0);
 
-    for (int blocks : {3, 2}) {
-        const std::string of = "dw, " + std::to_string(blocks) + " blocks, " + name;
-        must(cudaMemset(o.dw.at, 0xff, o.dw.count * 4), "memset");
-        o.backward(0, blocks);
-        must(cudaDeviceSynchronize(), "gradient");
-        compare(o, of, o.dw.get(), dw, 1e-3, false);
-        const std::vector<uint8_t> once = bytes_of(o.dw);
-        o.backward(0, blocks);
-        must(cudaDeviceSynchronize(), "gradient again");
-        report("again " + of, once == bytes_of(o.dw) ? 0 : 1, 0);
-    }
+    must(cudaMemset(o.dw.at, 0xff, o.dw.count * 4), "memset");
+    o.backward(0);
+    must(cudaDeviceSynchronize(), "gradient");
+    compare(o, "dw " + name, o.dw.get(), dw, 1e-3, false);
+    const std::vector<uint8_t> once = bytes_of(o.dw);
+    o.backward(0);
+    must(cudaDeviceSynchronize(), "gradient again");
+    report("again dw " + name, once == bytes_of(o.dw) ? 0 : 1, 0);
 }
 
 static const stem_case all_cases[] = {
@@ -394,7 +387,9 @@ static const stem_case all_cases[] = {
     {LS_BF16, 3, 1, 3, 3, 64, 29, 31, stem_case::PLANES, LS_ACT_RELU, true, 0, 0},
     {LS_F16, 3, 1, 4, 3, 64, 33, 224, stem_case::BYTES, LS_ACT_NONE, false, 40, 230},
     {LS_BF16, 3, 2, 5, 5, 32, 47, 129, stem_case::REFLECTED, LS_ACT_NONE, false, 50, 133},
-    {LS_BF16, 7, 2, 2, 2, 64, 224, 224, stem_case::BYTES, LS_ACT_NONE, false, 256, 256},
+    {LS_BF16, 7, 2, 3, 3, 64, 224, 224, stem_case::BYTES, LS_ACT_NONE, false, 256, 256},
+    {LS_BF16, 7, 2, 3, 3, 64, 224, 224, stem_case::PLANES, LS_ACT_NONE, false, 0, 0},
+    {LS_BF16, 3, 2, 3, 3, 64, 96, 112, stem_case::PLANES, LS_ACT_NONE, false, 0, 0},
 };
 constexpr int CASES = sizeof all_cases / sizeof *all_cases, PROBES = 2;
 
@@ -425,15 +420,16 @@ static void check_all(void)
 static void bench_all(void)
 {
     static const stem_case cases[] = {
-        {LS_BF16, 7, 2, 256, 256, 64, 224, 224, stem_case::BYTES, LS_ACT_NONE, false, 224, 224},
+        {LS_BF16, 7, 2, 256, 256, 64, 224, 224, stem_case::BYTES, LS_ACT_NONE, false, 256, 256},
         {LS_BF16, 7, 2, 256, 256, 64, 224, 224, stem_case::PLANES, LS_ACT_NONE, false, 224, 224},
         {LS_BF16, 7, 2, 32, 32, 64, 224, 224, stem_case::BYTES, LS_ACT_NONE, false, 224, 224},
         {LS_BF16, 7, 2, 256, 256, 64, 64, 64, stem_case::BYTES, LS_ACT_NONE, false, 64, 64},
         {LS_BF16, 3, 1, 64, 64, 64, 224, 224, stem_case::BYTES, LS_ACT_RELU, true, 224, 224},
         {LS_BF16, 3, 2, 256, 256, 32, 224, 224, stem_case::BYTES, LS_ACT_NONE, false, 224, 224},
     };
+    beyond = 0;
     for (const stem_case &m : cases) {
-        const operands o(m);
+        operands o(m);
         const double map = 2.0 * (double)o.y.count, images = (double)o.images.count;
         buffer unfolded(m.t, (size_t)(o.unfolded.n * o.unfolded.h * o.unfolded.w * o.unfolded.c));
         ls_cuda_fill(0, m.t, o.w.at, (int64_t)o.w.count);
@@ -443,17 +439,20 @@ static void bench_all(void)
               [&](cudaStream_t s) { o.unfold(s, unfolded.at); });
         bench("forward", images + map, [&](cudaStream_t s) { o.forward(s, false); });
         bench("forward, with statistics", images + map, [&](cudaStream_t s) { o.forward(s, true); });
-        bench("forward, with statistics, 2 blocks", images + map, [&](cudaStream_t s) { o.forward(s, true, 2); });
         bench("statistics alone", map,
               [&](cudaStream_t s) { ls_cuda_bn_stats(s, &o.b, o.r(), o.y.at, o.mean.f(), o.rstd.f(), o.stat.f()); });
-        bench("gradient, 3 blocks", images + map, [&](cudaStream_t s) { o.backward(s, 3); });
-        bench("gradient, 2 blocks", images + map, [&](cudaStream_t s) { o.backward(s, 2); });
+        bench("gradient", images + map, [&](cudaStream_t s) { o.backward(s); });
         if (m.form == stem_case::PLANES)
             continue;
+        for (struct ls_crop &crop : o.crops)
+            crop.left -= 4;
+        must(cudaMemcpy(o.crops_at.at, o.crops.data(), o.crops_at.count, cudaMemcpyHostToDevice), "copy");
+        bench("forward, with statistics, beyond", images + map, [&](cudaStream_t s) { o.forward(s, true); });
+        bench("gradient, beyond", images + map, [&](cudaStream_t s) { o.backward(s); });
         std::vector<struct ls_crop> none(o.crops.size(), {-1, 0, 0, 0}); /* nothing is read */
         must(cudaMemcpy(o.crops_at.at, none.data(), o.crops_at.count, cudaMemcpyHostToDevice), "copy");
         bench("forward, with statistics, black", map, [&](cudaStream_t s) { o.forward(s, true); });
-        bench("gradient, 3 blocks, black", map, [&](cudaStream_t s) { o.backward(s, 3); });
+        bench("gradient, black", map, [&](cudaStream_t s) { o.backward(s); });
     }
 }
 
