@@ -30,9 +30,11 @@ __host__ __device__ static float probe_b(int pixel, int channel)
     return (float)((pixel * 5 + channel * 13) % 17 - 8);
 }
 
-/* TURNED: 16 pixels along the sum by 48 channels across it; else 16 channels by 64 pixels. `swapped`: with the distances of
- * the descriptor the other way round. */
-template <bool TURNED> static __global__ void probe(float *to, int swapped)
+/* How octets lie: in planes; in planes, with the distances of the descriptor the other way round; or a pixel apart, in one. */
+enum layout { PLANES, SWAPPED, OVERLAPPED };
+
+/* TURNED: 16 pixels along the sum by 48 channels across it; else 16 channels by 64 pixels. */
+template <bool TURNED> static __global__ void probe(float *to, enum layout layout)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     constexpr int WIDE = TURNED ? 48 : 64;
@@ -48,11 +50,12 @@ template <bool TURNED> static __global__ void probe(float *to, int swapped)
         a[i] = narrow_pair<__nv_bfloat16>(probe_a(row + i % 2 * 8, k + i / 2 * 8),
                                           probe_a(row + i % 2 * 8, k + i / 2 * 8 + 1));
     float sum[WIDE / 2];
-    const uint32_t at = (uint32_t)__cvta_generic_to_shared(planes) + PROBE_FIRST * 16, plane = PROBE_ROWS * 16;
+    const uint32_t at = (uint32_t)__cvta_generic_to_shared(planes) + PROBE_FIRST * 16,
+                   plane = layout == OVERLAPPED ? 16 : PROBE_ROWS * 16;
     const uint32_t deep = TURNED ? 128 : plane, across = TURNED ? plane : 128;
     products_begin();
-    multiply_held<__nv_bfloat16, WIDE, TURNED>(sum, a, planes_at(at, swapped ? across : deep, swapped ? deep : across),
-                                               0);
+    multiply_held<__nv_bfloat16, WIDE, TURNED>(
+        sum, a, planes_at(at, layout == SWAPPED ? across : deep, layout == SWAPPED ? deep : across), 0);
     products_commit();
     products_wait<0>();
     for (int i = 0; i < WIDE / 2; i++)
@@ -63,22 +66,25 @@ template <bool TURNED> static __global__ void probe(float *to, int swapped)
 template <bool TURNED> static void check_probe(void)
 {
     constexpr int WIDE = TURNED ? 48 : 64;
-    values want(64 * WIDE);
-    for (int m = 0; m < 64; m++)
-        for (int n = 0; n < WIDE; n++)
-            for (int k = 0; k < 16; k++)
-                want[(size_t)(m * WIDE + n)] +=
-                    probe_a(m, k) * (TURNED ? probe_b(PROBE_FIRST + k, n) : probe_b(PROBE_FIRST + n, k));
-    for (int swapped = 0; swapped < 2; swapped++) {
+    const std::string name = TURNED ? "pixels along the sum" : "pixels across the sum";
+    for (enum layout layout : {PLANES, OVERLAPPED, SWAPPED}) {
+        values want(64 * WIDE);
+        for (int m = 0; m < 64; m++)
+            for (int n = 0; n < WIDE; n++)
+                for (int k = 0; k < 16; k++) {
+                    const int pixel = PROBE_FIRST + (TURNED ? k : n), channel = TURNED ? n : k;
+                    want[(size_t)(m * WIDE + n)] +=
+                        probe_a(m, k) *
+                        (layout == OVERLAPPED ? probe_b(pixel + channel / 8, channel % 8) : probe_b(pixel, channel));
+                }
         buffer to(LS_F32, want.size());
-        probe<TURNED><<<1, GROUP>>>(to.f(), swapped);
+        probe<TURNED><<<1, GROUP>>>(to.f(), layout);
         must(cudaDeviceSynchronize(), "probe");
         const double error = worst_of(to.get(), want);
-        const std::string name = TURNED ? "pixels along the sum" : "pixels across the sum";
-        if (!swapped)
-            report("planes, " + name, error, 0);
-        else
+        if (layout == SWAPPED)
             printf("# with distances swapped, %s %.2g\n", name.c_str(), error);
+        else
+            report((layout == PLANES ? "planes, " : "overlapped, ") + name, error, 0);
     }
 }
 

@@ -192,14 +192,17 @@ __global__ void __launch_bounds__(GROUP, blocks_with(TILE))
 
             const int left = m.from.wide - piece * TILE - quarter * 2;
             const uint32_t tile = tiles + buffer * TILE * BOX_ROW;
-            if (m.from.wide - piece * TILE >= TILE && !ends && counts)
+            const bool whole = m.from.wide - piece * TILE >= TILE;
+            if (!ends && counts && whole)
                 put_tile<T, TILE, false, true, true>(m, sum, bias, left, first, second, tile, warp, lane);
-            else if (!ends && !counts)
+            else if (!ends && counts)
+                put_tile<T, TILE, false, true, false>(m, sum, bias, left, first, second, tile, warp, lane);
+            else if (!ends)
                 put_tile<T, TILE, false, false, true>(m, sum, bias, left, first, second, tile, warp, lane);
-            else if (!counts)
-                put_tile<T, TILE, true, false, true>(m, sum, bias, left, first, second, tile, warp, lane);
-            else
+            else if (counts)
                 put_tile<T, TILE, true, true, false>(m, sum, bias, left, first, second, tile, warp, lane);
+            else
+                put_tile<T, TILE, true, false, true>(m, sum, bias, left, first, second, tile, warp, lane);
             copies_wait();
             written();
             if (t == 0)
