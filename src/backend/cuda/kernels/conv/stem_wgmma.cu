@@ -104,6 +104,7 @@ __device__ __forceinline__ void put_tile(const task &m, float (&sum)[TILE / 2], 
             pair[i] = narrow_pair<T>(v[0], v[1]);
             if (COUNTS) {
                 float a, b;
+                asm("" : "+r"(pair[i])); /* the compiler would take it apart and put it together again */
                 widen_pair<T>(pair[i], a, b);
                 if (!WHOLE) {
                     a = (j + i / 2) * 8 < left ? a : 0;
