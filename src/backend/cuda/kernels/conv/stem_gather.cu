@@ -17,14 +17,14 @@ namespace
 
 constexpr int PER_SM = 3; /* blocks on a multiprocessor */
 
-/* TILE pixels at a time; a lane has their dy in registers, a part after the other. */
+/* TILE pixels at a time; a lane has their dy in registers, a part while the part before is multiplied. */
 template <typename T, int SIDE, int STRIDE, int TILE>
 __global__ void __launch_bounds__(GROUP, PER_SM)
     gather(const __grid_constant__ CUtensorMap dy_map, const __grid_constant__ task m)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using W = window<SIDE, STRIDE>;
-    constexpr int PARTS = 3, STEPS = (TILE / 16 + PARTS - 1) / PARTS, WIDE = OCTETS * 8;
+    constexpr int PARTS = 4, STEPS = (TILE / 16 + PARTS - 1) / PARTS, WIDE = OCTETS * 8;
     extern __shared__ char room[];
     __shared__ uint64_t barriers[BUFFERS];
     const int t = threadIdx.x, warp = t / 32, lane = t % 32, before = blockIdx.y * OUT;
@@ -75,15 +75,19 @@ __global__ void __launch_bounds__(GROUP, PER_SM)
             if (makes)
                 of.read_step();
             barrier_wait(there + buffer * 8, parity);
-#pragma unroll
-            for (int part = 0; part < PARTS; part++) {
-                uint32_t dy[STEPS][4];
+            uint32_t dy[2][STEPS][4]; /* of parts by turns */
+            auto load = [&](int part) {
 #pragma unroll
                 for (int i = 0; i < STEPS; i++)
                     if (part * STEPS + i < TILE / 16)
-                        load_matrices<true>(dy[i], tiles + buffer * TILE * BOX_ROW +
-                                                       unit_at((part * STEPS + i) * 16 + lane % 8 + lane / 16 * 8,
-                                                               warp * 2 + lane / 8 % 2, 8));
+                        load_matrices<true>(dy[part % 2][i],
+                                            tiles + buffer * TILE * BOX_ROW +
+                                                unit_at((part * STEPS + i) * 16 + lane % 8 + lane / 16 * 8,
+                                                        warp * 2 + lane / 8 % 2, 8));
+            };
+            load(0);
+#pragma unroll
+            for (int part = 0; part < PARTS; part++) {
                 products_begin();
 #pragma unroll
                 for (int i = 0; i < STEPS; i++)
@@ -92,13 +96,16 @@ __global__ void __launch_bounds__(GROUP, PER_SM)
                         if (part * STEPS + i < TILE / 16) {
                             const int x =
                                 units_before<SIDE, STRIDE>(m.from, slot, r) + piece * TILE + (part * STEPS + i) * 16;
-                            multiply_held<T, WIDE, true>(sum[r], dy[i], lines + (uint64_t)x, 1);
+                            multiply_held<T, WIDE, true>(sum[r], dy[part % 2][i], lines + (uint64_t)x, 1);
                         }
                 products_commit();
                 if (makes && part == 0)
                     of.put_step();
-                products_wait<0>();
+                products_wait<1>();
+                if (part + 1 < PARTS)
+                    load(part + 1);
             }
+            products_wait<0>();
             made += makes;
             copies_wait();
             written();
