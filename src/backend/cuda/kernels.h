@@ -424,8 +424,9 @@ void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run 
 void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int values, int row, int block,
                         int shift, int rows);
 
-/* stem_wgmma.cu, stem_gather.cu: a first convolution straight from the images: the map that ls_cuda_unfold makes of them is only ever in shared
- * memory, row by row. For images of three channels and windows of 7x7 with stride 2 and padding 3 above, or of 3x3, on Hopper. */
+/* stem_wgmma.cu, stem_gather.cu: a first convolution straight from the images, as they would be unfolded by ls_cuda_unfold.
+ * For images of three channels and windows of 7x7 with stride 2 and padding 3 above, or of 3x3 with stride 1 or 2, on
+ * Hopper. */
 struct ls_cuda_stem {
     enum ls_dtype t;
     struct ls_cuda_unfold u;
@@ -434,7 +435,6 @@ struct ls_cuda_stem {
     int kernel, shift;    /* the window over the unfolded map is kernel x 1; shift and rows: as ls_cuda_cut_window */
     int rows;
     enum ls_act act; /* forward; one that clips */
-    int blocks;      /* on a multiprocessor: 2, or 0 for as many as fit */
 };
 /* b: of which ls_cuda_stem is to compute the statistics; optional. */
 bool ls_cuda_stem_can(const struct ls_cuda_stem *c, const struct ls_cuda_bn *b, bool residual);

@@ -1,7 +1,7 @@
 /* The gradient of the weights of a first convolution, straight from the images, as stem_wgmma.cu computes it forward.
  *
- *   gather     outputs (64) x channels = dy' * rows, with pixels along the sum. The rows are those of stem_rows.cuh, which the
- *              tensor cores read the other way here; dy comes through registers. The sums of all taps stay in registers to
+ *   gather     outputs (64) x channels = dy' * lines, with pixels along the sum. The lines are those of stem_rows.cuh, which the
+ *              tensor cores read the other way here; dy comes through registers. The sums of all rows of the window stay in registers to
  *              the end.
  *   collect    adds what the blocks gathered
  *
@@ -15,26 +15,28 @@ using ls_product::load_matrices;
 namespace
 {
 
-/* PER_SM blocks on a multiprocessor, with BUFFERS tiles of dy, of which they have in registers one of PARTS parts. */
-template <typename T, int SIDE, int TILE, int PER_SM, int BUFFERS, int PARTS>
+constexpr int PER_SM = 3; /* blocks on a multiprocessor */
+
+/* TILE pixels at a time; a lane has their dy in registers, a part while the part before is multiplied. */
+template <typename T, int SIDE, int STRIDE, int TILE>
 __global__ void __launch_bounds__(GROUP, PER_SM)
     gather(const __grid_constant__ CUtensorMap dy_map, const __grid_constant__ task m)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    using W = window<SIDE>;
-    constexpr int STEPS = (TILE / 16 + PARTS - 1) / PARTS;
+    using W = window<SIDE, STRIDE>;
+    constexpr int PARTS = 4, STEPS = (TILE / 16 + PARTS - 1) / PARTS, WIDE = OCTETS * 8;
     extern __shared__ char room[];
     __shared__ uint64_t barriers[BUFFERS];
     const int t = threadIdx.x, warp = t / 32, lane = t % 32, before = blockIdx.y * OUT;
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), tiles = (start + 1023) & ~1023u;
-    const uint32_t planes = tiles + BUFFERS * TILE * BOX_ROW, there = (uint32_t)__cvta_generic_to_shared(barriers);
+    const uint32_t ring = tiles + BUFFERS * TILE * BOX_ROW, there = (uint32_t)__cvta_generic_to_shared(barriers);
     const range mine = rows_of(m.rows);
     if (t == 0) {
         for (int i = 0; i < BUFFERS; i++)
             barrier_init(there + i * 8);
         barriers_ready();
     }
-    maker<T, SIDE> of(m.from, room + (planes - start), t, mine.first, mine.last); /* a barrier, too */
+    maker<T, SIDE, STRIDE> of(m.from, room + (ring - start), t, mine.first, mine.last); /* a barrier, too */
 
     int next = mine.first, next_piece = 0;
     auto fetch_next = [&](int buffer) {
@@ -50,88 +52,86 @@ __global__ void __launch_bounds__(GROUP, PER_SM)
     for (int i = 0; i < BUFFERS; i++)
         fetch_next(i);
 
-    float sum[W::TAPS][W::C / 2];
+    float sum[SIDE][WIDE / 2];
 #pragma unroll
-    for (int i = 0; i < W::TAPS * (W::C / 2); i++)
-        sum[i / (W::C / 2)][i % (W::C / 2)] = 0;
-    const int pitch = m.from.pitch, plane = plane_bytes<SIDE>(m.from), high = m.from.high, rows = of.left;
+    for (int i = 0; i < SIDE * (WIDE / 2); i++)
+        sum[i / (WIDE / 2)][i % (WIDE / 2)] = 0;
+    const uint64_t lines = planes_at(ring, 128, W::APART * UNIT); /* counts units */
+    const int high = m.from.high, steps = of.all;
     int y = mine.first % high, made = 0, base = 0, slot = 0, buffer = 0;
     uint32_t parity = 0;
-    of.read_row();
-    of.put_row();
-    __syncthreads();
 #pragma unroll 1
     for (int at = mine.first; at < mine.last; at++) {
         for (; made < base + W::TAPS; made++) {
-            of.read_row();
-            of.put_octets();
-            of.put_row();
+            of.read_step();
+            of.put_step();
+            copies_wait();
+            written();
             __syncthreads();
         }
 #pragma unroll 1
         for (int piece = 0; piece < m.pieces; piece++) {
-            const bool makes = piece == 0 && made < rows;
+            const bool makes = piece == 0 && made < steps;
             if (makes)
-                of.read_row();
+                of.read_step();
             barrier_wait(there + buffer * 8, parity);
-#pragma unroll
-            for (int part = 0; part < PARTS; part++) {
-                uint32_t dy[STEPS][4];
+            uint32_t dy[2][STEPS][4]; /* of parts by turns */
+            auto load = [&](int part) {
 #pragma unroll
                 for (int i = 0; i < STEPS; i++)
                     if (part * STEPS + i < TILE / 16)
-                        load_matrices<true>(dy[i], tiles + buffer * TILE * BOX_ROW +
-                                                       unit_at((part * STEPS + i) * 16 + lane % 8 + lane / 16 * 8,
-                                                               warp * 2 + lane / 8 % 2, 8));
-                if (part == PARTS - 1) {
-                    __syncthreads();
-                    fetch_next(buffer);
-                }
+                        load_matrices<true>(dy[part % 2][i],
+                                            tiles + buffer * TILE * BOX_ROW +
+                                                unit_at((part * STEPS + i) * 16 + lane % 8 + lane / 16 * 8,
+                                                        warp * 2 + lane / 8 % 2, 8));
+            };
+            load(0);
+#pragma unroll
+            for (int part = 0; part < PARTS; part++) {
                 products_begin();
 #pragma unroll
-                for (int i = 0; i < STEPS; i++) {
-                    /* Pixels beyond the row are 0 in dy; what they are multiplied by only has to be a number. */
-                    const int in_row = piece * TILE + (part * STEPS + i) * 16, x = in_row < pitch ? in_row : 0;
+                for (int i = 0; i < STEPS; i++)
 #pragma unroll
-                    for (int tap = 0; tap < W::TAPS; tap++)
-                        if (part * STEPS + i < TILE / 16)
-                            multiply_held<T, W::C, true>(
-                                sum[tap], dy[i],
-                                planes_at(planes + (slot_of<W::TAPS + 1>(slot, tap) * pitch + x) * 16, 128, plane), 1);
-                }
+                    for (int r = 0; r < SIDE; r++)
+                        if (part * STEPS + i < TILE / 16) {
+                            const int x =
+                                units_before<SIDE, STRIDE>(m.from, slot, r) + piece * TILE + (part * STEPS + i) * 16;
+                            multiply_held<T, WIDE, true>(sum[r], dy[part % 2][i], lines + (uint64_t)x, 1);
+                        }
                 products_commit();
                 if (makes && part == 0)
-                    of.put_octets();
-                if (makes && part == PARTS - 1)
-                    of.put_row();
-                products_wait<0>();
+                    of.put_step();
+                products_wait<1>();
+                if (part + 1 < PARTS)
+                    load(part + 1);
             }
+            products_wait<0>();
             made += makes;
-            if (++buffer == BUFFERS) {
-                buffer = 0;
-                parity ^= 1;
-            }
+            copies_wait();
+            written();
             __syncthreads();
+            fetch_next(buffer);
+            buffer ^= 1;
+            parity ^= buffer == 0;
         }
-        slot = slot_of<W::TAPS + 1>(slot, 1);
+        slot = slot_behind<W::SLOTS>(slot, 1);
         base++;
         if (++y == high) {
             y = 0;
             base += W::TAPS - 1;
-            slot = slot_of<W::TAPS + 1>(slot, W::TAPS - 1);
+            slot = slot_behind<W::SLOTS>(slot, W::TAPS - 1);
         }
     }
-    float *const to = m.scratch + (int64_t)blockIdx.x * m.out * (W::TAPS * W::C);
+    /* what is outside of the window stays unwritten, and collect leaves it out */
+    float *const to = m.scratch + (int64_t)blockIdx.x * m.out * W::WEIGHTS;
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        const int row = before + warp * 16 + lane / 4 + i * 8;
-        if (row < m.out)
+    for (int k = 0; k < WIDE / 2; k++) {
+        const int row = before + warp * 16 + lane / 4 + k / 2 % 2 * 8, pixel = k / 4 * 2 + lane % 4 / 2,
+                  channel = lane % 2 * 2 + k % 2;
+        if (row < m.out && pixel < SIDE && channel < CHANNELS)
 #pragma unroll
-            for (int tap = 0; tap < W::TAPS; tap++)
-#pragma unroll
-                for (int j = 0; j < W::C / 8; j++)
-                    *(float2 *)(to + (int64_t)row * (W::TAPS * W::C) + tap * W::C + j * 8 + lane % 4 * 2) =
-                        make_float2(sum[tap][j * 4 + i * 2], sum[tap][j * 4 + i * 2 + 1]);
+            for (int r = 0; r < SIDE; r++)
+                to[(int64_t)row * W::WEIGHTS + (r + W::SHIFT) * W::ROW + pixel * CHANNELS + channel] = sum[r][k];
     }
 #endif
 }
@@ -185,27 +185,19 @@ __global__ void __launch_bounds__(QUADS *SHARES) collect(const float4 *parts, in
     dw[at] = make_float4(out[0], out[1], out[2], out[3]);
 }
 
-/* Three blocks with one tile each; two with two where three do not fit. */
-int gathering(const struct ls_cuda_stem *c)
-{
-    return c->blocks == 2 || tile_of(c) > 112 ? 2 : 3;
-}
-
 unsigned gather_blocks(const struct ls_cuda_stem *c)
 {
-    const int per_sm = gathering(c);
-    return blocks_of(c, room_by_side(c, per_sm == 2 ? 2 : 1), per_sm);
+    return blocks_of(c, room_by_window(c), PER_SM);
 }
 
-template <typename T, int SIDE, int TILE, int PER_SM>
+template <typename T, int SIDE, int STRIDE, int TILE>
 void launch_gather(ls_cuda_stream s, const struct ls_cuda_stem *c, const task &m, const void *dy)
 {
-    constexpr int BUFFERS = PER_SM == 2 ? 2 : 1, PARTS = PER_SM == 2 ? 1 : 2;
     CUtensorMap map;
     if (!box_map(&map, c->t, dy, m.rows, c->y.w, c->y.c, TILE))
         return;
-    const size_t room = room_of<SIDE>(c, BUFFERS);
-    const auto kernel = gather<T, SIDE, TILE, PER_SM, BUFFERS, PARTS>;
+    const size_t room = room_of<SIDE, STRIDE>(c);
+    const auto kernel = gather<T, SIDE, STRIDE, TILE>;
     want_shared(kernel, room);
     const dim3 grid(gather_blocks(c), (unsigned)ceil_div(c->y.c, OUT));
     kernel<<<grid, GROUP, room, s>>>(map, m);
@@ -221,12 +213,10 @@ size_t ls_cuda_stem_scratch(const struct ls_cuda_stem *c)
 void ls_cuda_stem_bwd_weights(ls_cuda_stream s, const struct ls_cuda_stem *c, const struct ls_cuda_run *run,
                               const struct ls_pixels *pixels, const void *dy, float *dw, float *scratch)
 {
-    by_shape(c, [&](auto side, auto tile) {
-        task m = task_of<side()>(c, run, pixels);
+    by_shape(c, [&](auto side, auto stride, auto tile) {
+        task m = task_of<side(), stride()>(c, run, pixels);
         m.scratch = scratch;
-        constexpr int MOST = tile() > 112 ? 2 : 3;
-        LS_CUDA_BY_HALF(c->t, if (gathering(c) == 2) launch_gather<T, side(), tile(), 2>(s, c, m, dy);
-                        else launch_gather<T, side(), tile(), MOST>(s, c, m, dy));
+        LS_CUDA_BY_HALF(c->t, launch_gather<T, side(), stride(), tile()>(s, c, m, dy));
     });
     const struct ls_cuda_unfold *u = &c->u;
     const cut k = {(int)c->c, c->kernel, u->row, u->columns * u->channels, u->block, c->shift, c->rows};

@@ -1,12 +1,12 @@
-/* Rows of unfolded images (struct ls_cuda_unfold) in shared memory, for stem_wgmma.cu and stem_gather.cu.
+/* Rows of images in shared memory, for stem_wgmma.cu and stem_gather.cu.
  *
- * A row lies in planes: plane i has octet i of the channels of all its pixels. The tensor cores can therefore begin at any
- * pixel, and read a plane either way, with pixels along the sum or across it. All planes hold a ring of SLOTS rows: those
- * that an output row is computed from, and the next one.
+ * A pixel has four channels there, the last of which is 0, so two of them are a unit of 16 bytes. With stride 2 a line has a unit
+ * for each two pixels, with stride 1 for each pixel and the next. Either way the window of the next output begins one unit
+ * further, and its octets of values lie APART units from each other: to the tensor cores a line is the unfolded map, whose
+ * planes overlap. They read it either way, with pixels across the sum or along it.
  *
- * A row is made in two steps, which work on different rows. First the pixels of its lines, which are rows of the cropped and
- * mirrored image, become values in shared memory, each once; then these become octets. Reads of the pixels can begin earlier.
- * The lines of two rows take turns, so that one barrier between the steps is enough. */
+ * Lines are made by the stride: a step. All lines are a ring of SLOTS steps: those that an output row is computed from, and the
+ * next one. The bytes (or floats) of a step are copied to shared memory while the step before it becomes values. */
 #ifndef LS_BACKEND_CUDA_KERNELS_CONV_STEM_ROWS_CUH
 #define LS_BACKEND_CUDA_KERNELS_CONV_STEM_ROWS_CUH
 
@@ -17,83 +17,99 @@ namespace ls_stem
 
 using namespace ls_wgmma;
 
-constexpr int CHANNELS = 3;
+constexpr int CHANNELS = 3, OCTETS = 4, UNIT = 16;
 
-/* A square window: rows of the unfolded map in it; rows of the image in one of these, and channels for each; channels; and
- * channels of the first row that are above the window, in slices of 16. */
-template <int SIDE> struct window;
-template <> struct window<7> {
-    static constexpr int TAPS = 4, BLOCK = 2, ROW = 24, C = 48, ABOVE = 1;
-};
-template <> struct window<3> {
-    static constexpr int TAPS = 1, BLOCK = 3, ROW = 9, C = 32, ABOVE = 0;
+/* A square window. TAPS: steps of an output row, the first of which begins LEAD lines above it. DEEP: slices of 16 values of a
+ * line that a product needs. In memory a row of the weights has ROW values, and SHIFT rows are before the first. */
+template <int SIDE, int STRIDE> struct window {
+    static_assert((SIDE == 7 || SIDE == 3) && (STRIDE == 2 || STRIDE == 1), "windows");
+    static constexpr int TAPS = (SIDE + STRIDE - 1) / STRIDE, SLOTS = TAPS + 1, LEAD = TAPS * STRIDE - SIDE,
+                         APART = 2 / STRIDE, DEEP = (SIDE * 4 + 15) / 16;
+    static constexpr int ROW = SIDE == 7 ? 24 : 9, SHIFT = SIDE == 7 ? 1 : 0, WEIGHTS = SIDE == 7 ? 192 : 32;
 };
 
 /* Where the rows come from, and their sizes. */
 struct source {
     struct ls_cuda_unfold u;
     int high, wide;  /* of the output */
-    int pitch;       /* pixels of a row in shared memory, a multiple of 16; 0 beyond `wide` */
-    int pairs, line; /* pairs of pixels, and values, of a line */
-    divider by_pairs;
+    int units, line; /* of a line: units that are made, and with those that stay 0 */
+    int above;       /* rows of the first step that are above the image */
+    int plane;       /* floats of a channel of a copied line */
     const struct ls_cuda_run *run;
     const struct ls_pixels *pixels;
 };
 
-/* Bytes of a block's planes, and of all that makes rows. */
-template <int SIDE> __host__ __device__ __forceinline__ int plane_bytes(const source &s)
+/* Bytes of a line as it is copied: floats, or bytes from any place on. */
+__host__ __device__ __forceinline__ int raw_bytes(const source &s)
 {
-    return (window<SIDE>::TAPS + 1) * s.pitch * 16;
+    return CHANNELS * s.plane * 4 + 2 * UNIT;
 }
-template <int SIDE> __host__ __device__ __forceinline__ int lines_values(const source &s)
+template <int SIDE, int STRIDE> __host__ __device__ __forceinline__ int ring_bytes(const source &s)
 {
-    return window<SIDE>::BLOCK * s.line;
+    return window<SIDE, STRIDE>::SLOTS * STRIDE * s.line * UNIT;
 }
-template <int SIDE> inline size_t rows_bytes(const source &s)
+template <int SIDE, int STRIDE> inline size_t rows_bytes(const source &s)
 {
-    return (size_t)window<SIDE>::C / 8 * plane_bytes<SIDE>(s) + 2 * (size_t)lines_values<SIDE>(s) * 2 + 16 +
-           CHANNELS * 256 * 2;
+    return (size_t)ring_bytes<SIDE, STRIDE>(s) + 2 * STRIDE * (size_t)raw_bytes(s) + CHANNELS * 256 * 2;
 }
 
-/* A block of a warpgroup makes, in order, the rows that output rows first .. last - 1 of the batch are computed from; at the
- * beginning of a sample these are TAPS, else one more for each. */
-template <typename T, int SIDE> struct maker {
-    using W = window<SIDE>;
-    static constexpr int SLOTS = W::TAPS + 1, ITEMS = SIDE == 7 ? 2 : 3; /* pairs in flight for each thread */
-    static constexpr int VALUES = SIDE * CHANNELS;
+/* Starts to copy `some` bytes of a unit; the others become 0. */
+__device__ __forceinline__ void copy_unit(void *to, const void *from, int some)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint32_t)__cvta_generic_to_shared(to)),
+                 "l"(from), "r"(some)
+                 : "memory");
+}
+__device__ __forceinline__ void copy_word(void *to, const void *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((uint32_t)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+}
+/* Waits for the copies of this thread. */
+__device__ __forceinline__ void copies_wait(void)
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* A block of a warpgroup makes, in order, the steps that output rows first .. last - 1 of the batch are computed from; at the
+ * beginning of a sample these are TAPS, else one more for each row. */
+template <typename T, int SIDE, int STRIDE> struct maker {
+    using W = window<SIDE, STRIDE>;
 
     const source &s;
-    char *planes;
-    uint16_t *lines, *table; /* of bits of T */
+    char *ring, *raw;
+    uint16_t *table; /* of bits of T */
     int t;
-    int n, y;             /* sample and row whose pixels are read next */
-    int left, turn, slot; /* rows to be read; lines and slot of the row that becomes octets next */
-    const char *images;   /* of the sample, or where pixels are bytes, the image it is cropped from; NULL: none */
-    int crop_top = 0, crop_left = 0, from_width = 0, from_height = 0;
-    bool flip = false, reflect = false, grey = false;
-    /* the row that is being read: its first line, and its pixels */
-    int top;
-    uint32_t outside;
-    uint32_t value[ITEMS][2 * CHANNELS]; /* bytes, or bits of f32 */
+    int n, y;           /* sample and step that is read next */
+    int all, left;      /* steps; those to be read */
+    int turn, slot;     /* copies and slot of the step that becomes values next */
+    const char *images; /* of the sample, or where pixels are bytes, the image it is cropped from; NULL: none */
+    int crop_top = 0, crop_left = 0;
+    bool flip = false;
+    /* Where the pixels of a step's lines begin in their copies; < 0: the line is outside of the image. */
+    struct step {
+        int at[STRIDE];
+        bool flip;
+    } here, coming;
 
     __device__ __forceinline__ maker(const source &of, char *room, int thread, int first, int last)
-        : s(of), planes(room), t(thread), turn(0), slot(0)
+        : s(of), ring(room), t(thread), turn(0), slot(0)
     {
-        lines = (uint16_t *)(room + W::C / 8 * plane_bytes<SIDE>(s));
-        table = lines + 2 * lines_values<SIDE>(s) + 8;
+        raw = ring + ring_bytes<SIDE, STRIDE>(s);
+        table = (uint16_t *)(raw + 2 * STRIDE * raw_bytes(s));
         n = first / s.high;
         y = first - n * s.high;
-        left = first < last ? last - first + ((last - 1) / s.high - n + 1) * (W::TAPS - 1) : 0;
-        if (s.pixels) {
-            from_width = s.pixels->from_width;
-            from_height = s.pixels->from_height;
-            grey = s.pixels->from_channels == 1;
-            reflect = s.pixels->reflect;
+        all = left = first < last ? last - first + ((last - 1) / s.high - n + 1) * (W::TAPS - 1) : 0;
+        for (int i = t; i < W::SLOTS * STRIDE * s.line; i += GROUP)
+            *(uint4 *)(ring + i * UNIT) = make_uint4(0, 0, 0, 0);
+        if (s.pixels)
             for (int i = t; i < CHANNELS * 256; i += GROUP)
                 table[i] = (uint16_t)narrow_pair<T>(__ldg(&s.pixels->table[0][0] + i), 0);
-        }
         if (left > 0)
             begin_sample();
+        read_step();
+        next_turn();
+        copies_wait();
         __syncthreads();
     }
 
@@ -111,69 +127,59 @@ template <typename T, int SIDE> struct maker {
         flip = crop->flip;
     }
 
-    /* Starts to read pair `item` of the lines. Returns a bit for each pixel: is it outside of the image? */
-    __device__ __forceinline__ uint32_t read(int item, uint32_t (&to)[2 * CHANNELS]) const
+    __device__ __forceinline__ char *copy_of(int which, int line) const
     {
-        uint32_t pair = (uint32_t)item, bits = 0;
-        const int row = top + (int)divide_rest(pair, s.by_pairs), first = (int)pair * 2 - s.u.pad;
-        const bool has_row = (unsigned)row < (unsigned)s.u.height && images;
-        int from_row = crop_top + row;
+        return raw + (which * STRIDE + line) * raw_bytes(s);
+    }
+
+    /* Starts to copy a row of the image. Returns where its pixels begin. */
+    __device__ __forceinline__ int copy_row(int row, int line) const
+    {
+        char *const to = copy_of(turn ^ 1, line);
+        const int width = s.u.width, thread = t ^ line * (GROUP / 2); /* lines begin with other threads */
+        if (!s.pixels) {
+            const char *from = images + row * width * 4;
+            const bool whole = width % 4 == 0 && (uintptr_t)images % UNIT == 0;
+            for (int c = 0; c < CHANNELS; c++, from += s.u.height * width * 4)
+                if (whole)
+#pragma unroll 1
+                    for (int i = thread; i < width / 4; i += GROUP)
+                        copy_unit(to + c * s.plane * 4 + i * UNIT, from + i * UNIT, UNIT);
+                else
+#pragma unroll 1
+                    for (int i = thread; i < width; i += GROUP)
+                        copy_word(to + (c * s.plane + i) * 4, from + i * 4);
+            return 0;
+        }
+        const int from_width = __ldg(&s.pixels->from_width), from_height = __ldg(&s.pixels->from_height);
+        const bool reflect = __ldg(&s.pixels->reflect), grey = s.u.from_channels == 1;
+        row += crop_top;
         if (reflect)
-            from_row = ls_reflect(from_row, from_height);
-        const bool black = (unsigned)from_row >= (unsigned)from_height;
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const int x = first + i;
-            const bool there = has_row && (unsigned)x < (unsigned)s.u.width;
-#pragma unroll
-            for (int c = 0; c < CHANNELS; c++)
-                to[i * CHANNELS + c] = 0;
-            bits |= there ? 0 : 1u << i;
-            if (!s.pixels) {
-                const float *const at = (const float *)images + row * s.u.width + x;
-#pragma unroll
-                for (int c = 0; c < CHANNELS; c++)
-                    if (there)
-                        to[i * CHANNELS + c] = __float_as_uint(__ldg(at + c * s.u.height * s.u.width));
-                continue;
-            }
-            int from_column = crop_left + (flip ? s.u.width - 1 - x : x);
-            if (reflect)
-                from_column = ls_reflect(from_column, from_width);
-            if (!there || black || (unsigned)from_column >= (unsigned)from_width)
-                continue;
-            const int pixel = from_row * from_width + from_column;
+            row = ls_reflect(row, from_height);
+        const bool black = (unsigned)row >= (unsigned)from_height;
+        if (!grey && !black && crop_left >= 0 && crop_left + width <= from_width) {
+            const char *const from = images + (row * from_width + crop_left) * CHANNELS;
+            const int before = (int)((uintptr_t)from & (UNIT - 1)), end = before + width * CHANNELS;
+#pragma unroll 1
+            for (int i = thread * UNIT; i < end; i += GROUP * UNIT)
+                copy_unit(to + i, from - before + i, min(UNIT, end - i));
+            return before;
+        }
+#pragma unroll 1
+        for (int x = thread; x < width; x += GROUP) {
+            const int column = reflect ? ls_reflect(crop_left + x, from_width) : crop_left + x,
+                      pixel = row * from_width + column;
+            const bool there = !black && (unsigned)column < (unsigned)from_width;
             const uint8_t *const at = (const uint8_t *)images + (grey ? pixel : pixel * CHANNELS);
 #pragma unroll
             for (int c = 0; c < CHANNELS; c++)
-                to[i * CHANNELS + c] = __ldg(at + (grey ? 0 : c));
+                to[x * CHANNELS + c] = there ? (char)__ldg(at + (grey ? 0 : c)) : 0;
         }
-        return bits;
+        return 0;
     }
 
-    /* Makes values of a pair. */
-    __device__ __forceinline__ void put(int item, const uint32_t (&of)[2 * CHANNELS], uint32_t is_outside)
-    {
-        uint32_t pair = (uint32_t)item, word[CHANNELS];
-        const int line = (int)divide_rest(pair, s.by_pairs);
-#pragma unroll
-        for (int k = 0; k < 2 * CHANNELS; k += 2) {
-            uint32_t v;
-            if (s.pixels)
-                v = table[k % CHANNELS * 256 + of[k]] | (uint32_t)table[(k + 1) % CHANNELS * 256 + of[k + 1]] << 16;
-            else
-                v = narrow_pair<T>(__uint_as_float(of[k]), __uint_as_float(of[k + 1]));
-            v = is_outside >> k / CHANNELS & 1 ? v & 0xffff0000u : v;
-            word[k / 2] = is_outside >> (k + 1) / CHANNELS & 1 ? v & 0xffffu : v;
-        }
-        uint32_t *const to = (uint32_t *)(lines + turn * lines_values<SIDE>(s) + line * s.line) + (int)pair * CHANNELS;
-#pragma unroll
-        for (int c = 0; c < CHANNELS; c++)
-            to[c] = word[c];
-    }
-
-    /* Starts to read the pixels of the next row, if there is one. */
-    __device__ __forceinline__ void read_row()
+    /* Starts to copy the next step, if there is one. */
+    __device__ __forceinline__ void read_step()
     {
         if (left == 0)
             return;
@@ -182,87 +188,85 @@ template <typename T, int SIDE> struct maker {
             y = 0;
             begin_sample();
         }
-        top = y * s.u.stride_h - s.u.border;
-        outside = 0;
 #pragma unroll
-        for (int k = 0; k < ITEMS; k++)
-            if (t + k * GROUP < W::BLOCK * s.pairs)
-                outside |= read(t + k * GROUP, value[k]) << 2 * k;
-        expect_row();
-    }
-
-    /* The lines that the row behind it adds come into L2. */
-    __device__ __forceinline__ void expect_row() const
-    {
-        constexpr int THREADS = 16, LINE = 128; /* for each line; bytes */
-        const int row = crop_top + top + W::BLOCK + t / THREADS;
-        const int width = grey ? from_width : from_width * CHANNELS;
-        const int at = max(crop_left, 0) * (grey ? 1 : CHANNELS) + t % THREADS * LINE;
-        if (s.pixels && images && t / THREADS < s.u.stride_h && (unsigned)row < (unsigned)from_height && at < width)
-            expect_line(images + row * width + at);
-    }
-
-    /* Makes values of them. */
-    __device__ __forceinline__ void put_row()
-    {
-        if (left == 0)
-            return;
-#pragma unroll
-        for (int k = 0; k < ITEMS; k++)
-            if (t + k * GROUP < W::BLOCK * s.pairs)
-                put(t + k * GROUP, value[k], outside >> 2 * k);
-        for (int item = t + ITEMS * GROUP; item < W::BLOCK * s.pairs; item += GROUP) {
-            uint32_t more[2 * CHANNELS];
-            const uint32_t is_outside = read(item, more);
-            put(item, more, is_outside);
+        for (int l = 0; l < STRIDE; l++) {
+            const int row = y * STRIDE - s.above + l;
+            coming.at[l] = images && (unsigned)row < (unsigned)s.u.height ? copy_row(row, l) : -1;
         }
+        coming.flip = flip;
         y++;
         left--;
     }
 
-    /* Makes octets of the values of the row before, in the next slot. */
-    __device__ __forceinline__ void put_octets()
+    __device__ __forceinline__ void next_turn()
     {
-        const int plane = plane_bytes<SIDE>(s);
-        for (int x = t; x < s.pitch; x += GROUP) {
-            const bool there = x < s.wide;
-            const uint16_t *const from =
-                lines + turn * lines_values<SIDE>(s) + (there ? x : 0) * s.u.stride_w * CHANNELS;
-            char *const to = planes + (slot * s.pitch + x) * 16;
-            if constexpr (SIDE == 7) {
-                /* values of a pixel begin at whole words */
+        here = coming;
+        turn ^= 1;
+    }
+
+    /* Makes values of the step before, in the next slot. Before a barrier, callers wait for copies and call written(). */
+    __device__ __forceinline__ void put_step()
+    {
+        char *const to = ring + slot * STRIDE * s.line * UNIT;
+        const int from = s.pixels && here.flip ? (s.u.width - 1) * CHANNELS : 0,
+                  next = s.pixels && here.flip ? -CHANNELS : CHANNELS;
+#pragma unroll 1
+        for (int u = t; u < s.units; u += GROUP) {
+            const int x = u * STRIDE - s.u.pad;
+            uint32_t v[STRIDE][2][CHANNELS]; /* bytes, then bits of T */
+            bool there[STRIDE][2];
 #pragma unroll
-                for (int r = 0; r < W::BLOCK; r++)
+            for (int k = 0; k < 2 * STRIDE; k++) {
+                const int l = k / 2, i = k % 2;
+                there[l][i] = here.at[l] >= 0 && (unsigned)(x + i) < (unsigned)s.u.width;
+                const char *const at = copy_of(turn, l);
+                if (s.pixels) {
+                    const uint8_t *const b = (const uint8_t *)at + here.at[l] + from + (x + i) * next;
 #pragma unroll
-                    for (int o = 0; o < W::ROW / 8; o++) {
-                        const uint32_t *const words = (const uint32_t *)(from + r * s.line) + o * 4;
-                        uint32_t v[4];
+                    for (int c = 0; c < CHANNELS; c++)
+                        v[l][i][c] = there[l][i] ? b[c] : 0;
+                } else {
+                    const float *const f = (const float *)at + x + i;
 #pragma unroll
-                        for (int k = 0; k < 4; k++) {
-                            const int some = VALUES - o * 8 - k * 2; /* values of the row from here on */
-                            v[k] = some <= 0 || !there ? 0 : some == 1 ? words[k] & 0xffff : words[k];
-                        }
-                        *(uint4 *)(to + (r * (W::ROW / 8) + o) * plane) = make_uint4(v[0], v[1], v[2], v[3]);
-                    }
-            } else {
-#pragma unroll
-                for (int o = 0; o < W::C / 8; o++) {
-                    uint32_t v[8];
-#pragma unroll
-                    for (int k = 0; k < 8; k++) {
-                        const int at = o * 8 + k;
-                        v[k] = at < VALUES * W::BLOCK && there ? from[at / VALUES * s.line + at % VALUES] : 0;
-                    }
-                    *(uint4 *)(to + o * plane) =
-                        make_uint4(v[0] | v[1] << 16, v[2] | v[3] << 16, v[4] | v[5] << 16, v[6] | v[7] << 16);
+                    for (int c = 0; c < CHANNELS; c++)
+                        v[l][i][c] = narrow_pair<T>(there[l][i] ? f[c * s.plane] : 0, 0);
                 }
             }
+            if (s.pixels)
+#pragma unroll
+                for (int k = 0; k < 2 * STRIDE * CHANNELS; k++) {
+                    uint32_t &one = v[k / CHANNELS / 2][k / CHANNELS % 2][k % CHANNELS];
+                    one = table[k % CHANNELS * 256 + one];
+                }
+#pragma unroll
+            for (int l = 0; l < STRIDE; l++) {
+                uint32_t word[4];
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    word[i * 2] = there[l][i] ? v[l][i][0] | v[l][i][1] << 16 : 0;
+                    word[i * 2 + 1] = there[l][i] ? v[l][i][2] : 0;
+                }
+                *(uint4 *)(to + (l * s.line + u) * UNIT) = make_uint4(word[0], word[1], word[2], word[3]);
+            }
         }
-        slot = slot + 1 == SLOTS ? 0 : slot + 1;
-        turn ^= 1;
-        written();
+        slot = slot + 1 == W::SLOTS ? 0 : slot + 1;
+        next_turn();
     }
 };
+
+/* Units of the ring before row `row` of a window whose first step is in slot `slot`. */
+template <int SIDE, int STRIDE> __device__ __forceinline__ int units_before(const source &s, int slot, int row)
+{
+    using W = window<SIDE, STRIDE>;
+    const int in = slot + (row + W::LEAD) / STRIDE;
+    return ((in < W::SLOTS ? in : in - W::SLOTS) * STRIDE + (row + W::LEAD) % STRIDE) * s.line;
+}
+
+/* The slot `steps` further. */
+template <int SLOTS> __device__ __forceinline__ int slot_behind(int slot, int steps)
+{
+    return slot + steps < SLOTS ? slot + steps : slot + steps - SLOTS;
+}
 
 } // namespace ls_stem
 

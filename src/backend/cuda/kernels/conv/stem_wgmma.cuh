@@ -8,6 +8,7 @@ namespace ls_stem
 {
 
 constexpr int OUT = 64, FEWEST_ROWS = 4; /* outputs of a block; rows of the output that a block has at least */
+constexpr int BUFFERS = 2;               /* tiles of the result, or of its gradient, in shared memory */
 constexpr size_t MOST_ROOM = 225 * 1024; /* shared memory of a block */
 
 struct task {
@@ -29,12 +30,6 @@ __device__ __forceinline__ range rows_of(int rows)
     return {(int)((int64_t)rows * blockIdx.x / gridDim.x), (int)((int64_t)rows * (blockIdx.x + 1) / gridDim.x)};
 }
 
-/* The row of a block's planes that a tap reads. */
-template <int SLOTS> __device__ __forceinline__ int slot_of(int base, int tap)
-{
-    return base + tap < SLOTS ? base + tap : base + tap - SLOTS;
-}
-
 /* --- sizes ------------------------------------------------------------------------------------------------------- */
 
 /* The tile with the fewest pixels beyond the row; the wider one of two that are equal. */
@@ -47,33 +42,32 @@ inline int tile_of(const struct ls_cuda_stem *c)
     return best;
 }
 
-template <int SIDE>
+template <int SIDE, int STRIDE>
 task task_of(const struct ls_cuda_stem *c, const struct ls_cuda_run *run, const struct ls_pixels *pixels)
 {
+    using W = window<SIDE, STRIDE>;
     task m = {};
     source &s = m.from;
-    s.u = c->u;
-    s.high = (int)c->y.h;
-    s.wide = (int)c->y.w;
-    s.pitch = (int)ceil_div(c->y.w, 16) * 16;
-    s.pairs = ((s.wide - 1) * c->u.stride_w + c->u.columns + 1) / 2;
-    s.line = s.pairs * 2 * CHANNELS;
-    s.by_pairs = divider_of(s.pairs);
-    s.run = run;
-    s.pixels = pixels;
     m.rows = (int)(c->y.n * c->y.h);
     m.out = (int)c->y.c;
     m.pieces = (int)ceil_div(c->y.w, tile_of(c));
+    s.u = c->u;
+    s.high = (int)c->y.h;
+    s.wide = (int)c->y.w;
+    s.units = s.wide + (OCTETS - 1) * W::APART;
+    s.line = m.pieces * tile_of(c) + (OCTETS - 1) * W::APART; /* products read whole tiles */
+    s.above = c->u.border - W::SHIFT + W::LEAD;
+    s.plane = (c->u.width + 3) / 4 * 4;
+    s.run = run;
+    s.pixels = pixels;
     return m;
 }
 
-/* Shared memory of a block with `buffers` tiles. A product reads whole tiles of the last plane, too. */
-template <int SIDE> size_t room_of(const struct ls_cuda_stem *c, int buffers)
+/* Shared memory of a block. */
+template <int SIDE, int STRIDE> size_t room_of(const struct ls_cuda_stem *c)
 {
-    const task m = task_of<SIDE>(c, NULL, NULL);
-    const int tile = tile_of(c);
-    return 1024 + (size_t)buffers * tile * BOX_ROW + rows_bytes<SIDE>(m.from) +
-           (size_t)(m.pieces * tile > m.from.pitch ? m.pieces * tile - m.from.pitch : 0) * 16;
+    return 1024 + (size_t)BUFFERS * tile_of(c) * BOX_ROW +
+           rows_bytes<SIDE, STRIDE>(task_of<SIDE, STRIDE>(c, NULL, NULL).from);
 }
 
 /* Blocks for each 64 outputs, with `room` bytes each. */
@@ -86,33 +80,35 @@ inline unsigned blocks_of(const struct ls_cuda_stem *c, size_t room, int per_sm)
     return (unsigned)(rows < most ? rows : most);
 }
 
-inline int side_of(const struct ls_cuda_stem *c)
+/* Calls the function with the window's side and stride, as types. */
+template <typename F> auto by_window(const struct ls_cuda_stem *c, F call)
 {
-    return c->kernel > 1 ? 7 : 3;
+    using one = std::integral_constant<int, 1>;
+    using two = std::integral_constant<int, 2>;
+    using three = std::integral_constant<int, 3>;
+    return c->kernel > 1        ? call(std::integral_constant<int, 7>(), two())
+           : c->u.stride_w == 2 ? call(three(), two())
+                                : call(three(), one());
 }
 
-inline size_t room_by_side(const struct ls_cuda_stem *c, int buffers)
+inline size_t room_by_window(const struct ls_cuda_stem *c)
 {
-    return side_of(c) == 7 ? room_of<7>(c, buffers) : room_of<3>(c, buffers);
+    return by_window(c, [&](auto side, auto stride) { return room_of<side(), stride()>(c); });
 }
 
-/* Calls the function with the window and the tile, as types. */
+/* The same with the tile, too. */
 template <typename F> void by_shape(const struct ls_cuda_stem *c, F call)
 {
-    const auto by_tile = [&](auto side) {
+    by_window(c, [&](auto side, auto stride) {
         switch (tile_of(c)) {
         case 64:
-            return call(side, std::integral_constant<int, 64>());
+            return call(side, stride, std::integral_constant<int, 64>());
         case 112:
-            return call(side, std::integral_constant<int, 112>());
+            return call(side, stride, std::integral_constant<int, 112>());
         default:
-            return call(side, std::integral_constant<int, 128>());
+            return call(side, stride, std::integral_constant<int, 128>());
         }
-    };
-    if (side_of(c) == 7)
-        by_tile(std::integral_constant<int, 7>());
-    else
-        by_tile(std::integral_constant<int, 3>());
+    });
 }
 
 } // namespace ls_stem
