@@ -181,8 +181,7 @@ void ls_cuda_fold_sums(ls_cuda_stream s, const struct ls_cuda_fold *f, const str
 void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, float eps,
                         float *mean, float *rstd, float *stat);
 /* y = act(bn x + more) as the second pass of bn b makes it, with its mask; x is not stored, and that of m->twin[0] not
- * read. Reads a and half. It comes directly behind ls_cuda_fold_stats, or what it reads but mean and rstd was there before the
- * kernel before it began. */
+ * read. Reads a and half. */
 struct ls_cuda_mapped;
 void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                         const struct ls_cuda_run *run, const struct ls_cuda_mapped *m);

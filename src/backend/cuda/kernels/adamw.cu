@@ -67,7 +67,6 @@ static __global__ void __launch_bounds__(THREADS)
     adamw_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
                  int n, int rule)
 {
-    begin_behind();
     __shared__ factors shared;
     if (scale && scale->overflow)
         return;
@@ -92,5 +91,5 @@ void ls_cuda_adamw(ls_cuda_stream s, const struct ls_cuda_run *run, const struct
     int blocks = blocks_of(host, n);
     (void)scratch;
     if (blocks)
-        launch_behind(s, adamw_kernel, blocks, THREADS, 0, run, scale, updates, n, rule);
+        adamw_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, rule);
 }

@@ -49,15 +49,14 @@ template <typename T> __device__ __forceinline__ octet<T> load_once(const void *
     return o;
 }
 
-/* The load goes through L1, for octets that neighbouring threads read too. The kernel must never write this memory. (Not by
- * __ldg: the kernel before this one may write it after this one has begun, as launch_behind has it.) */
+/* The load goes through L1, for octets that neighbouring threads read too. The kernel must never write this memory. */
 template <typename T> __device__ __forceinline__ octet<T> load_shared(const void *from, int64_t at)
 {
     octet<T> o;
     const uint4 *p = (const uint4 *)from + at * octet<T>::words;
 #pragma unroll
     for (int i = 0; i < octet<T>::words; i++)
-        o.word[i] = __ldca(p + i);
+        o.word[i] = __ldg(p + i);
     return o;
 }
 
@@ -191,6 +190,17 @@ __device__ __forceinline__ void load_floats(const float *from, int64_t at, float
     widen<float>(load_shared<float>(from, at), v);
 }
 
+/* The same for memory that the kernel before this one may write after this one has begun (await_before). */
+__device__ __forceinline__ void load_awaited(const float *from, int64_t at, float (&v)[8])
+{
+    octet<float> o;
+    const uint4 *p = (const uint4 *)from + at * octet<float>::words;
+#pragma unroll
+    for (int i = 0; i < octet<float>::words; i++)
+        o.word[i] = __ldca(p + i);
+    widen<float>(o, v);
+}
+
 /* --- single values --------------------------------------------------------------------------------------------- */
 
 __device__ __forceinline__ float to_float(float v)
@@ -321,12 +331,10 @@ template <typename K> inline void want_shared(K *kernel, size_t bytes)
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 
-/* A kernel that launch_behind launches may take its place on the multiprocessors before the kernel before it has ended
- * (programmatic dependent launch). It calls await_before in all threads before it touches what other kernels write or read: that
- * waits until the kernel before it has ended. A kernel whose blocks have all called let_next lets the next one begin; otherwise
- * that one begins when it ends. As each kernel awaits the one before it, all before that one have ended, too; and where a kernel
- * lets the next one begin after its own wait, the next one finds all that was there before this one. What is awaited is read
- * through L1 as `load_shared` does, or past it, but not as data that never change (ld.global.nc, __ldg). */
+/* A kernel that is launched behind another one by launch_behind may start before that one has ended. It calls
+ * await_before in all threads before it reads what the other one writes, or writes what that one reads. The other one lets it
+ * start by let_next in all of its blocks, and otherwise when it ends. Nothing of what is awaited is read by load_shared.
+ * Where each kernel of a chain awaits the one before it, all before that one have ended, too. */
 __device__ __forceinline__ void await_before(void)
 {
 #if __CUDA_ARCH__ >= 900
@@ -338,13 +346,6 @@ __device__ __forceinline__ void let_next(void)
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
-}
-
-/* Both, as the first statement of a kernel. */
-__device__ __forceinline__ void begin_behind(void)
-{
-    await_before();
-    let_next();
 }
 
 /* Whether the current device runs what was compiled for Hopper. Code for older GPUs, compiled anew by the driver, has neither
@@ -362,21 +363,20 @@ inline bool runs_hopper(void)
 #endif
 }
 
-template <typename... PARAMETERS, typename... ARGUMENTS>
-inline void launch_behind(cudaStream_t s, void (*kernel)(PARAMETERS...), dim3 grid, dim3 block, size_t room,
-                          ARGUMENTS &&...arguments)
+template <typename... P, typename... A>
+inline void launch_behind(void (*kernel)(P...), dim3 grid, dim3 block, size_t room, cudaStream_t s, const A &...a)
 {
     cudaLaunchAttribute early = {};
-    cudaLaunchConfig_t launch = {};
+    cudaLaunchConfig_t config = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
-    launch.gridDim = grid;
-    launch.blockDim = block;
-    launch.dynamicSmemBytes = room;
-    launch.stream = s;
-    launch.attrs = &early;
-    launch.numAttrs = runs_hopper() ? 1 : 0;
-    cudaLaunchKernelEx(&launch, kernel, PARAMETERS(arguments)...);
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = room;
+    config.stream = s;
+    config.attrs = &early;
+    config.numAttrs = runs_hopper() ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, P(a)...);
 }
 
 /* Compiles the statements with T as the type that `t` names. */

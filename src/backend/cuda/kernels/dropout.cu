@@ -32,7 +32,6 @@ template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     matrix_kernel(struct job j, const struct ls_cuda_run *run, const void *from, void *to)
 {
-    begin_behind();
     uint32_t at = blockIdx.x * THREADS + threadIdx.x;
     if (at >= j.octets)
         return;
@@ -65,7 +64,6 @@ template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     map_kernel(struct job j, const struct ls_cuda_run *run, const void *from, void *to)
 {
-    begin_behind();
     uint32_t at = blockIdx.x * THREADS + threadIdx.x;
     if (at >= j.octets)
         return;
@@ -95,7 +93,7 @@ void ls_cuda_dropout(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run
     if (!octets)
         return;
     if (x->h * x->w == 1)
-        LS_CUDA_BY_TYPE(t, launch_behind(s, matrix_kernel<T>, grid, THREADS, 0, j, run, from, to));
+        LS_CUDA_BY_TYPE(t, matrix_kernel<T><<<grid, THREADS, 0, s>>>(j, run, from, to));
     else
-        LS_CUDA_BY_TYPE(t, launch_behind(s, map_kernel<T>, grid, THREADS, 0, j, run, from, to));
+        LS_CUDA_BY_TYPE(t, map_kernel<T><<<grid, THREADS, 0, s>>>(j, run, from, to));
 }

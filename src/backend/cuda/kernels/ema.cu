@@ -7,7 +7,6 @@ using namespace ls_device;
 static __global__ void __launch_bounds__(THREADS)
     ema_kernel(const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, int n, int rule)
 {
-    begin_behind();
     if (scale && scale->overflow)
         return;
     const struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
@@ -36,5 +35,5 @@ void ls_cuda_ema(ls_cuda_stream s, const struct ls_cuda_run *run, const struct l
     (void)run;
     (void)scratch;
     if (blocks)
-        launch_behind(s, ema_kernel, blocks, THREADS, 0, scale, updates, n, rule);
+        ema_kernel<<<blocks, THREADS, 0, s>>>(scale, updates, n, rule);
 }

@@ -102,7 +102,6 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     softmax_kernel(const struct ls_cuda_run *run, int64_t c, int64_t classes, float smoothing, struct ls_mix_rule rule,
                    const void *logits, float *loss, int32_t *rank, float *prob)
 {
-    begin_behind();
     struct row r = row_of(run, c, classes);
     int32_t other;
     float weight = mix_labels(r, rule, run, &other);
@@ -149,7 +148,6 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     softmax_bwd_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, int64_t c, int64_t classes,
                        float smoothing, struct ls_mix_rule rule, const float *prob, void *dlogits)
 {
-    begin_behind();
     struct row r = row_of(run, c, classes);
     int32_t other;
     float weight = mix_labels(r, rule, run, &other), hard = (1 - smoothing) * weight,
@@ -171,16 +169,16 @@ void ls_cuda_softmax_xent(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
                           int64_t classes, float smoothing, const struct ls_mix_rule *mix, const void *logits,
                           float *loss, int32_t *rank, float *prob)
 {
-    LS_CUDA_BY_TYPE(t, launch_behind(s, softmax_kernel<T>, (unsigned)n, threads_for(c), 0, run, c, classes, smoothing,
-                                     *mix, logits, loss, rank, prob));
+    LS_CUDA_BY_TYPE(t, softmax_kernel<T><<<(unsigned)n, threads_for(c), 0, s>>>(run, c, classes, smoothing, *mix,
+                                                                                logits, loss, rank, prob));
 }
 
 void ls_cuda_softmax_xent_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                               const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, float smoothing,
                               const struct ls_mix_rule *mix, const float *prob, void *dlogits)
 {
-    LS_CUDA_BY_TYPE(t, launch_behind(s, softmax_bwd_kernel<T>, (unsigned)n, threads_for(c), 0, run, scale, c, classes,
-                                     smoothing, *mix, prob, dlogits));
+    LS_CUDA_BY_TYPE(t, softmax_bwd_kernel<T>
+                    <<<(unsigned)n, threads_for(c), 0, s>>>(run, scale, c, classes, smoothing, *mix, prob, dlogits));
 }
 
 /* --- half the squared distance from the one-hot vector ------------------------------------------------------- */
@@ -189,7 +187,6 @@ template <typename T>
 static __global__ void __launch_bounds__(MAX_THREADS)
     l2_kernel(const struct ls_cuda_run *run, int64_t c, int64_t classes, const void *x, float *loss, int32_t *rank)
 {
-    begin_behind();
     struct row r = row_of(run, c, classes);
     float own = score_at<T>(r, x), sum = 0, v[8];
     int32_t higher = 0;
@@ -215,7 +212,6 @@ static __global__ void __launch_bounds__(MAX_THREADS)
     l2_bwd_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale, int64_t c, int64_t classes,
                   const void *x, void *dx)
 {
-    begin_behind();
     struct row r = row_of(run, c, classes);
     float factor = run->grad_scale * (scale ? scale->scale : 1), v[8];
     for (int64_t octet = threadIdx.x; octet < r.octets; octet += blockDim.x) {
@@ -232,13 +228,12 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 void ls_cuda_l2_loss(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run, int64_t n, int64_t c,
                      int64_t classes, const void *x, float *loss, int32_t *rank)
 {
-    LS_CUDA_BY_TYPE(t, launch_behind(s, l2_kernel<T>, (unsigned)n, threads_for(c), 0, run, c, classes, x, loss, rank));
+    LS_CUDA_BY_TYPE(t, l2_kernel<T><<<(unsigned)n, threads_for(c), 0, s>>>(run, c, classes, x, loss, rank));
 }
 
 void ls_cuda_l2_loss_bwd(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,
                          const struct ls_cuda_scale *scale, int64_t n, int64_t c, int64_t classes, const void *x,
                          void *dx)
 {
-    LS_CUDA_BY_TYPE(t,
-                    launch_behind(s, l2_bwd_kernel<T>, (unsigned)n, threads_for(c), 0, run, scale, c, classes, x, dx));
+    LS_CUDA_BY_TYPE(t, l2_bwd_kernel<T><<<(unsigned)n, threads_for(c), 0, s>>>(run, scale, c, classes, x, dx));
 }

@@ -84,7 +84,6 @@ template <typename T, int EACH, bool TWO, typename F>
 static __global__ void __launch_bounds__(THREADS)
     map_kernel(F f, const uint4 *a, const uint4 *b, uint4 *y, int64_t words)
 {
-    begin_behind();
     int64_t first = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x;
     uint4 wa[EACH], wb[EACH];
 #pragma unroll
@@ -116,11 +115,9 @@ static void map(ls_cuda_stream s, enum ls_dtype t, F f, const void *a, const voi
     if (!words)
         return;
     if (many(words))
-        LS_CUDA_BY_TYPE(t, launch_behind(s, map_kernel<T, WORDS, TWO, F>, grid_for(words, WORDS), THREADS, 0, f, wa, wb,
-                                         wy, words));
+        LS_CUDA_BY_TYPE(t, map_kernel<T, WORDS, TWO><<<grid_for(words, WORDS), THREADS, 0, s>>>(f, wa, wb, wy, words));
     else
-        LS_CUDA_BY_TYPE(
-            t, launch_behind(s, map_kernel<T, 1, TWO, F>, grid_for(words, 1), THREADS, 0, f, wa, wb, wy, words));
+        LS_CUDA_BY_TYPE(t, map_kernel<T, 1, TWO><<<grid_for(words, 1), THREADS, 0, s>>>(f, wa, wb, wy, words));
 }
 
 void ls_cuda_act(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void *x, void *y, int64_t count)
@@ -164,7 +161,6 @@ void ls_cuda_sum(ls_cuda_stream s, const float *from, float *to, int64_t count)
 template <typename FROM, typename TO, int EACH>
 static __global__ void __launch_bounds__(THREADS) convert_kernel(const void *from, void *to, int64_t quads)
 {
-    begin_behind();
     int64_t first = (int64_t)blockIdx.x * (THREADS * EACH) + threadIdx.x;
     quad<FROM> q[EACH];
 #pragma unroll
@@ -186,11 +182,10 @@ template <typename FROM>
 static void convert(ls_cuda_stream s, const void *from, enum ls_dtype to_t, void *to, int64_t quads)
 {
     if (many(quads))
-        LS_CUDA_BY_TYPE(to_t, launch_behind(s, convert_kernel<FROM, T, WORDS>, grid_for(quads, WORDS), THREADS, 0, from,
-                                            to, quads));
-    else
         LS_CUDA_BY_TYPE(to_t,
-                        launch_behind(s, convert_kernel<FROM, T, 1>, grid_for(quads, 1), THREADS, 0, from, to, quads));
+                        convert_kernel<FROM, T, WORDS><<<grid_for(quads, WORDS), THREADS, 0, s>>>(from, to, quads));
+    else
+        LS_CUDA_BY_TYPE(to_t, convert_kernel<FROM, T, 1><<<grid_for(quads, 1), THREADS, 0, s>>>(from, to, quads));
 }
 
 void ls_cuda_convert(ls_cuda_stream s, enum ls_dtype from_t, const void *from, enum ls_dtype to_t, void *to,

@@ -85,7 +85,6 @@ static __global__ void __launch_bounds__(THREADS)
     update_kernel(const struct ls_cuda_run *run, const struct ls_cuda_scale *scale,
                   const struct ls_cuda_update *updates, int n, int rule, const float *local)
 {
-    begin_behind();
     float unscale = 1;
     if (scale) {
         if (scale->overflow)
@@ -141,7 +140,6 @@ template <typename G> static __device__ __forceinline__ float2 chunk_squares(con
 static __global__ void __launch_bounds__(THREADS)
     squares_kernel(const struct ls_cuda_update *updates, int n, float2 *squares)
 {
-    begin_behind();
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
     if (!u.norms)
         return;
@@ -162,7 +160,6 @@ static __global__ void __launch_bounds__(THREADS)
     local_kernel(const struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, const float2 *squares,
                  float *local)
 {
-    begin_behind();
     __shared__ double sums[2][THREADS];
     const struct ls_cuda_update u = tensor_at(updates, (int)blockIdx.x);
     if (!u.norms)
@@ -213,17 +210,16 @@ void ls_cuda_sgd(ls_cuda_stream s, const struct ls_cuda_run *run, const struct l
     if (any_lars(host, n)) {
         float2 *squares = reinterpret_cast<float2 *>(scratch);
         local = reinterpret_cast<float *>(squares + blocks);
-        launch_behind(s, squares_kernel, blocks, THREADS, 0, updates, n, squares);
-        launch_behind(s, local_kernel, n, THREADS, 0, scale, updates, squares, local);
+        squares_kernel<<<blocks, THREADS, 0, s>>>(updates, n, squares);
+        local_kernel<<<n, THREADS, 0, s>>>(scale, updates, squares, local);
     }
-    launch_behind(s, update_kernel, blocks, THREADS, 0, run, scale, updates, n, rule, local);
+    update_kernel<<<blocks, THREADS, 0, s>>>(run, scale, updates, n, rule, local);
 }
 
 /* --- running statistics --------------------------------------------------------------------------------------- */
 
 static __global__ void __launch_bounds__(THREADS) running_kernel(const struct ls_cuda_running *list)
 {
-    begin_behind();
     const struct ls_cuda_running r = list[blockIdx.x];
     for (int i = (int)threadIdx.x; i < r.c; i += THREADS) {
         r.mean[i] = (1 - r.momentum) * r.mean[i] + r.momentum * r.stat[i];
@@ -233,7 +229,7 @@ static __global__ void __launch_bounds__(THREADS) running_kernel(const struct ls
 
 void ls_cuda_bn_running(ls_cuda_stream s, const struct ls_cuda_running *list, int n)
 {
-    launch_behind(s, running_kernel, (unsigned)n, THREADS, 0, list);
+    running_kernel<<<(unsigned)n, THREADS, 0, s>>>(list);
 }
 
 /* --- loss scaling -------------------------------------------------------------------------------------------- */
@@ -261,7 +257,6 @@ template <typename G> static __device__ __forceinline__ bool chunk_bad(const str
 static __global__ void __launch_bounds__(THREADS)
     check_kernel(struct ls_cuda_scale *scale, const struct ls_cuda_update *updates, int n)
 {
-    begin_behind();
     struct ls_cuda_update u = tensor_at(updates, tensor_of_block(updates, n));
     bool bad;
     if (u.grad_t == LS_F32)
@@ -276,19 +271,16 @@ static __global__ void __launch_bounds__(THREADS)
 
 static __global__ void begin_kernel(struct ls_cuda_scale *scale)
 {
-    begin_behind();
     scale->overflow = 0;
 }
 
 static __global__ void overflow_kernel(struct ls_cuda_scale *scale)
 {
-    begin_behind();
     scale->overflow = 1;
 }
 
 static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 {
-    begin_behind();
     scale->skipped += scale->overflow;
     if (growth == 0)
         return;
@@ -303,12 +295,12 @@ static __global__ void end_kernel(struct ls_cuda_scale *scale, int growth)
 
 void ls_cuda_scale_begin(ls_cuda_stream s, struct ls_cuda_scale *scale)
 {
-    launch_behind(s, begin_kernel, 1, 1, 0, scale);
+    begin_kernel<<<1, 1, 0, s>>>(scale);
 }
 
 void ls_cuda_scale_overflow(ls_cuda_stream s, struct ls_cuda_scale *scale)
 {
-    launch_behind(s, overflow_kernel, 1, 1, 0, scale);
+    overflow_kernel<<<1, 1, 0, s>>>(scale);
 }
 
 void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const struct ls_cuda_update *updates,
@@ -316,12 +308,12 @@ void ls_cuda_scale_check(ls_cuda_stream s, struct ls_cuda_scale *scale, const st
 {
     int blocks = blocks_of(host, n);
     if (blocks)
-        launch_behind(s, check_kernel, blocks, THREADS, 0, scale, updates, n);
+        check_kernel<<<blocks, THREADS, 0, s>>>(scale, updates, n);
 }
 
 void ls_cuda_scale_end(ls_cuda_stream s, struct ls_cuda_scale *scale, int growth)
 {
-    launch_behind(s, end_kernel, 1, 1, 0, scale, growth);
+    end_kernel<<<1, 1, 0, s>>>(scale, growth);
 }
 
 /* --- checksum ------------------------------------------------------------------------------------------------- */

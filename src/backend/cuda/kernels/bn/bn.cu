@@ -18,11 +18,11 @@ __global__ void __launch_bounds__(SUM_THREADS, 2)
     stats(const void *x, const struct ls_cuda_run *run, int64_t area, int octets, float eps, float *scratch,
           float *mean, float *rstd, float *stat)
 {
-    begin_behind();
     extern __shared__ double room[];
     constexpr int batch = stats_batch<T>;
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     const int rows = (int)(run->valid * area), step = (int)(gridDim.y * blockDim.y);
+    let_next();
     float k[8], first[8] = {}, second[8] = {};
     if (octet < octets && rows > 0) {
         widen<T>(load<T>(x, octet), k);
@@ -85,8 +85,8 @@ void ls_cuda_bn_stats(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct
     const int64_t area = b->x.h * b->x.w;
     layout l = lay_summing(b->x.c, b->x.n * area, SUM_THREADS, 2);
     size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
-    LS_CUDA_BY_TYPE(b->t, launch_behind(s, stats<T>, l.grid, l.block, room, x, run, area, l.octets, b->eps, b->scratch,
-                                        mean, rstd, stat));
+    LS_CUDA_BY_TYPE(b->t, stats<T>
+                    <<<l.grid, l.block, room, s>>>(x, run, area, l.octets, b->eps, b->scratch, mean, rstd, stat));
 }
 
 /* --- normalisation --------------------------------------------------------------------------------------------- */
@@ -122,9 +122,9 @@ __global__ void __launch_bounds__(MAP_THREADS, 3)
           const float *__restrict__ mean, const float *__restrict__ spread, bool inference, float eps, float top,
           int64_t rows, int octets, int repeat, void *y, uint8_t *kept)
 {
-    begin_behind();
     constexpr int batch = apply_batch<T, RESIDUAL>;
     const int octet = blockIdx.x * blockDim.x + threadIdx.x, ty = blockDim.y;
+    await_before();
     if (octet >= octets)
         return;
     affine a;
@@ -171,7 +171,7 @@ void launch_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, c
 {
     const int64_t rows = b->x.n * b->x.h * b->x.w;
     layout l = lay_mapping(b->x.c, rows, MAP_THREADS, apply_batch<T, RESIDUAL>);
-    launch_behind(s, apply<T, ACT, RESIDUAL, KEEPS>, l.grid, l.block, 0, x, residual, gamma, beta, mean, spread,
+    launch_behind(apply<T, ACT, RESIDUAL, KEEPS>, l.grid, l.block, 0, s, x, residual, gamma, beta, mean, spread,
                   inference, b->eps, act_top(b->act), rows, l.octets, l.repeat, y, (uint8_t *)kept);
 }
 

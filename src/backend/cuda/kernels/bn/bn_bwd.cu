@@ -27,11 +27,11 @@ __global__ void __launch_bounds__(BWD_THREADS, 2)
     sums(struct ls_cuda_bn_grad g, picks sparse, const struct ls_cuda_run *run, int64_t n, int64_t area, int octets,
          float top, float *scratch)
 {
-    begin_behind();
     extern __shared__ double room[];
     __shared__ parameters<P_FIRST> params;
     constexpr int batch = bwd_batch<T, MASK, DY2>();
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x;
+    let_next();
     if (threadIdx.y == 0 && octet < octets)
         put_backward<false>(params, x, octet, g, 0);
     __syncthreads();
@@ -76,11 +76,11 @@ __global__ void __launch_bounds__(BWD_THREADS, 2)
     sums_without_x(struct ls_cuda_bn_grad g, picks sparse, const struct ls_cuda_run *run, int64_t n, int64_t area,
                    int octets, float *scratch)
 {
-    begin_behind();
     extern __shared__ double room[];
     constexpr int batch = bwd_batch<T, MASK_BITS, DY2>();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x, valid = (int)(run->valid * area), rows = (int)(n * area);
     const int step = (int)(gridDim.y * blockDim.y);
+    let_next();
     float first[8] = {}, second[8] = {};
     if (octet < octets) {
         int row = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);
@@ -123,11 +123,11 @@ template <typename T, mask MASK, extra DY2>
 __global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run,
                                                            int64_t n, int64_t area, int octets, float top, int repeat)
 {
-    begin_behind();
     __shared__ parameters<P_ALL> params;
     constexpr int batch = bwd_batch<T, MASK, DY2>();
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x, ty = blockDim.y;
     const int64_t valid = run->valid * area;
+    await_before();
     if (threadIdx.y == 0 && octet < octets)
         put_backward<true>(params, x, octet, g, valid);
     __syncthreads();
@@ -190,8 +190,8 @@ template <typename T, mask MASK, extra DY2, bool WRITES> void launch_sums(const 
     layout l = lay_summing(c.b->x.c, c.rows, BWD_THREADS, 2);
     size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
     const picks sparse = DY2 == EXTRA_SPARSE ? picks_of(c.b->x, g.sparse) : picks{};
-    launch_behind(c.s, sums<T, MASK, DY2, WRITES>, l.grid, l.block, room, g, sparse, c.run, c.b->x.n, c.area, l.octets,
-                  c.top, c.b->scratch);
+    sums<T, MASK, DY2, WRITES>
+        <<<l.grid, l.block, room, c.s>>>(g, sparse, c.run, c.b->x.n, c.area, l.octets, c.top, c.b->scratch);
 }
 
 /* In bf16: fold.cu alone does without x. */
@@ -201,14 +201,13 @@ template <extra DY2> void launch_without_x(const call &c, const ls_cuda_bn_grad 
     layout l = lay_summing(c.b->x.c, c.rows, BWD_THREADS, 2);
     size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
     const picks sparse = DY2 == EXTRA_SPARSE ? picks_of(c.b->x, g.sparse) : picks{};
-    launch_behind(c.s, sums_without_x<T, DY2>, l.grid, l.block, room, g, sparse, c.run, c.b->x.n, c.area, l.octets,
-                  c.b->scratch);
+    sums_without_x<T, DY2><<<l.grid, l.block, room, c.s>>>(g, sparse, c.run, c.b->x.n, c.area, l.octets, c.b->scratch);
 }
 
 template <typename T, mask MASK, extra DY2> void launch_gradient(const call &c, const ls_cuda_bn_grad &g)
 {
     layout l = lay_mapping(c.b->x.c, c.rows, MAP_THREADS, bwd_batch<T, MASK, DY2>());
-    launch_behind(c.s, gradient<T, MASK, DY2>, l.grid, l.block, 0, g, c.run, c.b->x.n, c.area, l.octets, c.top,
+    launch_behind(gradient<T, MASK, DY2>, l.grid, l.block, 0, c.s, g, c.run, c.b->x.n, c.area, l.octets, c.top,
                   l.repeat);
 }
 

@@ -69,7 +69,6 @@ template <typename T, bool CLIPS, int K>
 __global__ void __launch_bounds__(MAP_THREADS, sizeof(T) == 4 ? 3 : 4)
     pooled(normalise f, windows win, void *y, uint8_t *index, void *kept)
 {
-    begin_behind();
     __shared__ parameters<P_FIRST> params;
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x;
     if (threadIdx.y == 0 && octet < win.octets) {
@@ -90,7 +89,6 @@ __global__ void __launch_bounds__(MAP_THREADS, sizeof(T) == 4 ? 3 : 4)
 template <typename T, bool CLIPS>
 __global__ void __launch_bounds__(MAP_THREADS) pooled_plainly(normalise f, windows win, void *y, uint8_t *index)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -111,11 +109,11 @@ void launch_pooled(ls_cuda_stream s, int K, int64_t n, int64_t c, const normalis
     number_outputs(&win, n, K == 3 ? 8 : K == 2 ? 2 : 1);
     const dim3 grid = grid_for(l.grid.x, win.items, l.block.y, 64);
     if (K == 3)
-        launch_behind(s, pooled<T, CLIPS, 3>, grid, l.block, 0, f, win, y, index, kept);
+        pooled<T, CLIPS, 3><<<grid, l.block, 0, s>>>(f, win, y, index, kept);
     else if (K == 2)
-        launch_behind(s, pooled<T, CLIPS, 2>, grid, l.block, 0, f, win, y, index, kept);
+        pooled<T, CLIPS, 2><<<grid, l.block, 0, s>>>(f, win, y, index, kept);
     else
-        launch_behind(s, pooled_plainly<T, CLIPS>, grid, l.block, 0, f, win, y, index);
+        pooled_plainly<T, CLIPS><<<grid, l.block, 0, s>>>(f, win, y, index);
 }
 
 } // namespace

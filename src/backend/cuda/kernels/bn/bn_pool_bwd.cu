@@ -30,7 +30,6 @@ __device__ __forceinline__ bool passes(float z, const backward &b)
 template <typename T, int K>
 __global__ void __launch_bounds__(POOL_THREADS, K == 3 ? 3 : 4) through_quads(backward b, windows win)
 {
-    begin_behind();
     __shared__ parameters<P_ALL> params;
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x;
     const int64_t valid = b.run->valid;
@@ -88,7 +87,6 @@ __global__ void __launch_bounds__(POOL_THREADS, K == 3 ? 3 : 4) through_quads(ba
 template <typename T, bool SECOND>
 __global__ void __launch_bounds__(POOL_THREADS, 3) through_pixels(backward b, windows win)
 {
-    begin_behind();
     extern __shared__ double room[];
     __shared__ parameters<P_ALL> params;
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x;
@@ -153,8 +151,8 @@ template <typename T> void launch_pixels(ls_cuda_stream s, int64_t n, int64_t c,
     const dim3 few = grid_for(l.grid.x, win.items, l.block.y, 3);
     const dim3 many = grid_for(l.grid.x, win.items, l.block.y, 64);
     const size_t room = (size_t)l.block.x * l.block.y * SUMS_ROOM;
-    launch_behind(s, through_pixels<T, false>, few, l.block, room, b, win);
-    launch_behind(s, through_pixels<T, true>, many, l.block, 0, b, win);
+    through_pixels<T, false><<<few, l.block, room, s>>>(b, win);
+    through_pixels<T, true><<<many, l.block, 0, s>>>(b, win);
 }
 
 template <typename T, int K> void launch_quads(ls_cuda_stream s, int64_t n, int64_t c, const backward &b, windows win)
@@ -164,7 +162,7 @@ template <typename T, int K> void launch_quads(ls_cuda_stream s, int64_t n, int6
     l.block.y = POOL_THREADS / l.block.x;
     number_quads(&win, K, n, K == 3 ? 8 : 2);
     const dim3 grid = grid_for(l.grid.x, win.items, l.block.y, 64);
-    launch_behind(s, through_quads<T, K>, grid, l.block, 0, b, win);
+    through_quads<T, K><<<grid, l.block, 0, s>>>(b, win);
 }
 
 } // namespace

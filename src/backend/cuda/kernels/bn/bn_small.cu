@@ -109,7 +109,6 @@ __device__ __forceinline__ void pool_held(const ls_device::octet<T> *in, const f
 template <typename T, bool POOL, bool CLIPS>
 __global__ void __launch_bounds__(SMALL_THREADS, 1) small_forward(forward f, const struct ls_cuda_run *run, small_map m)
 {
-    begin_behind();
     __shared__ double total[16];
     __shared__ float2 mean[4], scale[4], beta[4];
     constexpr int held = HELD<T>;
@@ -201,7 +200,6 @@ template <typename T, bool POOL>
 __global__ void __launch_bounds__(SMALL_THREADS, 1)
     small_backward(struct ls_cuda_bn_grad g, const struct ls_cuda_run *run, small_map m, mask from, float top)
 {
-    begin_behind();
     __shared__ double total[16];
     __shared__ float2 mean[4], scale[4], beta[4], slope[4], offset[4];
     constexpr int held = HELD<T>, step = POOL ? 4 : 1;
@@ -241,7 +239,7 @@ __global__ void __launch_bounds__(SMALL_THREADS, 1)
         if (counts && from == MASK_BITS)
             bits = __ldcs((const uint8_t *)g.kept + at);
         if (counts && POOL)
-            to = __ldca((const uint2 *)g.index + at);
+            to = __ldg((const uint2 *)g.index + at);
         const ls_device::octet<T> dy = dz[j];
 #pragma unroll
         for (int p = 0; p < 4; p++) {
@@ -351,7 +349,7 @@ void ls_bn::small_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const stru
     LS_CUDA_BY_TYPE(b->t, auto kernel = b->pool ? clips ? small_forward<T, true, true> : small_forward<T, true, false>
                                         : clips ? small_forward<T, false, true>
                                                 : small_forward<T, false, false>;
-                    launch_behind(s, kernel, m.octets, SMALL_THREADS, 0, f, run, m));
+                    kernel<<<m.octets, SMALL_THREADS, 0, s>>>(f, run, m));
 }
 
 void ls_bn::small_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
@@ -360,5 +358,5 @@ void ls_bn::small_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct
     const small_map m = map_of(b);
     const mask from = b->act == LS_ACT_NONE ? MASK_NONE : g->kept && !b->pool ? MASK_BITS : g->y ? MASK_Y : MASK_X;
     LS_CUDA_BY_TYPE(b->t, auto kernel = b->pool ? small_backward<T, true> : small_backward<T, false>;
-                    launch_behind(s, kernel, m.octets, SMALL_THREADS, 0, *g, run, m, from, act_top(b->act)));
+                    kernel<<<m.octets, SMALL_THREADS, 0, s>>>(*g, run, m, from, act_top(b->act)));
 }

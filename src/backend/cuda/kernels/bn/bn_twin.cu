@@ -40,7 +40,6 @@ __global__ void __launch_bounds__(MAP_THREADS, 3)
     twin_apply(struct ls_cuda_bn_twin a, struct ls_cuda_bn_twin b, float top, int64_t rows, int octets, int repeat,
                void *y, uint8_t *kept)
 {
-    begin_behind();
     __shared__ parameters<P_FIRST> of_a, of_b;
     constexpr int batch = rows_in_flight<T, 2>();
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x, ty = blockDim.y;
@@ -105,8 +104,8 @@ void launch_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_
 {
     const int64_t rows = b->x.n * b->x.h * b->x.w;
     layout l = lay_mapping(b->x.c, rows, MAP_THREADS, rows_in_flight<T, 2>());
-    launch_behind(s, twin_apply<T, CLIPS>, l.grid, l.block, 0, twin[0], twin[1], act_top(b->act), rows, l.octets,
-                  l.repeat, y, (uint8_t *)kept);
+    twin_apply<T, CLIPS>
+        <<<l.grid, l.block, 0, s>>>(twin[0], twin[1], act_top(b->act), rows, l.octets, l.repeat, y, (uint8_t *)kept);
 }
 
 /* --- backward -------------------------------------------------------------------------------------------------- */
@@ -117,7 +116,6 @@ __global__ void __launch_bounds__(BWD_THREADS, BWD_BLOCKS)
     twin_sums(struct ls_cuda_bn_grad a, struct ls_cuda_bn_grad b, const struct ls_cuda_run *run, int64_t n,
               int64_t area, int octets, float *scratch)
 {
-    begin_behind();
     extern __shared__ double room[];
     __shared__ parameters<P_FIRST> of_a, of_b;
     constexpr int batch = rows_in_flight<T, 3 + DY2>();
@@ -197,7 +195,6 @@ __global__ void __launch_bounds__(MAP_THREADS, 3)
     twin_gradient(struct ls_cuda_bn_grad a, struct ls_cuda_bn_grad b, const struct ls_cuda_run *run, int64_t n,
                   int64_t area, int octets, int repeat)
 {
-    begin_behind();
     __shared__ parameters<P_ALL> of_a, of_b;
     constexpr int batch = rows_in_flight<T, 3>();
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x, ty = blockDim.y;
@@ -265,10 +262,9 @@ void launch_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cu
     const int64_t area = b->x.h * b->x.w, rows = b->x.n * area;
     layout l = lay_summing(b->x.c, rows, BWD_THREADS, BWD_BLOCKS);
     const size_t room = (size_t)l.block.x * l.block.y * sums_room<3>;
-    launch_behind(s, twin_sums<T, BITS, DY2>, l.grid, l.block, room, first, second, run, b->x.n, area, l.octets,
-                  b->scratch);
+    twin_sums<T, BITS, DY2><<<l.grid, l.block, room, s>>>(first, second, run, b->x.n, area, l.octets, b->scratch);
     l = lay_mapping(b->x.c, rows, MAP_THREADS, rows_in_flight<T, 3>());
-    launch_behind(s, twin_gradient<T>, l.grid, l.block, 0, first, second, run, b->x.n, area, l.octets, l.repeat);
+    twin_gradient<T><<<l.grid, l.block, 0, s>>>(first, second, run, b->x.n, area, l.octets, l.repeat);
 }
 
 } // namespace

@@ -32,7 +32,6 @@ template <typename T, bool CLIPS>
 static __global__ void __launch_bounds__(THREADS)
     bias_kernel(struct shape sh, float top, const void *x, const float *bias, void *y)
 {
-    begin_behind();
     int at = (int)blockIdx.y * sh.segment + (int)threadIdx.x % sh.segment, lane = (int)threadIdx.x / sh.segment;
     int64_t first = (int64_t)blockIdx.x * (sh.step * EACH) + lane;
     if (lane >= sh.step || at >= sh.octets)
@@ -65,9 +64,9 @@ void ls_cuda_bias(ls_cuda_stream s, enum ls_dtype t, enum ls_act act, const void
     struct shape sh = shape_of(rows, c, 32, THREADS);
     dim3 grid((unsigned)ceil_div(rows, sh.step * EACH), (unsigned)sh.segments);
     if (act == LS_ACT_NONE)
-        LS_CUDA_BY_TYPE(t, launch_behind(s, bias_kernel<T, false>, grid, THREADS, 0, sh, 0, x, bias, y));
+        LS_CUDA_BY_TYPE(t, bias_kernel<T, false><<<grid, THREADS, 0, s>>>(sh, 0, x, bias, y));
     else
-        LS_CUDA_BY_TYPE(t, launch_behind(s, bias_kernel<T, true>, grid, THREADS, 0, sh, act_top(act), x, bias, y));
+        LS_CUDA_BY_TYPE(t, bias_kernel<T, true><<<grid, THREADS, 0, s>>>(sh, act_top(act), x, bias, y));
 }
 
 /* --- backward ------------------------------------------------------------------------------------------------ */
@@ -110,7 +109,6 @@ template <typename T>
 static __global__ void __launch_bounds__(SUM_THREADS, 2)
     sum_rows_kernel(struct shape sh, const void *dy, float *db, unsigned *counters, float *partial)
 {
-    begin_behind();
     __shared__ float lanes[SUM_THREADS * 8];
     int part = (int)blockIdx.x, parts = (int)gridDim.x, columns = sh.segment * 8;
     int first = (int)blockIdx.y * sh.segment, at = first + (int)threadIdx.x % sh.segment;
@@ -162,8 +160,8 @@ void ls_cuda_bias_bwd(ls_cuda_stream s, enum ls_dtype t, const void *dy, float *
 {
     struct shape sh = shape_of(rows, c, SUM_WIDEST, SUM_THREADS);
     dim3 grid((unsigned)parts_of(&sh), (unsigned)sh.segments);
-    LS_CUDA_BY_TYPE(t, launch_behind(s, sum_rows_kernel<T>, grid, SUM_THREADS, 0, sh, dy, db, (unsigned *)scratch,
-                                     scratch + LS_CUDA_BN_ZEROS / 4));
+    LS_CUDA_BY_TYPE(t, sum_rows_kernel<T>
+                    <<<grid, SUM_THREADS, 0, s>>>(sh, dy, db, (unsigned *)scratch, scratch + LS_CUDA_BN_ZEROS / 4));
 }
 
 /* One block for all rows of a segment, and segments of the same width: a column's sum has the same order anywhere. */
@@ -173,6 +171,6 @@ void ls_cuda_bias_bwd_columns(ls_cuda_stream s, enum ls_dtype t, const void *dy,
     const int octets = (int)(c / 8);
     const struct shape sh = {rows, octets, (int)ceil_div(octets, SUM_WIDEST), SUM_WIDEST, SUM_THREADS / SUM_WIDEST};
     dim3 grid(1, (unsigned)sh.segments);
-    LS_CUDA_BY_TYPE(t, launch_behind(s, sum_rows_kernel<T>, grid, SUM_THREADS, 0, sh, dy, db, (unsigned *)scratch,
-                                     scratch + LS_CUDA_BN_ZEROS / 4));
+    LS_CUDA_BY_TYPE(t, sum_rows_kernel<T>
+                    <<<grid, SUM_THREADS, 0, s>>>(sh, dy, db, (unsigned *)scratch, scratch + LS_CUDA_BN_ZEROS / 4));
 }

@@ -90,7 +90,6 @@ template <typename T, bool CLIPS>
 static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     stride1_kernel(struct slide s, const void *x, const void *w, const float *bias, void *y)
 {
-    begin_behind();
     struct unit t = unit_of(s.units);
     if (t.quad < 0)
         return;
@@ -156,7 +155,6 @@ template <typename T, bool CLIPS>
 static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     stride2_kernel(struct slide s, const void *x, const void *w, const float *bias, void *y)
 {
-    begin_behind();
     struct unit t = unit_of(s.units);
     if (t.quad < 0)
         return;
@@ -196,7 +194,6 @@ template <typename T>
 static __global__ void __launch_bounds__(LS_DEPTHWISE_THREADS, 4)
     stride2_bwd_kernel(struct slide s, const void *dy, const void *w, void *dx)
 {
-    begin_behind();
     struct unit t = unit_of(s.units);
     if (t.quad < 0)
         return;
@@ -245,9 +242,9 @@ static void forward(ls_cuda_stream s, const struct ls_cuda_conv *c, const struct
                     const void *w, const float *bias, void *y)
 {
     if (c->stride_h == 1)
-        launch_behind(s, stride1_kernel<T, CLIPS>, grid_of(&sl->units), LS_DEPTHWISE_THREADS, 0, *sl, x, w, bias, y);
+        stride1_kernel<T, CLIPS><<<grid_of(&sl->units), LS_DEPTHWISE_THREADS, 0, s>>>(*sl, x, w, bias, y);
     else
-        launch_behind(s, stride2_kernel<T, CLIPS>, grid_of(&sl->units), LS_DEPTHWISE_THREADS, 0, *sl, x, w, bias, y);
+        stride2_kernel<T, CLIPS><<<grid_of(&sl->units), LS_DEPTHWISE_THREADS, 0, s>>>(*sl, x, w, bias, y);
 }
 
 void ls_cuda_depthwise(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, const float *bias,
@@ -283,11 +280,10 @@ void ls_cuda_depthwise_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, 
         sl.pad_t = 2 - c->pad_t;
         sl.pad_l = 2 - c->pad_l;
         sl.units = units_of(c->x.n, ceil_div(c->x.h, ROWS1), c->x.w, c->x.c);
-        LS_CUDA_BY_TYPE(c->t, launch_behind(s, stride1_kernel<T, false>, grid_of(&sl.units), LS_DEPTHWISE_THREADS, 0,
-                                            sl, dy, w, NULL, dx));
+        LS_CUDA_BY_TYPE(c->t, stride1_kernel<T, false>
+                        <<<grid_of(&sl.units), LS_DEPTHWISE_THREADS, 0, s>>>(sl, dy, w, NULL, dx));
     } else {
         sl.units = units_of(c->x.n, pairs(c->x.h, c->pad_t), pairs(c->x.w, c->pad_l), c->x.c);
-        LS_CUDA_BY_TYPE(
-            c->t, launch_behind(s, stride2_bwd_kernel<T>, grid_of(&sl.units), LS_DEPTHWISE_THREADS, 0, sl, dy, w, dx));
+        LS_CUDA_BY_TYPE(c->t, stride2_bwd_kernel<T><<<grid_of(&sl.units), LS_DEPTHWISE_THREADS, 0, s>>>(sl, dy, w, dx));
     }
 }

@@ -29,7 +29,6 @@ template <typename T, bool CLIPS>
 static __global__ void __launch_bounds__(THREADS)
     forward_kernel(struct ls_cuda_conv c, int64_t count, const void *x, const void *w, const float *bias, void *y)
 {
-    begin_behind();
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= count)
         return;
@@ -58,7 +57,6 @@ template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     bwd_data_kernel(struct ls_cuda_conv c, int64_t count, const void *dy, const void *w, void *dx)
 {
-    begin_behind();
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= count)
         return;
@@ -85,9 +83,9 @@ void ls_cuda_depthwise_plain(ls_cuda_stream s, const struct ls_cuda_conv *c, con
     int64_t count = c->y.n * c->y.h * c->y.w * (c->y.c / 4);
     unsigned grid = (unsigned)ceil_div(count, THREADS);
     if (c->act == LS_ACT_NONE)
-        LS_CUDA_BY_TYPE(c->t, launch_behind(s, forward_kernel<T, false>, grid, THREADS, 0, *c, count, x, w, bias, y));
+        LS_CUDA_BY_TYPE(c->t, forward_kernel<T, false><<<grid, THREADS, 0, s>>>(*c, count, x, w, bias, y));
     else
-        LS_CUDA_BY_TYPE(c->t, launch_behind(s, forward_kernel<T, true>, grid, THREADS, 0, *c, count, x, w, bias, y));
+        LS_CUDA_BY_TYPE(c->t, forward_kernel<T, true><<<grid, THREADS, 0, s>>>(*c, count, x, w, bias, y));
 }
 
 void ls_cuda_depthwise_plain_bwd_data(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *w,
@@ -95,5 +93,5 @@ void ls_cuda_depthwise_plain_bwd_data(ls_cuda_stream s, const struct ls_cuda_con
 {
     int64_t count = c->x.n * c->x.h * c->x.w * (c->x.c / 4);
     unsigned grid = (unsigned)ceil_div(count, THREADS);
-    LS_CUDA_BY_TYPE(c->t, launch_behind(s, bwd_data_kernel<T>, grid, THREADS, 0, *c, count, dy, w, dx));
+    LS_CUDA_BY_TYPE(c->t, bwd_data_kernel<T><<<grid, THREADS, 0, s>>>(*c, count, dy, w, dx));
 }

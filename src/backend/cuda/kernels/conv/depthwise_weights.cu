@@ -153,7 +153,6 @@ template <typename T, int STRIDE>
 static __global__ void __launch_bounds__(THREADS, BLOCKS)
     weights_kernel(struct job j, const void *dy, const void *x, float *parts)
 {
-    begin_behind();
     const struct units &u = j.units;
     float sum[9][4] = {};
     for (uint32_t at = blockIdx.x * u.step + threadIdx.x / u.segment; at < u.count; at += gridDim.x * u.step) {
@@ -173,7 +172,6 @@ template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     plain_kernel(struct job j, const void *dy, const void *x, float *parts)
 {
-    begin_behind();
     const struct units &u = j.units;
     const struct ls_cuda_conv &c = j.conv;
     int tap = (int)blockIdx.z, ky = tap / c.kernel_w, kx = tap % c.kernel_w;
@@ -205,7 +203,6 @@ static __global__ void __launch_bounds__(THREADS)
 /* dw[i] = sum over parts of parts[part][i]. A block computes WIDE values. */
 static __global__ void __launch_bounds__(WIDE *DEEP) sum_parts_kernel(const float *parts, int n, int count, float *dw)
 {
-    begin_behind();
     __shared__ float room[DEEP][WIDE];
     int lane = (int)threadIdx.x % WIDE, y = (int)threadIdx.x / WIDE, at = (int)blockIdx.x * WIDE + lane;
     float sum = 0;
@@ -257,11 +254,11 @@ void ls_cuda_depthwise_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *
     dim3 grid((unsigned)parts, (unsigned)j.units.segments);
     if (!depthwise_3x3(c)) {
         grid.z = (unsigned)taps;
-        LS_CUDA_BY_TYPE(c->t, launch_behind(s, plain_kernel<T>, grid, THREADS, 0, j, dy, x, scratch));
+        LS_CUDA_BY_TYPE(c->t, plain_kernel<T><<<grid, THREADS, 0, s>>>(j, dy, x, scratch));
     } else if (c->stride_h == 1) {
-        LS_CUDA_BY_TYPE(c->t, launch_behind(s, weights_kernel<T, 1>, grid, THREADS, 0, j, dy, x, scratch));
+        LS_CUDA_BY_TYPE(c->t, weights_kernel<T, 1><<<grid, THREADS, 0, s>>>(j, dy, x, scratch));
     } else {
-        LS_CUDA_BY_TYPE(c->t, launch_behind(s, weights_kernel<T, 2>, grid, THREADS, 0, j, dy, x, scratch));
+        LS_CUDA_BY_TYPE(c->t, weights_kernel<T, 2><<<grid, THREADS, 0, s>>>(j, dy, x, scratch));
     }
-    launch_behind(s, sum_parts_kernel, (unsigned)ceil_div(count, WIDE), WIDE * DEEP, 0, scratch, parts, count, dw);
+    sum_parts_kernel<<<(unsigned)ceil_div(count, WIDE), WIDE * DEEP, 0, s>>>(scratch, parts, count, dw);
 }

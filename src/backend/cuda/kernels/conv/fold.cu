@@ -20,9 +20,6 @@
  *   finish           dw; w' * slope * w; and what the means take off da
  *   statistics_of    mean and variance of x
  *
- * gather lets the next kernel begin only behind its own wait, the others before it: so what was there before a fold began is there
- * when any of them begins.
- *
  * The means of da are those of the rounded weights, so that the sum over the rows of each of its columns is 0 but for its own
  * rounding. All sums have a fixed order. */
 #include "backend/cuda/kernels/conv/product_wgmma.cuh"
@@ -118,7 +115,6 @@ __global__ void __launch_bounds__(GATHER, 1)
     gather(const __grid_constant__ CUtensorMap first_map, const __grid_constant__ CUtensorMap a_map, task m)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    begin_behind();
     extern __shared__ char room[];
     __shared__ uint64_t barriers[MOST_RING];
     constexpr int BOXES = WIDE / 64, HELD = WIDE / 2;
@@ -134,6 +130,7 @@ __global__ void __launch_bounds__(GATHER, 1)
 
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), ring = (start + 1023) & ~1023u;
     const uint32_t there = (uint32_t)__cvta_generic_to_shared(barriers);
+    let_next();
     if (t == 0) {
         for (int i = 0; i < MOST_RING; i++)
             barrier_init(there + i * 8);
@@ -245,7 +242,7 @@ void launch_gather(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct 
     const size_t room = 1024 + (size_t)m.ring * (size_t)stage;
     const auto kernel = k <= GROUPS * 64 ? gather<WIDE, 1> : gather<WIDE, BLOCKS / GROUPS>;
     want_shared(kernel, room);
-    launch_behind(s, kernel, dim3((unsigned)of.across, (unsigned)of.down), GATHER, room, first_map, a_map, m);
+    kernel<<<dim3((unsigned)of.across, (unsigned)of.down), GATHER, room, s>>>(first_map, a_map, m);
 }
 
 void gather_columns(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, const void *from,
@@ -289,9 +286,9 @@ __device__ __forceinline__ double collected(const float *parts, int row, int dow
 /* A block for each row of G, and one for s, which lies behind it. */
 __global__ void __launch_bounds__(256) collect_gram(const float *parts, int down, int n, float *gram)
 {
+    __shared__ double held[256];
     let_next();
     await_before();
-    __shared__ double held[256];
     const double v = collected(parts, blockIdx.x, down, (int64_t)(n + 1) * n, n, held);
     if ((int)threadIdx.x < n)
         gram[(int64_t)blockIdx.x * n + threadIdx.x] = (float)v;
@@ -317,11 +314,11 @@ __device__ __forceinline__ float sum_of_block(float v, float *room)
 __global__ void __launch_bounds__(256)
     collect(struct ls_cuda_fold f, const struct ls_cuda_run *run, const float *parts, int down, outputs o)
 {
-    let_next();
-    await_before();
     __shared__ double held[256];
     __shared__ float room[8];
     const int n = (int)f.n, row = blockIdx.x, t = threadIdx.x, j = t % n, part = t / n;
+    let_next();
+    await_before();
     const double v = collected(parts, row, down, f.k * n, n, held);
     const int64_t at = (int64_t)row * n + j;
     const float rstd = f.rstd[row], dbeta = f.dbeta[row], scale = __fmul_rn(f.gamma[row], rstd);
@@ -347,13 +344,13 @@ __global__ void __launch_bounds__(256)
 /* Blocks before n have a column of w' * slope * w and of what the means take off; the others, CHANNELS rows of dw. */
 __global__ void __launch_bounds__(FINISH) finish(struct ls_cuda_fold f, const struct ls_cuda_run *run, outputs o)
 {
-    begin_behind();
     __shared__ float held[CHANNELS * FINISH];
     __shared__ float room[FINISH / 32];
     const int k = (int)f.k, n = (int)f.n, t = threadIdx.x, i = t % n, part = t / n, step = FINISH / n;
     const int64_t count = run->valid * f.area;
     const float share = count > 0 ? 1 / (float)count : 0;
     const T *w = (const T *)f.half;
+    await_before();
     if ((int)blockIdx.x < n) {
         const int j = blockIdx.x;
         float v = 0, off = 0;
@@ -413,8 +410,6 @@ __device__ __forceinline__ float covariance(const float *gram, const float *sums
 __global__ void __launch_bounds__(FINISH) statistics_of(struct ls_cuda_fold f, const struct ls_cuda_run *run, float eps,
                                                         float *mean, float *rstd, float *stat)
 {
-    let_next();
-    await_before();
     __shared__ float held[CHANNELS * FINISH];
     __shared__ float room[FINISH / 32];
     const int n = (int)f.n, t = threadIdx.x, i = t % n, step = FINISH / n, first = blockIdx.x * CHANNELS;
@@ -423,6 +418,8 @@ __global__ void __launch_bounds__(FINISH) statistics_of(struct ls_cuda_fold f, c
     const float *const sums = f.gram + (int64_t)n * n;
     const T *w = (const T *)f.half;
     float sum[CHANNELS] = {};
+    let_next();
+    await_before();
 #pragma unroll 4
     for (int r = t / n; r < n; r += step) {
         const float v = covariance(f.gram, sums, n, r, i, share);
@@ -483,14 +480,14 @@ size_t ls_cuda_fold_gram(const struct ls_cuda_fold *f)
 void ls_cuda_fold_sums(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run)
 {
     gather_columns(s, f, run, f->a, f->n);
-    launch_behind(s, collect_gram, (unsigned)f->n + 1, 256, 0, f->scratch + places_of(f).parts, spread_of(f, f->n).down,
-                  f->n, f->gram);
+    launch_behind(collect_gram, dim3((unsigned)f->n + 1), dim3(256), 0, s, f->scratch + places_of(f).parts,
+                  spread_of(f, f->n).down, f->n, f->gram);
 }
 
 void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, float eps,
                         float *mean, float *rstd, float *stat)
 {
-    launch_behind(s, statistics_of, (unsigned)(f->k / CHANNELS), FINISH, 0, *f, run, eps, mean, rstd, stat);
+    launch_behind(statistics_of, dim3((unsigned)(f->k / CHANNELS)), dim3(FINISH), 0, s, *f, run, eps, mean, rstd, stat);
 }
 
 void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
@@ -503,9 +500,9 @@ void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct l
 {
     const outputs o = outputs_of(f);
     gather_columns(s, f, run, f->dz, f->k);
-    launch_behind(s, collect, (unsigned)f->k, 256, 0, *f, run, f->scratch + places_of(f).parts, spread_of(f, f->k).down,
-                  o);
-    launch_behind(s, finish, (unsigned)(f->n + f->k / CHANNELS), FINISH, 0, *f, run, o);
+    launch_behind(collect, dim3((unsigned)f->k), dim3(256), 0, s, *f, run, f->scratch + places_of(f).parts,
+                  spread_of(f, f->k).down, o);
+    launch_behind(finish, dim3((unsigned)(f->n + f->k / CHANNELS)), dim3(FINISH), 0, s, *f, run, o);
 }
 
 void ls_cuda_fold_product(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,

@@ -43,7 +43,6 @@ template <typename T, int WIDE, bool TURNED, typename E>
 __global__ void __launch_bounds__(THREADS, 4)
     product(matrices m, E end, const struct ls_cuda_run *run, int64_t area, float *scratch)
 {
-    begin_behind();
     using size = sizes<WIDE>;
     extern __shared__ double room[];
     __shared__ typename E::affines params;
@@ -126,7 +125,7 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     const int64_t most = (int64_t)per_sm * multiprocessors() / across;
     const dim3 block(size::OCTETS, THREADS / size::OCTETS);
     const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
-    launch_behind(s, kernel, grid, block, room, m, end, run, b->x.h * b->x.w, b->scratch);
+    kernel<<<grid, block, room, s>>>(m, end, run, b->x.h * b->x.w, b->scratch);
 }
 
 template <typename T, typename E>

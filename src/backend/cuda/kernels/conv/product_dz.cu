@@ -99,13 +99,13 @@ template <int SUMS> __device__ __forceinline__ void add_tile(const char *tile, i
 template <extra DY2, int GROUPS>
 __global__ void __launch_bounds__(GROUPS *GROUP, 1) product_dz(const __grid_constant__ maps map, const task m)
 {
-    begin_behind();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char room[];
     __shared__ uint64_t barriers[1 + GROUPS * (MOST_RING + MOST_TILES)];
     const int t = threadIdx.y * OCTETS + threadIdx.x, group = t / GROUP, warp = t / 32 % 4, lane = t % 32;
     const int across = blockIdx.x * WIDE, valid = (int)(m.run->valid * m.area);
     const bool leads = t % GROUP == 0;
+    let_next();
 
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), w = (start + 1023) & ~1023u;
     const uint32_t rings = w + (uint32_t)m.slices * WEIGHTS, ring = rings + group * m.ring * SLICE;
@@ -264,7 +264,7 @@ template <extra DY2, int GROUPS> void launch(ls_cuda_stream s, const maps &map, 
 {
     const size_t room = 1024 + (size_t)m.slices * WEIGHTS + GROUPS * ((size_t)m.ring * SLICE + (size_t)m.tiles * TILE);
     want_shared(product_dz<DY2, GROUPS>, room);
-    launch_behind(s, product_dz<DY2, GROUPS>, grid, dim3(OCTETS, GROUPS * TY), room, map, m);
+    product_dz<DY2, GROUPS><<<grid, dim3(OCTETS, GROUPS * TY), room, s>>>(map, m);
 }
 
 } // namespace

@@ -28,7 +28,7 @@ struct spot {
 };
 
 /* Parameters of all channels lie in shared memory, one after the other. */
-[[maybe_unused]] __device__ __forceinline__ void load_parameters(const float *from, int octet, float (&v)[8])
+__device__ __forceinline__ void load_parameters(const float *from, int octet, float (&v)[8])
 {
     const float4 a = ((const float4 *)from)[octet * 2], b = ((const float4 *)from)[octet * 2 + 1];
     v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
@@ -135,7 +135,6 @@ struct maps {
 template <typename T, int WIDE, bool TURNED, int GROUPS, typename C, typename E>
 __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constant__ maps map, task m, C change, E end)
 {
-    begin_behind();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char room[];
     __shared__ typename E::affines params;
@@ -310,7 +309,7 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     const int64_t tiles = ceil_div(p->rows, HIGH * GROUPS), most = multiprocessors();
     const dim3 block(WIDE / 8, GROUPS * GROUP / (WIDE / 8));
     /* sum_all takes the row blocks from y */
-    launch_behind(s, kernel, dim3(1, (unsigned)(tiles < most ? tiles : most)), block, room, map, m, change, end);
+    kernel<<<dim3(1, (unsigned)(tiles < most ? tiles : most)), block, room, s>>>(map, m, change, end);
 }
 
 template <typename T, bool TURNED, typename C, typename E>

@@ -34,7 +34,6 @@ struct maps {
 template <typename T, int WIDE, bool TURNED, int GROUPS, bool FOLDED, typename E>
 __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constant__ maps map, task m, E end)
 {
-    begin_behind();
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char room[];
     __shared__ typename E::affines params;
@@ -44,6 +43,7 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constan
     const int x = threadIdx.x, t = threadIdx.y * OCTETS + x, group = t / GROUP;
     const int octets = m.n / 8, octet = blockIdx.x * OCTETS + x, valid = (int)(m.run->valid * m.area);
     const bool leads = t % GROUP == 0;
+    let_next();
 
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), w = (start + 1023) & ~1023u;
     const uint32_t rings = w + (uint32_t)m.slices * WIDE * BOX_ROW, ring = rings + group * m.ring * SLICE;
@@ -205,7 +205,7 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     want_shared(kernel, room);
     const dim3 block(WIDE / 8, GROUPS * GROUP / (WIDE / 8));
     const dim3 grid((unsigned)ceil_div(p->n, WIDE), (unsigned)down_of(p, WIDE, GROUPS));
-    launch_behind(s, kernel, grid, block, room, map, m, end);
+    kernel<<<grid, block, room, s>>>(map, m, end);
 }
 
 template <typename T, bool TURNED, typename E>

@@ -51,7 +51,7 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
             const int x = left + (int)divide_rest(c, cut.by_channels);
             channel[k] = there && (unsigned)x < (unsigned)u.width && start + k * 32 < cut.line ? (int)c : -1;
             if (!CROPS) {
-                v[k] = channel[k] < 0 ? 0 : __ldca(plane + (int)c * u.height * u.width + x);
+                v[k] = channel[k] < 0 ? 0 : __ldg(plane + (int)c * u.height * u.width + x);
                 continue;
             }
             int column = crop.left + (crop.flip ? u.width - 1 - x : x);
@@ -59,7 +59,7 @@ static __device__ __forceinline__ void make_line(const struct ls_pixels &p, cons
             byte[k] = 0;
             if (channel[k] >= 0 && !black && (unsigned)column < (unsigned)p.from_width) {
                 const uint8_t *at = bytes + column * p.from_channels + (FORM == BYTES ? (int)c : 0);
-                byte[k] = FORM == OTHERS && p.from_channels == 3 ? ls_luma(at) : __ldca(at);
+                byte[k] = FORM == OTHERS && p.from_channels == 3 ? ls_luma(at) : __ldg(at);
             }
         }
 #pragma unroll
@@ -80,7 +80,6 @@ static __global__ void __launch_bounds__(THREADS)
     unfold_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, struct ls_cuda_unfold u,
                   struct cut cut, struct ls_cuda_map to_map, void *to)
 {
-    begin_behind();
     extern __shared__ uint4 room[];
     __shared__ struct ls_pixels p;
     using bits = std::conditional_t<sizeof(T) == 2, uint16_t, uint32_t>;
@@ -92,7 +91,7 @@ static __global__ void __launch_bounds__(THREADS)
     const void *images = (const float *)run->images + (int64_t)sample * u.channels * u.height * u.width;
     if (FORM != PLANES) {
         for (int i = threadIdx.x; i < HEAD + u.channels * 256; i += THREADS)
-            ((uint32_t *)&p)[i] = __ldca((const uint32_t *)pixels + i);
+            ((uint32_t *)&p)[i] = __ldg((const uint32_t *)pixels + i);
         crop = run->crops[sample];
         __syncthreads();
         images = (const uint8_t *)run->images + (crop.image < 0 ? 0 : crop.image * ls_pixels_bytes(&p));
@@ -181,7 +180,7 @@ static void launch_unfold(ls_cuda_stream s, const struct ls_cuda_run *run, const
     const size_t room = (size_t)cut.lines * (size_t)cut.line * sizeof(T) + beyond;
     const unsigned grid = (unsigned)(y->n * cut.row_groups * cut.column_groups);
     want_shared(unfold_kernel<T, FORM, ROWS>, room);
-    launch_behind(s, unfold_kernel<T, FORM, ROWS>, grid, THREADS, room, run, pixels, *u, cut, *y, to);
+    unfold_kernel<T, FORM, ROWS><<<grid, THREADS, room, s>>>(run, pixels, *u, cut, *y, to);
 }
 
 template <typename T, form FORM>
@@ -207,7 +206,6 @@ void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run 
 static __global__ void __launch_bounds__(THREADS)
     cut_kernel(float *weights, int64_t count, int kernel, int c, int values, int row, int block, int shift, int rows)
 {
-    begin_behind();
     int64_t i = blockIdx.x * (int64_t)THREADS + threadIdx.x;
     if (i >= count)
         return;
@@ -220,8 +218,8 @@ void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int
                         int shift, int rows)
 {
     int64_t count = out * kernel * c;
-    launch_behind(s, cut_kernel, (unsigned)ceil_div(count, THREADS), THREADS, 0, w, count, kernel, (int)c, values, row,
-                  block, shift, rows);
+    cut_kernel<<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(w, count, kernel, (int)c, values, row, block,
+                                                                      shift, rows);
 }
 
 /* --- layouts of weights -------------------------------------------------------------------------------------- */
@@ -239,7 +237,6 @@ static __device__ __forceinline__ int64_t place_in(const struct ls_cuda_weights 
 /* A kernel: memsets of scratch memory are taken out of captured graphs (CUDA-6). */
 static __global__ void __launch_bounds__(THREADS) clear_kernel(uint4 *to, int64_t words)
 {
-    begin_behind();
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (at < words)
         to[at] = make_uint4(0, 0, 0, 0);
@@ -249,7 +246,6 @@ template <typename T>
 static __global__ void __launch_bounds__(THREADS)
     move_weights_kernel(struct ls_cuda_weights a, const T *from, struct ls_cuda_weights b, T *to, int count)
 {
-    begin_behind();
     int at = (int)(blockIdx.x * THREADS + threadIdx.x);
     if (at >= count)
         return;
@@ -264,7 +260,7 @@ void ls_cuda_move_weights(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
     const int *d = from_layout->dim;
     int count = d[0] * d[1] * d[2] * d[3];
     int64_t words = to_layout->count / (t == LS_F32 ? 4 : 8);
-    launch_behind(s, clear_kernel, (unsigned)ceil_div(words, THREADS), THREADS, 0, (uint4 *)to, words);
-    LS_CUDA_BY_TYPE(t, launch_behind(s, move_weights_kernel<T>, (unsigned)ceil_div(count, THREADS), THREADS, 0,
-                                     *from_layout, (const T *)from, *to_layout, (T *)to, count));
+    clear_kernel<<<(unsigned)ceil_div(words, THREADS), THREADS, 0, s>>>((uint4 *)to, words);
+    LS_CUDA_BY_TYPE(t, move_weights_kernel<T><<<(unsigned)ceil_div(count, THREADS), THREADS, 0, s>>>(
+                           *from_layout, (const T *)from, *to_layout, (T *)to, count));
 }

@@ -40,7 +40,6 @@ template <typename T, bool ALL>
 static __global__ void __launch_bounds__(THREADS)
     tree_kernel(const __grid_constant__ struct ls_cuda_tree tree, const float *leaves, int64_t quads, void *parts)
 {
-    begin_behind();
     const int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= quads)
         return;
@@ -69,7 +68,7 @@ void ls_cuda_sum_tree(ls_cuda_stream s, const struct ls_cuda_tree *tree, enum ls
     const int64_t quads = count / 4;
     const unsigned blocks = (unsigned)ceil_div(quads, THREADS);
     if (tree->leaves == LEAVES && tree->parts == 1)
-        LS_CUDA_BY_TYPE(t, launch_behind(s, tree_kernel<T, true>, blocks, THREADS, 0, *tree, leaves, quads, parts));
+        LS_CUDA_BY_TYPE(t, tree_kernel<T, true><<<blocks, THREADS, 0, s>>>(*tree, leaves, quads, parts));
     else
-        LS_CUDA_BY_TYPE(t, launch_behind(s, tree_kernel<T, false>, blocks, THREADS, 0, *tree, leaves, quads, parts));
+        LS_CUDA_BY_TYPE(t, tree_kernel<T, false><<<blocks, THREADS, 0, s>>>(*tree, leaves, quads, parts));
 }

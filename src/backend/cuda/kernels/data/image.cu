@@ -19,7 +19,6 @@ static __global__ void __launch_bounds__(THREADS)
     planes_kernel(const struct ls_cuda_run *run, int64_t pixels, int64_t octets, int64_t channels, divider tiles,
                   void *to)
 {
-    begin_behind();
     uint32_t tile = blockIdx.x, sample = divide_rest(tile, tiles);
     int64_t at = blockIdx.y, first = (int64_t)tile * (THREADS * PIXELS) + threadIdx.x;
     const float *plane = (const float *)run->images + (sample * channels + at * 8) * pixels;
@@ -44,8 +43,8 @@ void ls_cuda_image_planes(ls_cuda_stream s, enum ls_dtype t, const struct ls_cud
 {
     int64_t pixels = y->h * y->w, tiles = ceil_div(pixels, THREADS * PIXELS);
     dim3 grid((unsigned)(y->n * tiles), (unsigned)(y->c / 8));
-    LS_CUDA_BY_TYPE(t, launch_behind(s, planes_kernel<T>, grid, THREADS, 0, run, pixels, y->c / 8, channels,
-                                     divider_of(tiles), to));
+    LS_CUDA_BY_TYPE(t,
+                    planes_kernel<T><<<grid, THREADS, 0, s>>>(run, pixels, y->c / 8, channels, divider_of(tiles), to));
 }
 
 /* Words of struct ls_pixels before the table. */
@@ -57,10 +56,9 @@ static __global__ void __launch_bounds__(THREADS)
     crops_kernel(const struct ls_cuda_run *run, const struct ls_pixels *pixels, uint32_t each, divider tiles,
                  divider width, void *to)
 {
-    begin_behind();
     __shared__ struct ls_pixels p;
     for (int i = threadIdx.x; i < HEAD + CHANNELS * 256; i += THREADS)
-        ((uint32_t *)&p)[i] = __ldca((const uint32_t *)pixels + i);
+        ((uint32_t *)&p)[i] = __ldg((const uint32_t *)pixels + i);
     uint32_t tile = blockIdx.x, sample = divide_rest(tile, tiles);
     struct ls_crop crop = run->crops[sample];
     __syncthreads();
@@ -86,8 +84,8 @@ static void crop_images(ls_cuda_stream s, const struct ls_cuda_run *run, const s
                         const struct ls_cuda_map *y, void *to)
 {
     int64_t each = y->h * y->w, tiles = ceil_div(each, THREADS * OCTETS);
-    launch_behind(s, crops_kernel<T, CHANNELS>, (unsigned)(y->n * tiles), THREADS, 0, run, pixels, (uint32_t)each,
-                  divider_of(tiles), divider_of(y->w), to);
+    crops_kernel<T, CHANNELS><<<(unsigned)(y->n * tiles), THREADS, 0, s>>>(run, pixels, (uint32_t)each,
+                                                                           divider_of(tiles), divider_of(y->w), to);
 }
 
 void ls_cuda_image_crops(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run *run,

@@ -85,7 +85,6 @@ struct adaptive {
 template <typename T, typename W>
 __global__ void __launch_bounds__(POOL_THREADS) average(const void *x, windows win, W kind, void *y)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -113,7 +112,6 @@ __global__ void __launch_bounds__(POOL_THREADS) average(const void *x, windows w
 template <typename T, typename W>
 __global__ void __launch_bounds__(POOL_THREADS) average_bwd(const void *dy, windows win, W kind, void *dx)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -140,7 +138,6 @@ static constexpr int PICKS = 4; /* loads in flight */
 
 template <typename T> __global__ void __launch_bounds__(POOL_THREADS) pick(const void *x, windows win, void *y)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -166,7 +163,6 @@ template <typename T>
 __global__ void __launch_bounds__(POOL_THREADS)
     pick_bwd(const void *dy, windows win, divider by_stride_h, divider by_stride_w, void *dx)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -197,7 +193,6 @@ static constexpr int WIDE = 32, PARTS = 8; /* octets per block, and threads per 
 
 template <typename T> __global__ void __launch_bounds__(WIDE *PARTS) whole(const void *x, int area, int octets, void *y)
 {
-    begin_behind();
     __shared__ float part[PARTS][8][WIDE];
     const int octet = blockIdx.x * WIDE + threadIdx.x, n = blockIdx.y;
     float sum[8] = {};
@@ -237,7 +232,6 @@ template <typename T> __global__ void __launch_bounds__(WIDE *PARTS) whole(const
 template <typename T>
 __global__ void __launch_bounds__(WIDE *PARTS) whole_bwd(const void *dy, int area, int octets, void *dx)
 {
-    begin_behind();
     const int octet = blockIdx.x * WIDE + threadIdx.x, n = blockIdx.y;
     if (octet >= octets)
         return;
@@ -288,8 +282,8 @@ void ls_cuda_avgpool(ls_cuda_stream s, const struct ls_cuda_pool *p, const void 
     windows win = windows_of(p);
     number_outputs(&win, p->x.n, 1);
     const shape l = picks(p) ? pick_shape(win) : shape_of(win);
-    LS_CUDA_BY_TYPE(p->t, if (picks(p)) launch_behind(s, pick<T>, l.grid, l.block, 0, x, win, y);
-                    else launch_behind(s, average<T, sliding>, l.grid, l.block, 0, x, win, sliding_of(p), y));
+    LS_CUDA_BY_TYPE(p->t, if (picks(p)) pick<T><<<l.grid, l.block, 0, s>>>(x, win, y);
+                    else average<T, sliding><<<l.grid, l.block, 0, s>>>(x, win, sliding_of(p), y));
 }
 
 void ls_cuda_avgpool_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *dy, void *dx)
@@ -297,9 +291,9 @@ void ls_cuda_avgpool_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const v
     windows win = windows_of(p);
     number_pixels(&win, p->x.n);
     const shape l = picks(p) ? pick_shape(win) : shape_of(win);
-    LS_CUDA_BY_TYPE(p->t, if (picks(p)) launch_behind(s, pick_bwd<T>, l.grid, l.block, 0, dy, win,
-                                                      divider_of(p->stride_h), divider_of(p->stride_w), dx);
-                    else launch_behind(s, average_bwd<T, sliding>, l.grid, l.block, 0, dy, win, sliding_of(p), dx));
+    LS_CUDA_BY_TYPE(p->t, if (picks(p)) pick_bwd<T>
+                    <<<l.grid, l.block, 0, s>>>(dy, win, divider_of(p->stride_h), divider_of(p->stride_w), dx);
+                    else average_bwd<T, sliding><<<l.grid, l.block, 0, s>>>(dy, win, sliding_of(p), dx));
 }
 
 void ls_cuda_adaptive(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *x, void *y)
@@ -308,9 +302,8 @@ void ls_cuda_adaptive(ls_cuda_stream s, const struct ls_cuda_pool *p, const void
     number_outputs(&win, p->x.n, 1);
     const shape l = shape_of(win);
     const dim3 block(WIDE, PARTS);
-    LS_CUDA_BY_TYPE(p->t, if (takes_whole(p))
-                              launch_behind(s, whole<T>, whole_grid(p), block, 0, x, win.h * win.w, win.octets, y);
-                    else launch_behind(s, average<T, adaptive>, l.grid, l.block, 0, x, win, adaptive{}, y));
+    LS_CUDA_BY_TYPE(p->t, if (takes_whole(p)) whole<T><<<whole_grid(p), block, 0, s>>>(x, win.h * win.w, win.octets, y);
+                    else average<T, adaptive><<<l.grid, l.block, 0, s>>>(x, win, adaptive{}, y));
 }
 
 void ls_cuda_adaptive_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const void *dy, void *dx)
@@ -319,7 +312,7 @@ void ls_cuda_adaptive_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const 
     number_pixels(&win, p->x.n);
     const shape l = shape_of(win);
     const dim3 block(WIDE, PARTS);
-    LS_CUDA_BY_TYPE(p->t, if (takes_whole(p)) launch_behind(s, whole_bwd<T>, whole_grid(p), block, 0, dy, win.h * win.w,
-                                                            win.octets, dx);
-                    else launch_behind(s, average_bwd<T, adaptive>, l.grid, l.block, 0, dy, win, adaptive{}, dx));
+    LS_CUDA_BY_TYPE(p->t,
+                    if (takes_whole(p)) whole_bwd<T><<<whole_grid(p), block, 0, s>>>(dy, win.h * win.w, win.octets, dx);
+                    else average_bwd<T, adaptive><<<l.grid, l.block, 0, s>>>(dy, win, adaptive{}, dx));
 }

@@ -28,7 +28,6 @@ template <bool CLIPS> struct as_it_is {
 template <typename T, bool CLIPS, int K>
 __global__ void __launch_bounds__(POOL_THREADS) maxpool(const void *x, windows win, float top, void *y, uint8_t *index)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -43,7 +42,6 @@ __global__ void __launch_bounds__(POOL_THREADS) maxpool(const void *x, windows w
 template <typename T, int K, bool MASKED>
 __global__ void __launch_bounds__(POOL_THREADS) maxpool_bwd(source from, windows win, void *dx)
 {
-    begin_behind();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     if (octet >= win.octets)
         return;
@@ -88,7 +86,7 @@ void launch(ls_cuda_stream s, int K, const windows &win, float top, const void *
 {
     const shape l = shape_of(win);
     auto kernel = K == 3 ? maxpool<T, CLIPS, 3> : K == 2 ? maxpool<T, CLIPS, 2> : maxpool<T, CLIPS, 0>;
-    launch_behind(s, kernel, l.grid, l.block, 0, x, win, top, y, index);
+    kernel<<<l.grid, l.block, 0, s>>>(x, win, top, y, index);
 }
 
 } // namespace
@@ -117,5 +115,5 @@ void ls_cuda_maxpool_bwd(ls_cuda_stream s, const struct ls_cuda_pool *p, const v
                                         : K == 3 ? from.y ? maxpool_bwd<T, 3, true> : maxpool_bwd<T, 3, false>
                                         : from.y ? maxpool_bwd<T, 2, true>
                                                  : maxpool_bwd<T, 2, false>;
-                    launch_behind(s, kernel, l.grid, l.block, 0, from, win, dx));
+                    kernel<<<l.grid, l.block, 0, s>>>(from, win, dx));
 }

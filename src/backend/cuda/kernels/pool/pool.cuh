@@ -146,7 +146,7 @@ template <typename T, bool MASKED> struct handed {
         if (there)
             d = load_shared<T>(s.dy, at);
         if (there)
-            to = __ldca((const uint2 *)s.index + at);
+            to = __ldg((const uint2 *)s.index + at);
         if constexpr (MASKED) {
             ls_device::octet<T> y = zero_octet<T>();
             if (there)
@@ -237,7 +237,7 @@ __device__ __forceinline__ void gather_pixel(const windows &win, const source &s
     for (int oy = oy0; oy < win.oh && oy * win.stride_h <= below; oy++)
         for (int ox = ox0; ox < win.ow && ox * win.stride_w <= right; ox++) {
             const int64_t at = (int64_t)output_row(win, n, oy, ox) * win.octets + octet;
-            const uint2 to = __ldca((const uint2 *)s.index + at);
+            const uint2 to = __ldg((const uint2 *)s.index + at);
             float all[8], more[8], v[8];
             widen<T>(load_shared<T>(s.dy, at), all);
             if (s.dy2)
