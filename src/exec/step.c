@@ -2,6 +2,7 @@
 #include "exec/stepper.h"
 #include "exec/device/host_copy.h"
 #include "exec/device/peers.h"
+#include "exec/pipeline/pipeline.h"
 #include "exec/shards/params.h"
 #include "exec/split/split.h"
 #include "base/system/clock.h"
@@ -86,6 +87,8 @@ void ls_step_drop(struct ls_stepper *s)
     s->n_pending = 0;
     if (s->engine)
         ls_peers_close(s->engine, false);
+    if (s->engine && s->engine->pipeline)
+        ls_wires_close(s->engine);
 }
 
 /* --- the step ------------------------------------------------------------------------------------------------- */

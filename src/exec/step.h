@@ -99,7 +99,8 @@ enum ls_status ls_step(struct ls_stepper *s, uint64_t step, int64_t samples, dou
 /* Waits for the steps that are not reported, and reports the last one; *r is unchanged if there is none. Call it before the
  * state is read. */
 enum ls_status ls_step_flush(struct ls_stepper *s, struct ls_report *r);
-/* After a failure: waits for the last step, exchanges nothing with other processes, and closes sums on devices. */
+/* After a failure: waits for the last step, exchanges nothing with other processes, and closes sums of devices and
+ * messages between them. */
 void ls_step_drop(struct ls_stepper *s);
 /* ls_sync_collect, for the engine's parameters. */
 enum ls_status ls_step_collect(struct ls_stepper *s);

@@ -158,7 +158,8 @@ enum ls_status ls_outbox_open(struct ls_engine *e, bool wanted);
 void ls_outbox_close(struct ls_engine *e);
 /* wires.c: with --collective nccl, when the outbox is open. */
 enum ls_status ls_wires_open(struct ls_engine *e, const struct ls_options *o);
-/* Before any memory is given back. */
+/* Before any memory is given back, and before anything waits for all enqueued work: after a failure some never ends. Again: does
+ * nothing. */
 void ls_wires_close(struct ls_engine *e);
 /* Decides how the tensors of a step travel. */
 void ls_wires_begin_step(struct ls_pipeline *p);
