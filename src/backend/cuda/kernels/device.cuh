@@ -190,15 +190,10 @@ __device__ __forceinline__ void load_floats(const float *from, int64_t at, float
     widen<float>(load_shared<float>(from, at), v);
 }
 
-/* The same for memory that the kernel before this one may write after this one has begun (await_before). */
-__device__ __forceinline__ void load_awaited(const float *from, int64_t at, float (&v)[8])
+/* The same for memory that this kernel also writes. */
+__device__ __forceinline__ void load_written(const float *from, int64_t at, float (&v)[8])
 {
-    octet<float> o;
-    const uint4 *p = (const uint4 *)from + at * octet<float>::words;
-#pragma unroll
-    for (int i = 0; i < octet<float>::words; i++)
-        o.word[i] = __ldca(p + i);
-    widen<float>(o, v);
+    widen<float>(load<float>(from, at), v);
 }
 
 /* --- single values --------------------------------------------------------------------------------------------- */
@@ -331,25 +326,8 @@ template <typename K> inline void want_shared(K *kernel, size_t bytes)
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 
-/* A kernel that is launched behind another one by launch_behind may start before that one has ended. It calls
- * await_before in all threads before it reads what the other one writes, or writes what that one reads. The other one lets it
- * start by let_next in all of its blocks, and otherwise when it ends. Nothing of what is awaited is read by load_shared.
- * Where each kernel of a chain awaits the one before it, all before that one have ended, too. */
-__device__ __forceinline__ void await_before(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-__device__ __forceinline__ void let_next(void)
-{
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-#endif
-}
-
-/* Whether the current device runs what was compiled for Hopper. Code for older GPUs, compiled anew by the driver, has neither
- * await_before nor the instructions of wgmma.cuh. */
+/* Whether the current device runs what was compiled for Hopper. Code for older GPUs, compiled anew by the driver, does not have
+ * the instructions of wgmma.cuh. */
 inline bool runs_hopper(void)
 {
 #ifdef LS_CUDA_WGMMA
@@ -361,22 +339,6 @@ inline bool runs_hopper(void)
 #else
     return false;
 #endif
-}
-
-template <typename... P, typename... A>
-inline void launch_behind(void (*kernel)(P...), dim3 grid, dim3 block, size_t room, cudaStream_t s, const A &...a)
-{
-    cudaLaunchAttribute early = {};
-    cudaLaunchConfig_t config = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    config.gridDim = grid;
-    config.blockDim = block;
-    config.dynamicSmemBytes = room;
-    config.stream = s;
-    config.attrs = &early;
-    config.numAttrs = runs_hopper() ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, P(a)...);
 }
 
 /* Compiles the statements with T as the type that `t` names. */

@@ -22,7 +22,6 @@ __global__ void __launch_bounds__(SUM_THREADS, 2)
     constexpr int batch = stats_batch<T>;
     const int octet = blockIdx.x * blockDim.x + threadIdx.x;
     const int rows = (int)(run->valid * area), step = (int)(gridDim.y * blockDim.y);
-    let_next();
     float k[8], first[8] = {}, second[8] = {};
     if (octet < octets && rows > 0) {
         widen<T>(load<T>(x, octet), k);
@@ -124,7 +123,6 @@ __global__ void __launch_bounds__(MAP_THREADS, 3)
 {
     constexpr int batch = apply_batch<T, RESIDUAL>;
     const int octet = blockIdx.x * blockDim.x + threadIdx.x, ty = blockDim.y;
-    await_before();
     if (octet >= octets)
         return;
     affine a;
@@ -171,8 +169,9 @@ void launch_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, c
 {
     const int64_t rows = b->x.n * b->x.h * b->x.w;
     layout l = lay_mapping(b->x.c, rows, MAP_THREADS, apply_batch<T, RESIDUAL>);
-    launch_behind(apply<T, ACT, RESIDUAL, KEEPS>, l.grid, l.block, 0, s, x, residual, gamma, beta, mean, spread,
-                  inference, b->eps, act_top(b->act), rows, l.octets, l.repeat, y, (uint8_t *)kept);
+    apply<T, ACT, RESIDUAL, KEEPS><<<l.grid, l.block, 0, s>>>(x, residual, gamma, beta, mean, spread, inference, b->eps,
+                                                              act_top(b->act), rows, l.octets, l.repeat, y,
+                                                              (uint8_t *)kept);
 }
 
 void choose_apply(ls_cuda_stream s, const struct ls_cuda_bn *b, const void *x, const void *residual, const float *gamma,

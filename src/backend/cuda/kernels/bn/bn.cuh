@@ -91,8 +91,7 @@ __device__ __forceinline__ float normalised(float x, float mean, float scale, fl
     return __fmaf_rn(__fsub_rn(x, mean), scale, beta);
 }
 
-/* The normalisation parameters of an octet. `spread` is rstd, or the variance with `inference`. The kernel before may
- * write them after this one has begun (await_before). */
+/* The normalisation parameters of an octet. `spread` is rstd, or the variance with `inference`. */
 struct affine {
     float mean[8], scale[8], beta[8];
 };
@@ -100,11 +99,11 @@ struct affine {
 __device__ __forceinline__ void load_affine(affine &a, int octet, const float *gamma, const float *beta,
                                             const float *mean, const float *spread, bool inference, float eps)
 {
-    load_awaited(mean, octet, a.mean);
-    load_awaited(beta, octet, a.beta);
-    load_awaited(gamma, octet, a.scale);
+    load_floats(mean, octet, a.mean);
+    load_floats(beta, octet, a.beta);
+    load_floats(gamma, octet, a.scale);
     float rstd[8];
-    load_awaited(spread, octet, rstd);
+    load_floats(spread, octet, rstd);
 #pragma unroll
     for (int i = 0; i < 8; i++)
         a.scale[i] = __fmul_rn(a.scale[i], inference ? 1.0f / sqrtf(rstd[i] + eps) : rstd[i]);
@@ -148,9 +147,9 @@ __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, i
     if (!SECOND)
         return;
     float rstd[8], slope[8], offset[8];
-    load_awaited(g.rstd, octet, rstd);
-    load_awaited(g.dgamma, octet, slope);
-    load_awaited(g.dbeta, octet, offset);
+    load_floats(g.rstd, octet, rstd);
+    load_floats(g.dgamma, octet, slope);
+    load_floats(g.dbeta, octet, offset);
     const float share = count > 0 ? 1 / (float)count : 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) {

@@ -31,7 +31,6 @@ __global__ void __launch_bounds__(BWD_THREADS, 2)
     __shared__ parameters<P_FIRST> params;
     constexpr int batch = bwd_batch<T, MASK, DY2>();
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x;
-    let_next();
     if (threadIdx.y == 0 && octet < octets)
         put_backward<false>(params, x, octet, g, 0);
     __syncthreads();
@@ -80,7 +79,6 @@ __global__ void __launch_bounds__(BWD_THREADS, 2)
     constexpr int batch = bwd_batch<T, MASK_BITS, DY2>();
     const int octet = blockIdx.x * blockDim.x + threadIdx.x, valid = (int)(run->valid * area), rows = (int)(n * area);
     const int step = (int)(gridDim.y * blockDim.y);
-    let_next();
     float first[8] = {}, second[8] = {};
     if (octet < octets) {
         int row = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);
@@ -127,7 +125,6 @@ __global__ void __launch_bounds__(MAP_THREADS, 3) gradient(struct ls_cuda_bn_gra
     constexpr int batch = bwd_batch<T, MASK, DY2>();
     const int x = threadIdx.x, octet = blockIdx.x * blockDim.x + x, ty = blockDim.y;
     const int64_t valid = run->valid * area;
-    await_before();
     if (threadIdx.y == 0 && octet < octets)
         put_backward<true>(params, x, octet, g, valid);
     __syncthreads();
@@ -207,8 +204,7 @@ template <extra DY2> void launch_without_x(const call &c, const ls_cuda_bn_grad 
 template <typename T, mask MASK, extra DY2> void launch_gradient(const call &c, const ls_cuda_bn_grad &g)
 {
     layout l = lay_mapping(c.b->x.c, c.rows, MAP_THREADS, bwd_batch<T, MASK, DY2>());
-    launch_behind(gradient<T, MASK, DY2>, l.grid, l.block, 0, c.s, g, c.run, c.b->x.n, c.area, l.octets, c.top,
-                  l.repeat);
+    gradient<T, MASK, DY2><<<l.grid, l.block, 0, c.s>>>(g, c.run, c.b->x.n, c.area, l.octets, c.top, l.repeat);
 }
 
 template <typename T, mask MASK, extra DY2> void launch_first(const call &c, const ls_cuda_bn_grad &g)

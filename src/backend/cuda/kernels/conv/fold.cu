@@ -130,7 +130,6 @@ __global__ void __launch_bounds__(GATHER, 1)
 
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), ring = (start + 1023) & ~1023u;
     const uint32_t there = (uint32_t)__cvta_generic_to_shared(barriers);
-    let_next();
     if (t == 0) {
         for (int i = 0; i < MOST_RING; i++)
             barrier_init(there + i * 8);
@@ -287,8 +286,6 @@ __device__ __forceinline__ double collected(const float *parts, int row, int dow
 __global__ void __launch_bounds__(256) collect_gram(const float *parts, int down, int n, float *gram)
 {
     __shared__ double held[256];
-    let_next();
-    await_before();
     const double v = collected(parts, blockIdx.x, down, (int64_t)(n + 1) * n, n, held);
     if ((int)threadIdx.x < n)
         gram[(int64_t)blockIdx.x * n + threadIdx.x] = (float)v;
@@ -317,8 +314,6 @@ __global__ void __launch_bounds__(256)
     __shared__ double held[256];
     __shared__ float room[8];
     const int n = (int)f.n, row = blockIdx.x, t = threadIdx.x, j = t % n, part = t / n;
-    let_next();
-    await_before();
     const double v = collected(parts, row, down, f.k * n, n, held);
     const int64_t at = (int64_t)row * n + j;
     const float rstd = f.rstd[row], dbeta = f.dbeta[row], scale = __fmul_rn(f.gamma[row], rstd);
@@ -350,7 +345,6 @@ __global__ void __launch_bounds__(FINISH) finish(struct ls_cuda_fold f, const st
     const int64_t count = run->valid * f.area;
     const float share = count > 0 ? 1 / (float)count : 0;
     const T *w = (const T *)f.half;
-    await_before();
     if ((int)blockIdx.x < n) {
         const int j = blockIdx.x;
         float v = 0, off = 0;
@@ -418,8 +412,6 @@ __global__ void __launch_bounds__(FINISH) statistics_of(struct ls_cuda_fold f, c
     const float *const sums = f.gram + (int64_t)n * n;
     const T *w = (const T *)f.half;
     float sum[CHANNELS] = {};
-    let_next();
-    await_before();
 #pragma unroll 4
     for (int r = t / n; r < n; r += step) {
         const float v = covariance(f.gram, sums, n, r, i, share);
@@ -480,14 +472,14 @@ size_t ls_cuda_fold_gram(const struct ls_cuda_fold *f)
 void ls_cuda_fold_sums(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run)
 {
     gather_columns(s, f, run, f->a, f->n);
-    launch_behind(collect_gram, dim3((unsigned)f->n + 1), dim3(256), 0, s, f->scratch + places_of(f).parts,
-                  spread_of(f, f->n).down, f->n, f->gram);
+    collect_gram<<<dim3((unsigned)f->n + 1), dim3(256), 0, s>>>(f->scratch + places_of(f).parts,
+                                                                spread_of(f, f->n).down, f->n, f->gram);
 }
 
 void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, float eps,
                         float *mean, float *rstd, float *stat)
 {
-    launch_behind(statistics_of, dim3((unsigned)(f->k / CHANNELS)), dim3(FINISH), 0, s, *f, run, eps, mean, rstd, stat);
+    statistics_of<<<dim3((unsigned)(f->k / CHANNELS)), dim3(FINISH), 0, s>>>(*f, run, eps, mean, rstd, stat);
 }
 
 void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
@@ -500,9 +492,9 @@ void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct l
 {
     const outputs o = outputs_of(f);
     gather_columns(s, f, run, f->dz, f->k);
-    launch_behind(collect, dim3((unsigned)f->k), dim3(256), 0, s, *f, run, f->scratch + places_of(f).parts,
-                  spread_of(f, f->k).down, o);
-    launch_behind(finish, dim3((unsigned)(f->n + f->k / CHANNELS)), dim3(FINISH), 0, s, *f, run, o);
+    collect<<<dim3((unsigned)f->k), dim3(256), 0, s>>>(*f, run, f->scratch + places_of(f).parts,
+                                                       spread_of(f, f->k).down, o);
+    finish<<<dim3((unsigned)(f->n + f->k / CHANNELS)), dim3(FINISH), 0, s>>>(*f, run, o);
 }
 
 void ls_cuda_fold_product(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,

@@ -184,7 +184,6 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) apply(const __grid_constant_
         fetch_box(s);
     for (int s = 0; s + 1 < m.tiles; s++)
         fetch_tile(s);
-    await_before(); /* for mean and rstd: a, more and the weights were there before the products of a */
     for (int x = t; x < m.halves * (WIDE / 8); x += GROUPS * GROUP)
         if (across / 8 + x < m.columns / 8) {
             params.a.put(x, across / 8 + x, m.a);
@@ -291,7 +290,7 @@ template <bool TWINS> void launch(ls_cuda_stream s, const maps &map, const task 
     const int64_t across = ceil_div(m.columns, WIDE * m.halves), tiles = ceil_div(m.rows, HIGH * GROUPS);
     const int64_t most = multiprocessors() / across, down = tiles < most ? tiles : most < 1 ? 1 : most;
     want_shared(apply<TWINS>, room);
-    launch_behind(apply<TWINS>, dim3((unsigned)across, (unsigned)down), dim3(GROUPS * GROUP), room, s, map, m);
+    apply<TWINS><<<dim3((unsigned)across, (unsigned)down), dim3(GROUPS * GROUP), room, s>>>(map, m);
 }
 
 } // namespace

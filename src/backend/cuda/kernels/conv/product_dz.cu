@@ -105,7 +105,6 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) product_dz(const __grid_cons
     const int t = threadIdx.y * OCTETS + threadIdx.x, group = t / GROUP, warp = t / 32 % 4, lane = t % 32;
     const int across = blockIdx.x * WIDE, valid = (int)(m.run->valid * m.area);
     const bool leads = t % GROUP == 0;
-    let_next();
 
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), w = (start + 1023) & ~1023u;
     const uint32_t rings = w + (uint32_t)m.slices * WEIGHTS, ring = rings + group * m.ring * SLICE;

@@ -43,7 +43,6 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constan
     const int x = threadIdx.x, t = threadIdx.y * OCTETS + x, group = t / GROUP;
     const int octets = m.n / 8, octet = blockIdx.x * OCTETS + x, valid = (int)(m.run->valid * m.area);
     const bool leads = t % GROUP == 0;
-    let_next();
 
     const uint32_t start = (uint32_t)__cvta_generic_to_shared(room), w = (start + 1023) & ~1023u;
     const uint32_t rings = w + (uint32_t)m.slices * WIDE * BOX_ROW, ring = rings + group * m.ring * SLICE;
