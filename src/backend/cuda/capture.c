@@ -126,7 +126,9 @@ enum ls_status program_run(struct ls_program *p, int first, int last, const stru
     return LS_OK;
 }
 
-/* One graph with an event behind each node, so that only time on the GPU counts. Takes the best of a few launches. */
+/* One graph with an event behind each node, so that only time on the GPU counts. Nodes that run as one kernel have one event
+ * behind all of them, as an event takes longer than a microsecond; the first of them gets their time, the others 0. Takes the
+ * best of a few launches. */
 enum ls_status program_profile(struct ls_program *p, int first, int last, const struct ls_run *run, double *seconds)
 {
     enum { ROUNDS = 5 };
@@ -149,9 +151,8 @@ enum ls_status program_profile(struct ls_program *p, int first, int last, const 
     for (int i = 0; i < n && st == LS_OK;) {
         int at = first + i, end = at + updates_run_length(p, at, last);
         st = end > at ? updates_run(p, at, end) : p->execs[at].kernel->run(p, at);
-        for (end = end > at ? end - first : i + 1; i < end;
-             i++) /* the time of several nodes that run as one kernel goes to the first */
-            cudaEventRecordWithFlags(events[i + 1], stream, cudaEventRecordExternal);
+        i = end > at ? end - first : i + 1;
+        cudaEventRecordWithFlags(events[i], stream, cudaEventRecordExternal);
     }
     cudaError_t ended = cudaStreamEndCapture(stream, &graph);
     st = st == LS_OK ? cuda_check(ended, "capture") : st;
@@ -161,10 +162,14 @@ enum ls_status program_profile(struct ls_program *p, int first, int last, const 
         st = cuda_check(cudaGraphLaunch(exec, stream), "cudaGraphLaunch");
         if (st == LS_OK)
             st = cuda_check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
-        for (int i = 0; i < n && st == LS_OK; i++) {
+        for (int i = 0, end; i < n && st == LS_OK; i = end) {
             float ms = 0;
-            cudaEventElapsedTime(&ms, events[i], events[i + 1]);
+            int together = updates_run_length(p, first + i, last);
+            end = together > 0 ? i + together : i + 1;
+            cudaEventElapsedTime(&ms, events[i], events[end]);
             seconds[i] = round > 0 && seconds[i] < ms * 1e-3 ? seconds[i] : ms * 1e-3;
+            for (int k = i + 1; k < end; k++)
+                seconds[k] = 0;
         }
     }
 destroy:

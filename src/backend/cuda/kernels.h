@@ -423,6 +423,29 @@ void ls_cuda_unfold(ls_cuda_stream s, enum ls_dtype t, const struct ls_cuda_run 
 void ls_cuda_cut_window(ls_cuda_stream s, float *w, int64_t out, int kernel, int64_t c, int values, int row, int block,
                         int shift, int rows);
 
+/* stem_wgmma.cu, stem_gather.cu: a first convolution straight from the images, as they would be unfolded by ls_cuda_unfold.
+ * For images of three channels and windows of 7x7 with stride 2 and padding 3 above, or of 3x3 with stride 1 or 2, on
+ * Hopper. */
+struct ls_cuda_stem {
+    enum ls_dtype t;
+    struct ls_cuda_unfold u;
+    struct ls_cuda_map y; /* the result */
+    int64_t c;            /* channels of the unfolded map */
+    int kernel, shift;    /* the window over the unfolded map is kernel x 1; shift and rows: as ls_cuda_cut_window */
+    int rows;
+    enum ls_act act; /* forward; one that clips */
+};
+/* b: of which ls_cuda_stem is to compute the statistics; optional. */
+bool ls_cuda_stem_can(const struct ls_cuda_stem *c, const struct ls_cuda_bn *b, bool residual);
+/* y = act(convolution + bias), with bias optional, and with b what ls_cuda_bn_stats makes of y. pixels as ls_cuda_unfold. */
+void ls_cuda_stem(ls_cuda_stream s, const struct ls_cuda_stem *c, const struct ls_cuda_run *run,
+                  const struct ls_pixels *pixels, const void *w, const float *bias, void *y, const struct ls_cuda_bn *b,
+                  float *mean, float *rstd, float *stat);
+size_t ls_cuda_stem_scratch(const struct ls_cuda_stem *c); /* bytes; of the gradient */
+/* The gradient of the weights, zero outside of the window. */
+void ls_cuda_stem_bwd_weights(ls_cuda_stream s, const struct ls_cuda_stem *c, const struct ls_cuda_run *run,
+                              const struct ls_pixels *pixels, const void *dy, float *dw, float *scratch);
+
 /* How weights (out, in, height, width) are stored: strides of the four dimensions; with a block, those of stem.c. */
 struct ls_cuda_weights {
     int dim[4], block, shift, row;

@@ -198,6 +198,8 @@ static inline bool is_unfolded(const struct ls_program *p, int tensor)
 {
     return tensor != LS_NONE && (tensor == p->stem.unfolded[0] || tensor == p->stem.unfolded[1]);
 }
+/* Of a pass, where images are unfolded. */
+struct ls_cuda_unfold stem_unfolding(const struct ls_program *p);
 struct layout stem_weights_layout(const struct ls_program *p, const struct ls_shape *weights);
 
 /* layout.c */

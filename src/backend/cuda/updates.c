@@ -267,6 +267,17 @@ static void run_window(struct ls_program *p, int node)
     rules[u.rule].launch(p->device->compute, p->run, p->scale, p->window, &u, 1, u.rule, p->norms);
 }
 
+/* Aside: they depend on no update, and take their few microseconds beside the updates. */
+static enum ls_status begin_running(struct ls_program *p, int first, int last)
+{
+    struct device *d = p->device;
+    CUDA_TRY(cudaEventRecord(p->fork, d->compute));
+    CUDA_TRY(cudaStreamWaitEvent(d->aside, p->fork, 0));
+    ls_cuda_bn_running(d->aside, p->running + first, last - first);
+    CUDA_TRY(cudaEventRecord(p->joined, d->aside));
+    return LS_OK;
+}
+
 enum ls_status updates_run(struct ls_program *p, int first, int last)
 {
     cudaStream_t stream = p->device->compute;
@@ -290,13 +301,15 @@ enum ls_status updates_run(struct ls_program *p, int first, int last)
             any = present[p->host_updates[n].rule] = true;
         running = running || is_running(p, n);
     }
+    if (running)
+        LS_TRY(begin_running(p, first, last));
     if (any && p->scale)
         ls_cuda_scale_check(stream, p->scale, p->updates + first, p->host_updates + first, last - first);
     if (clip > 0) /* updates of clipped gradients run together, behind all of them */
         clip_all(p, clip);
     launch(p, first, last, present, false);
     if (running)
-        ls_cuda_bn_running(stream, p->running + first, last - first);
+        CUDA_TRY(cudaStreamWaitEvent(stream, p->joined, 0));
     launch(p, first, last, present, true);
     return LS_OK;
 }

@@ -326,6 +326,21 @@ template <typename K> inline void want_shared(K *kernel, size_t bytes)
     cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
 }
 
+/* Whether the current device runs what was compiled for Hopper. Code for older GPUs, compiled anew by the driver, does not have
+ * the instructions of wgmma.cuh. */
+inline bool runs_hopper(void)
+{
+#ifdef LS_CUDA_WGMMA
+    int device = 0, major = 0, minor = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
+           minor == 0;
+#else
+    return false;
+#endif
+}
+
 /* Compiles the statements with T as the type that `t` names. */
 #define LS_CUDA_BY_TYPE(t, ...)      \
     do {                             \

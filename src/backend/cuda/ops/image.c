@@ -7,21 +7,10 @@ static enum ls_status image_run(struct ls_program *p, int node)
     const struct ls_shape *image = &p->core.g->tensors[p->core.g->input].shape;
     struct ls_cuda_map y = map_of(p, n->out[0]);
     void *to = data_of(p, n->out[0]);
+    if (p->core.places[n->out[0]].unmade) /* STEM-1 */
+        return LS_OK;
     if (is_unfolded(p, n->out[0])) {
-        const struct ls_attr *a = &p->core.g->nodes[p->stem.conv].attr;
-        struct ls_cuda_unfold u = {
-            .channels = (int)image->dim[1],
-            .height = (int)image->dim[2],
-            .width = (int)image->dim[3],
-            .columns = (int)a->kernel_w,
-            .block = (int)p->stem.block,
-            .row = (int)p->stem.row,
-            .stride_h = (int)a->stride_h,
-            .stride_w = (int)a->stride_w,
-            .border = (int)p->stem.border,
-            .pad = (int)a->pad_l,
-            .from_channels = p->pixel_channels,
-        };
+        const struct ls_cuda_unfold u = stem_unfolding(p);
         ls_cuda_unfold(stream_of(p), type_of(p), p->run, p->pixels, &u, &y, to);
     } else if (p->pixels) {
         ls_cuda_image_crops(stream_of(p), type_of(p), p->run, p->pixels, &y, image->dim[1], to);

@@ -13,6 +13,7 @@
 #include "backend/cuda/ops/conv_act.h"
 #include "backend/cuda/ops/conv_fold.h"
 #include "backend/cuda/ops/conv_pool.h"
+#include "backend/cuda/ops/conv_stem.h"
 #include "backend/cuda/conv/tune.h"
 #include "base/log.h"
 #include "graph/ops.h"
@@ -24,6 +25,7 @@ struct node_state {
     struct linear l;
     struct conv_algorithm algorithm;
     struct conv_bn bn; /* that it computes part of */
+    struct conv_stem stem;
     int pool, act;     /* conv_pool.c, conv_act.c: the pooling or activation that it computes; LS_NONE: none */
     struct layout own; /* forward: of the weights, where they are stored in another one */
     size_t copy;       /* where in the scratch they are copied to then */
@@ -149,7 +151,10 @@ static enum ls_status choose(struct ls_program *p, int node, const struct linear
     LS_TRY(tune_pick(p, p->core.g->nodes[node].name, l, &s->algorithm));
     p->core.nodes[node].scratch_bytes = s->algorithm.workspace;
     snprintf(exec->note, sizeof exec->note, "%s", s->algorithm.name);
-    if (l->pass == BWD_WEIGHTS)
+    LS_TRY(conv_stem_prepare(p, node, l, &s->algorithm, &s->stem));
+    if (s->stem.here)
+        conv_algorithm_release(&s->algorithm);
+    if (s->stem.here || l->pass == BWD_WEIGHTS)
         return LS_OK;
     LS_TRY(conv_bn_prepare(p, node, l, &s->algorithm, &s->bn));
     return conv_mapped_prepare(p, node, l, &s->bn);
@@ -229,11 +234,13 @@ static enum ls_status forward_run(struct ls_program *p, int node)
         return LS_OK;
     }
     char *w = s->copies ? copy_weights(p, node, s) : weights_of(p, n->in[1]);
+    if (s->stem.here)
+        conv_stem_run(p, node, &s->l, &s->stem, w);
     if (s->pool != LS_NONE)
         conv_pool_run(p, node, &s->l, s->pool, w);
     if (s->act != LS_NONE)
         conv_act_run(p, node, &s->l, s->act, w);
-    if (s->pool != LS_NONE || s->act != LS_NONE)
+    if (s->stem.here || s->pool != LS_NONE || s->act != LS_NONE)
         return LS_OK;
     struct operands o = {.x = data_of(p, n->in[0]),
                          .w = w,
@@ -349,8 +356,11 @@ static enum ls_status weights_run(struct ls_program *p, int node)
                          .w = data_of(p, n->out[0]),
                          .y = data_of(p, n->in[0]),
                          .workspace = p->core.nodes[node].scratch};
-    LS_TRY(s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o));
-    if (is_unfolded(p, n->in[1])) /* the blocks reach beyond the window */
+    if (s->stem.here)
+        conv_stem_weights_run(p, node, &s->l);
+    else
+        LS_TRY(s->algorithm.library->run(p->device, &s->l, &s->algorithm, &o));
+    if (is_unfolded(p, n->in[1]) && !s->stem.here) /* the blocks reach beyond the window */
         ls_cuda_cut_window(p->device->compute, o.w, y->c, (int)p->stem.kernel, s->l.conv.x.c,
                            (int)(n->attr.kernel_w * p->core.g->tensors[p->core.g->input].shape.dim[1]),
                            (int)p->stem.row, (int)p->stem.block, (int)p->stem.shift, (int)n->attr.kernel_h);

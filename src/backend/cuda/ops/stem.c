@@ -99,6 +99,25 @@ enum ls_status stem_insert(struct ls_program *p)
     return insert(g, 0, p->stem.images);
 }
 
+struct ls_cuda_unfold stem_unfolding(const struct ls_program *p)
+{
+    const struct ls_shape *image = &p->core.g->tensors[p->core.g->input].shape;
+    const struct ls_attr *a = &p->core.g->nodes[p->stem.conv].attr;
+    return (struct ls_cuda_unfold){
+        .channels = (int)image->dim[1],
+        .height = (int)image->dim[2],
+        .width = (int)image->dim[3],
+        .columns = (int)a->kernel_w,
+        .block = (int)p->stem.block,
+        .row = (int)p->stem.row,
+        .stride_h = (int)a->stride_h,
+        .stride_w = (int)a->stride_w,
+        .border = (int)p->stem.border,
+        .pad = (int)a->pad_l,
+        .from_channels = p->pixel_channels,
+    };
+}
+
 struct layout stem_weights_layout(const struct ls_program *p, const struct ls_shape *weights)
 {
     const struct stem *s = &p->stem;

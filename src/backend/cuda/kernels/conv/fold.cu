@@ -33,9 +33,8 @@ namespace
 
 using T = __nv_bfloat16; /* scale * w may be too large for f16, and w' * slope * w too small */
 
-constexpr int SLICE = HIGH * BOX_ROW, GROUPS = 2, GATHER = GROUPS * GROUP, MOST_RING = 8;
-constexpr int BLOCKS = 4,
-              EACH = BLOCKS / GROUPS;     /* of 64 rows of P or G: for a block of threads, and for a warpgroup */
+constexpr int SLICE = HIGH * BOX_ROW, GROUPS = 2, GATHER = GROUPS * GROUP, MOST_RING = 12;
+constexpr int BLOCKS = 4;                 /* of 64 rows of P or G, for a block of threads */
 constexpr int FINISH = 512, CHANNELS = 8; /* threads of a block of finish; channels of dw for each */
 
 int wide_of(int64_t n)
@@ -77,8 +76,9 @@ places places_of(const struct ls_cuda_fold *f)
 /* --- gather ---------------------------------------------------------------------------------------------------- */
 
 struct task {
-    int rows, k, n, ring;
-    bool own; /* G: the first map is a, too */
+    int rows, k, n, ring,
+        stage; /* stage: bytes of a slot of the ring: boxes of a, and behind them those of the first map */
+    bool own;  /* G: the first map is a, too */
     int64_t area;
     const struct ls_cuda_run *run;
     float *parts;
@@ -109,15 +109,15 @@ template <int BOXES> __device__ __forceinline__ void add_boxes(const char *boxes
         }
 }
 
-/* The warpgroups share the boxes and divide the rows of P. */
-template <int WIDE>
+/* The warpgroups share the boxes and divide the rows of P, EACH blocks of 64 for each. */
+template <int WIDE, int EACH>
 __global__ void __launch_bounds__(GATHER, 1)
     gather(const __grid_constant__ CUtensorMap first_map, const __grid_constant__ CUtensorMap a_map, task m)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     extern __shared__ char room[];
     __shared__ uint64_t barriers[MOST_RING];
-    constexpr int BOXES = WIDE / 64, STAGE = (BLOCKS + BOXES) * SLICE, HELD = WIDE / 2;
+    constexpr int BOXES = WIDE / 64, HELD = WIDE / 2;
     const int t = threadIdx.x, group = t / GROUP, valid = (int)(m.run->valid * m.area);
     const int columns = m.n / WIDE, column = blockIdx.x % columns, before = blockIdx.x / columns * BLOCKS;
     const int blocks = min(BLOCKS, m.k / 64 - before);
@@ -143,13 +143,13 @@ __global__ void __launch_bounds__(GATHER, 1)
     auto fetch_next = [&](int at) {
         if (t != 0 || left == 0)
             return;
-        const uint32_t stage = ring + at * STAGE, barrier = there + at * 8;
+        const uint32_t stage = ring + at * m.stage, barrier = there + at * 8;
         barrier_expect(barrier, boxes * SLICE);
+        for (int b = 0; b < BOXES; b++)
+            copy_box(stage + b * SLICE, a_map, (column * BOXES + b) * BOX_COLUMNS, next, barrier);
         for (int b = 0; b < blocks; b++)
             if (!is_column(b))
-                copy_box(stage + b * SLICE, first_map, (before + b) * BOX_COLUMNS, next, barrier);
-        for (int b = 0; b < BOXES; b++)
-            copy_box(stage + (BLOCKS + b) * SLICE, a_map, (column * BOXES + b) * BOX_COLUMNS, next, barrier);
+                copy_box(stage + (BOXES + b) * SLICE, first_map, (before + b) * BOX_COLUMNS, next, barrier);
         left--;
         next += workers * HIGH;
     };
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(GATHER, 1)
     uint32_t parity = 0;
 #pragma unroll 1
     for (int done = 0; done < mine; done++, first += workers * HIGH) {
-        const uint32_t stage = ring + at * STAGE, a = stage + BLOCKS * SLICE;
+        const uint32_t a = ring + at * m.stage;
         char *const of_a = room + (a - start);
         barrier_wait(there + at * 8, parity);
         if (first + HIGH > valid) {
@@ -176,8 +176,8 @@ __global__ void __launch_bounds__(GATHER, 1)
 #pragma unroll
         for (int e = 0; e < EACH; e++) {
             const int b = group * EACH + e;
-            const uint32_t of_column = a + (before + b) % BOXES * SLICE; /* also where there is no such block */
-            const uint32_t from = b >= blocks || is_column(b) ? of_column : stage + b * SLICE;
+            const bool column_of_a = b >= blocks || is_column(b); /* also where there is no such block */
+            const uint32_t from = a + (column_of_a ? (before + b) % BOXES : BOXES + b) * SLICE;
 #pragma unroll
             for (int part = 0; part < HIGH / 16; part++)
                 multiply<T, WIDE, true, true>(product[e], matrix_at(from + part * 16 * BOX_ROW, SLICE),
@@ -227,16 +227,21 @@ template <int WIDE>
 void launch_gather(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, const void *from,
                    int64_t k)
 {
-    constexpr int STAGE = (BLOCKS + WIDE / 64) * SLICE, RING = 216 * 1024 / STAGE;
+    constexpr int ROOM = 216 * 1024, BOXES = WIDE / 64;
+    const bool own = from == f->a, columns = own && k == WIDE; /* columns: nothing of the first map is fetched */
+    const int stage = (columns ? BOXES : BLOCKS + BOXES) * SLICE, ring = ROOM / stage;
     const spread of = spread_of(f, k);
-    const task m = {(int)f->rows, (int)k, (int)f->n, RING, from == f->a, f->area, run, f->scratch + places_of(f).parts};
+    const task m = {(int)f->rows, (int)k,  (int)f->n, ring < MOST_RING ? ring : MOST_RING, stage,
+                    own,          f->area, run,       f->scratch + places_of(f).parts};
     CUtensorMap first_map, a_map;
-    static_assert(RING >= 3 && RING <= MOST_RING && RING * STAGE >= GATHER / 8 * WIDE * 4, "boxes");
+    static_assert(ROOM / ((BLOCKS + BOXES) * SLICE) >= 3 && MOST_RING * BOXES * SLICE >= GATHER / 8 * WIDE * 4,
+                  "boxes");
     if (!box_map(&first_map, LS_BF16, from, f->rows, k, HIGH) || !box_map(&a_map, LS_BF16, f->a, f->rows, f->n, HIGH))
         return;
-    const size_t room = 1024 + (size_t)RING * STAGE;
-    want_shared(gather<WIDE>, room);
-    gather<WIDE><<<dim3((unsigned)of.across, (unsigned)of.down), GATHER, room, s>>>(first_map, a_map, m);
+    const size_t room = 1024 + (size_t)m.ring * (size_t)stage;
+    const auto kernel = k <= GROUPS * 64 ? gather<WIDE, 1> : gather<WIDE, BLOCKS / GROUPS>;
+    want_shared(kernel, room);
+    kernel<<<dim3((unsigned)of.across, (unsigned)of.down), GATHER, room, s>>>(first_map, a_map, m);
 }
 
 void gather_columns(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, const void *from,
@@ -467,14 +472,14 @@ size_t ls_cuda_fold_gram(const struct ls_cuda_fold *f)
 void ls_cuda_fold_sums(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run)
 {
     gather_columns(s, f, run, f->a, f->n);
-    collect_gram<<<(unsigned)f->n + 1, 256, 0, s>>>(f->scratch + places_of(f).parts, (int)spread_of(f, f->n).down,
-                                                    (int)f->n, f->gram);
+    collect_gram<<<dim3((unsigned)f->n + 1), dim3(256), 0, s>>>(f->scratch + places_of(f).parts,
+                                                                spread_of(f, f->n).down, f->n, f->gram);
 }
 
 void ls_cuda_fold_stats(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_run *run, float eps,
                         float *mean, float *rstd, float *stat)
 {
-    statistics_of<<<(unsigned)(f->k / CHANNELS), FINISH, 0, s>>>(*f, run, eps, mean, rstd, stat);
+    statistics_of<<<dim3((unsigned)(f->k / CHANNELS)), dim3(FINISH), 0, s>>>(*f, run, eps, mean, rstd, stat);
 }
 
 void ls_cuda_fold_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
@@ -487,8 +492,9 @@ void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct l
 {
     const outputs o = outputs_of(f);
     gather_columns(s, f, run, f->dz, f->k);
-    collect<<<(unsigned)f->k, 256, 0, s>>>(*f, run, f->scratch + places_of(f).parts, (int)spread_of(f, f->k).down, o);
-    finish<<<(unsigned)(f->n + f->k / CHANNELS), FINISH, 0, s>>>(*f, run, o);
+    collect<<<dim3((unsigned)f->k), dim3(256), 0, s>>>(*f, run, f->scratch + places_of(f).parts,
+                                                       spread_of(f, f->k).down, o);
+    finish<<<dim3((unsigned)(f->n + f->k / CHANNELS)), dim3(FINISH), 0, s>>>(*f, run, o);
 }
 
 void ls_cuda_fold_product(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,

@@ -16,11 +16,6 @@ using namespace ls_product;
 namespace
 {
 
-#ifdef LS_CUDA_WGMMA
-constexpr bool BUILT = true;
-#else
-constexpr bool BUILT = false; /* for no architecture that has the instructions */
-#endif
 constexpr int SLICE = HIGH * BOX_ROW, MOST_RING = 8;
 
 struct task {
@@ -155,12 +150,12 @@ __global__ void __launch_bounds__(GROUPS *GROUP, 1) product(const __grid_constan
 
 constexpr int64_t MOST_ROOM = 225 * 1024; /* shared memory of a block, without what the kernel declares */
 
-/* The number of slices that fit into each ring, up to MOST_RING, beside `more` bytes that the kernel declares. */
-int ring_of(int64_t k, int wide, int groups, size_t more = 0)
+/* The number of slices that fit into each ring, up to MOST_RING. */
+int ring_of(int64_t k, int wide, int groups)
 {
     const int64_t slices = ceil_div(k, BOX_COLUMNS), w = slices * wide * BOX_ROW,
                   tiles = (int64_t)groups * HIGH * wide * 2;
-    const int64_t ring = (MOST_ROOM - (int64_t)more - 1024 - w - tiles) / (groups * SLICE);
+    const int64_t ring = (MOST_ROOM - 1024 - w - tiles) / (groups * SLICE);
     return (int)(ring < MOST_RING ? ring : MOST_RING);
 }
 
@@ -175,6 +170,13 @@ int groups_of(const struct ls_cuda_product *p)
     return p->n <= 64 || ring_of(p->k, 128, 3) >= 3 ? 3 : 2;
 }
 
+/* Blocks that divide the rows. */
+int64_t down_of(const struct ls_cuda_product *p, int wide, int groups)
+{
+    const int64_t most = multiprocessors() / ceil_div(p->n, wide), tiles = ceil_div(p->rows, HIGH * groups);
+    return tiles < most ? tiles : most < 1 ? 1 : most;
+}
+
 /* The maps of a product whose x is one map, or with `more`, two. */
 struct factors {
     const void *x, *more, *w;
@@ -187,8 +189,7 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
             const struct ls_cuda_run *run, const factors &f, const E &end)
 {
     auto kernel = product<T, WIDE, TURNED, GROUPS, FOLDED, E>;
-    const size_t more = sizeof(typename E::affines) - sizeof(parameters<P_FIRST>);
-    const int ring = ring_of(p->k, WIDE, GROUPS, more), slices = (int)ceil_div(p->k, BOX_COLUMNS);
+    const int ring = ring_of(p->k, WIDE, GROUPS), slices = (int)ceil_div(p->k, BOX_COLUMNS);
     const task m = {(int)p->rows,    (int)p->n, slices,     ring,
                     b->x.h * b->x.w, run,       b->scratch, (int)ceil_div(f.k, BOX_COLUMNS),
                     f.shift};
@@ -201,10 +202,8 @@ void launch(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_c
     const size_t sums = 1024 + GROUPS * GROUP * SUMS_ROOM;
     room = room > sums ? room : sums;
     want_shared(kernel, room);
-    const int64_t across = ceil_div(p->n, WIDE), tiles = ceil_div(p->rows, HIGH * GROUPS);
-    const int64_t most = multiprocessors() / across;
     const dim3 block(WIDE / 8, GROUPS * GROUP / (WIDE / 8));
-    const dim3 grid((unsigned)across, (unsigned)(tiles < most ? tiles : most < 1 ? 1 : most));
+    const dim3 grid((unsigned)ceil_div(p->n, WIDE), (unsigned)down_of(p, WIDE, GROUPS));
     kernel<<<grid, block, room, s>>>(map, m, end);
 }
 
@@ -253,26 +252,35 @@ encode *encoder(void)
 
 } // namespace
 
-bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns,
-                       int box_rows)
+static bool describe_boxes(CUtensorMap *map, enum ls_dtype t, const void *from, cuuint32_t dims, const cuuint64_t *size,
+                           int box_rows)
 {
     encode *const describe = encoder();
-    const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows}, stride[1] = {(cuuint64_t)columns * 2};
-    const cuuint32_t box[2] = {BOX_COLUMNS, (cuuint32_t)box_rows}, step[2] = {1, 1};
+    const cuuint64_t stride[2] = {size[0] * 2, size[0] * size[1] * 2};
+    const cuuint32_t box[3] = {BOX_COLUMNS, (cuuint32_t)box_rows, 1}, step[3] = {1, 1, 1};
     return describe &&
-           describe(map, t == LS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2,
-                    (void *)matrix, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+           describe(map, t == LS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dims,
+                    (void *)from, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
 }
 
-/* Can this GPU, with this build and driver? */
-static bool has_wgmma(void)
+bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns,
+                       int box_rows)
 {
-    int device = 0, major = 0, minor = 0;
-    return BUILT && cudaGetDevice(&device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
-           cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) == cudaSuccess && major == 9 &&
-           minor == 0 && encoder();
+    const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
+    return describe_boxes(map, t, matrix, 2, size, box_rows);
+}
+
+bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrices, int64_t n, int64_t rows,
+                       int64_t columns, int box_rows)
+{
+    const cuuint64_t size[3] = {(cuuint64_t)columns, (cuuint64_t)rows, (cuuint64_t)n};
+    return describe_boxes(map, t, matrices, 3, size, box_rows);
+}
+
+bool ls_wgmma::has_wgmma(void)
+{
+    return runs_hopper() && encoder();
 }
 
 bool ls_product::wgmma_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *b, bool residual)
@@ -294,6 +302,9 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
                             const struct ls_cuda_run *run, const void *x, const void *w,
                             const struct ls_cuda_bn_grad *g)
 {
+    for (int groups = groups_of(p); groups > 1 && !g->x && p->n > 64; groups--) /* two have room for longer rings */
+        if (wgmma_dz(s, p, b, run, x, w, g, groups, down_of(p, 128, groups)))
+            return;
     if (!g->x) {
         const auto call = [&](const auto &end) { choose<__nv_bfloat16, true>(s, p, b, run, x, w, end); };
         if (g->dy2 && g->sparse > 1)
@@ -310,17 +321,6 @@ void ls_product::wgmma_sums(ls_cuda_stream s, const struct ls_cuda_product *p, c
 bool ls_product::wgmma_can_fold(const struct ls_cuda_fold *f, const struct ls_cuda_bn *b)
 {
     return has_wgmma() && !small_enough(b, true) && ring_of(f->k + f->n, 64, 2) >= 3;
-}
-
-void ls_product::wgmma_apply(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
-                             const struct ls_cuda_run *run, const struct ls_cuda_mapped *m)
-{
-    using T = __nv_bfloat16;
-    const struct ls_cuda_product p = {f->rows, f->n, f->k, false, LS_CUDA_PRODUCT_WGMMA};
-    if (m->residual)
-        choose<T, false>(s, &p, b, run, f->a, f->half, normalised_rows<T, false>{*m, act_top(b->act)});
-    else
-        choose<T, false>(s, &p, b, run, f->a, f->half, normalised_rows<T, true>{*m, act_top(b->act)});
 }
 
 void ls_product::wgmma_folded(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,

@@ -71,6 +71,31 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &from, i
         : "memory");
 }
 
+/* The same for what is the first to be evicted from L2. */
+__device__ __forceinline__ void copy_box_once(uint32_t to, const CUtensorMap &from, int column, int row,
+                                              uint32_t barrier)
+{
+    asm volatile("{\n\t"
+                 ".reg .b64 once;\n\t"
+                 "createpolicy.fractional.L2::evict_first.b64 once, 1.0;\n\t"
+                 "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%2, %3}], [%4], once;\n\t"
+                 "}" ::"r"(to),
+                 "l"(&from), "r"(column), "r"(row), "r"(barrier)
+                 : "memory");
+}
+
+/* The same of a box of a list of matrices. */
+__device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &from, int column, int row, int matrix,
+                                         uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+        "[%5];" ::"r"(to),
+        "l"(&from), "r"(column), "r"(row), "r"(matrix), "r"(barrier)
+        : "memory");
+}
+
 /* Starts the copy of a box from shared memory. What lies outside of the matrix is not written. The threads that wrote the
  * box have called written() before a barrier. */
 __device__ __forceinline__ void store_box(const CUtensorMap &to, int column, int row, uint32_t from)
@@ -78,6 +103,20 @@ __device__ __forceinline__ void store_box(const CUtensorMap &to, int column, int
     asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];\n\t"
                  "cp.async.bulk.commit_group;" ::"l"(&to),
                  "r"(column), "r"(row), "r"(from)
+                 : "memory");
+}
+
+/* In place of the copy of a box that lies outside of the matrix. */
+__device__ __forceinline__ void end_stores(void)
+{
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+__device__ __forceinline__ void store_box(const CUtensorMap &to, int column, int row, int matrix, uint32_t from)
+{
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];\n\t"
+                 "cp.async.bulk.commit_group;" ::"l"(&to),
+                 "r"(column), "r"(row), "r"(matrix), "r"(from)
                  : "memory");
 }
 
@@ -93,6 +132,12 @@ __device__ __forceinline__ void written(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* The line of memory that has this address is to come into L2. */
+__device__ __forceinline__ void expect_line(const void *at)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
 /* --- products -------------------------------------------------------------------------------------------------- */
 
 /* Describes a matrix in shared memory. Its 8-row groups lie 1024 bytes apart. `next`: the distance, in bytes, of the boxes
@@ -100,6 +145,14 @@ __device__ __forceinline__ void written(void)
 __device__ __forceinline__ uint64_t matrix_at(uint32_t at, uint32_t next)
 {
     return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(next >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 62;
+}
+
+/* Describes a matrix in shared memory that lies in planes: 16-byte units of adjacent rows are adjacent. `deep`: the distance,
+ * in bytes, of units that follow each other along the sum; `across`: of those that do not. One of them is the distance of
+ * planes, the other that of eight rows. Any unit may be the first. */
+__device__ __forceinline__ uint64_t planes_at(uint32_t at, uint32_t deep, uint32_t across)
+{
+    return (uint64_t)(at >> 4 & 0x3fff) | (uint64_t)(deep >> 4) << 16 | (uint64_t)(across >> 4) << 32;
 }
 
 __device__ __forceinline__ void products_begin(void)
@@ -114,6 +167,14 @@ __device__ __forceinline__ void products_commit(void)
 template <int LEFT> __device__ __forceinline__ void products_wait(void)
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Nothing is computed from the sums before this. */
+template <int COUNT> __device__ __forceinline__ void products_done(float (&sum)[COUNT])
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        asm volatile("" : "+f"(sum[i])::"memory");
 }
 
 /* clang-format off */
@@ -157,6 +218,57 @@ __device__ __forceinline__ void multiply(float (&c)[WIDE / 2], uint64_t a, uint6
     }
 }
 
+/* clang-format off */
+#define LS_P16(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p) \
+    "%" #a ", %" #b ", %" #c ", %" #d ", %" #e ", %" #f ", %" #g ", %" #h ", %" #i ", %" #j ", %" #k ", %" #l ", %" #m ", %" #n ", %" #o ", %" #p
+#define LS_FIRST_16 LS_P16(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)
+#define LS_NEXT_8 ", %16, %17, %18, %19, %20, %21, %22, %23"
+#define LS_FIRST_32 LS_FIRST_16 LS_NEXT_8 ", %24, %25, %26, %27, %28, %29, %30, %31"
+#define LS_NEXT_16 LS_P16(32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47)
+#define LS_THIRD_8 ", %48, %49, %50, %51, %52, %53, %54, %55"
+#define LS_HELD(WIDE, TYPE, SUMS, A0, A1, A2, A3, B, ADD, TURN, ...)                                                  \
+    asm volatile("{\n\t.reg .pred p;\n\tsetp.ne.b32 p, %" #ADD ", 0;\n\t"                                           \
+                 "wgmma.mma_async.sync.aligned.m64n" #WIDE "k16.f32." TYPE "." TYPE " {" SUMS "}, "                   \
+                 "{%" #A0 ", %" #A1 ", %" #A2 ", %" #A3 "}, %" #B ", p, 1, 1, %" #TURN ";\n\t}"                       \
+                 : __VA_ARGS__ : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(add), "n"(TURNED ? 1 : 0))
+#define LS_HELD_BY(TYPE)                                                                                              \
+    do {                                                                                                              \
+        if constexpr (WIDE == 32)                                                                                     \
+            LS_HELD(32, TYPE, LS_FIRST_16, 16, 17, 18, 19, 20, 21, 22, LS_R8(c, 0), LS_R8(c, 8));                     \
+        else if constexpr (WIDE == 48)                                                                                \
+            LS_HELD(48, TYPE, LS_FIRST_16 LS_NEXT_8, 24, 25, 26, 27, 28, 29, 30, LS_R8(c, 0), LS_R8(c, 8),            \
+                    LS_R8(c, 16));                                                                                    \
+        else if constexpr (WIDE == 64)                                                                                \
+            LS_HELD(64, TYPE, LS_FIRST_32, 32, 33, 34, 35, 36, 37, 38, LS_R32(c, 0));                                 \
+        else if constexpr (WIDE == 112)                                                                               \
+            LS_HELD(112, TYPE, LS_FIRST_32 ", " LS_NEXT_16 LS_THIRD_8, 56, 57, 58, 59, 60, 61, 62, LS_R32(c, 0),      \
+                    LS_R8(c, 32), LS_R8(c, 40), LS_R8(c, 48));                                                        \
+        else                                                                                                          \
+            LS_HELD(128, TYPE, LS_FIRST_32 ", " LS_NEXT_16 LS_THIRD_8 ", %56, %57, %58, %59, %60, %61, %62, %63",     \
+                    64, 65, 66, 67, 68, 69, 70, LS_R32(c, 0), LS_R32(c, 32));                                         \
+    } while (0)
+/* clang-format on */
+
+/* The same with a in registers, as mma.m16n8k16 takes it; WIDE is 32, 48, 64, 112 or 128. The registers of a stay as they are
+ * until the product is through. */
+template <typename T, int WIDE, bool TURNED>
+__device__ __forceinline__ void multiply_held(float (&c)[WIDE / 2], const uint32_t (&a)[4], uint64_t b, int add)
+{
+    static_assert(WIDE == 32 || WIDE == 48 || WIDE == 64 || WIDE == 112 || WIDE == 128, "columns");
+    if constexpr (std::is_same<T, __half>::value)
+        LS_HELD_BY("f16");
+    else
+        LS_HELD_BY("bf16");
+}
+
+#undef LS_P16
+#undef LS_FIRST_16
+#undef LS_NEXT_8
+#undef LS_FIRST_32
+#undef LS_NEXT_16
+#undef LS_THIRD_8
+#undef LS_HELD
+#undef LS_HELD_BY
 #undef LS_R8
 #undef LS_R32
 #undef LS_WGMMA_64
@@ -168,6 +280,14 @@ __device__ __forceinline__ void multiply(float (&c)[WIDE / 2], uint64_t a, uint6
 __device__ __forceinline__ uint32_t unit_at(int row, int unit, int units)
 {
     return (uint32_t)(row * units + (unit ^ (row & 7))) * 16;
+}
+
+/* Stores four 8x8 matrices of 16-bit values, as load_matrices (product.cuh) loads them. */
+__device__ __forceinline__ void store_matrices(uint32_t at, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(m[0]), "r"(m[1]),
+                 "r"(m[2]), "r"(m[3])
+                 : "memory");
 }
 
 /* Rounds the 64 rows of a warpgroup and stores them in shared memory. */
@@ -185,10 +305,26 @@ __device__ __forceinline__ void lay_out_rows(const float (&sum)[WIDE / 2], uint3
             : "memory");
 }
 
+/* Stores four 8x8 matrices of 16-bit values, turned: a lane has two adjacent values of row lane / 4 of each, and passes the
+ * address of a column. */
+__device__ __forceinline__ void store_turned(uint32_t at, const uint32_t (&m)[4])
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(m[0]),
+                 "r"(m[1]), "r"(m[2]), "r"(m[3])
+                 : "memory");
+}
+
 /* --- host ------------------------------------------------------------------------------------------------------ */
+
+/* Whether this GPU, with this build and driver, has the instructions. */
+bool has_wgmma(void);
 
 /* Describes a matrix of 16-bit values to the copy engine, in boxes of `box_rows` rows. */
 bool box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows, int64_t columns, int box_rows);
+/* The same of a list of `n` matrices, one after the other, for copies that name the matrix. A box does not reach into the next
+ * matrix: what lies beyond the last row is outside. */
+bool box_map(CUtensorMap *map, enum ls_dtype t, const void *matrices, int64_t n, int64_t rows, int64_t columns,
+             int box_rows);
 
 } // namespace ls_wgmma
 
