@@ -132,12 +132,6 @@ __device__ __forceinline__ void written(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* The line of memory that has this address is to come into L2. */
-__device__ __forceinline__ void expect_line(const void *at)
-{
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
-}
-
 /* --- products -------------------------------------------------------------------------------------------------- */
 
 /* Describes a matrix in shared memory. Its 8-row groups lie 1024 bytes apart. `next`: the distance, in bytes, of the boxes
