@@ -51,7 +51,7 @@ static float mark_of(int rank)
     return (float)(rank + 1);
 }
 
-static int neighbour(const struct ls_engine *e, int side)
+int ls_pipeline_neighbour(const struct ls_engine *e, int side)
 {
     const struct ls_pipeline *p = e->pipeline;
     int stage = side == 0 ? p->stage - 1 : p->stage + 1;
@@ -76,7 +76,7 @@ static enum ls_status make_offer(struct ls_engine *e, bool wanted, struct offer 
 static enum ls_status reach(struct ls_engine *e, int side, const struct offer *offers)
 {
     struct ls_pipeline *p = e->pipeline;
-    int rank = neighbour(e, side);
+    int rank = ls_pipeline_neighbour(e, side);
     float mark = 0;
     if (rank == LS_NONE || !offers[rank].there ||
         ls_comm_node(p->comm, rank) != ls_comm_node(p->comm, ls_comm_rank(p->comm)))
@@ -111,7 +111,7 @@ static enum ls_status meet(struct ls_engine *e, bool wanted)
     if (st == LS_OK)
         st = ls_comm_allgather(p->comm, own, sizeof own, able);
     for (int side = 0; st == LS_OK && side < 2; side++) {
-        int rank = neighbour(e, side);
+        int rank = ls_pipeline_neighbour(e, side);
         p->direct[side] = rank != LS_NONE && own[side] && able[rank][1 - side];
     }
     ls_free(offers);
@@ -133,8 +133,8 @@ enum ls_status ls_outbox_open(struct ls_engine *e, bool wanted)
     for (int lane = 0; lane < p->n_lanes; lane++)
         for (int i = 0; i < p->lanes[lane].n_transfers; i++) {
             struct ls_transfer *m = &p->lanes[lane].transfers[i];
-            m->side = m->peer == neighbour(e, 0) ? 0 : 1;
-            m->direct = m->peer == neighbour(e, m->side) && p->direct[m->side];
+            m->side = m->peer == ls_pipeline_neighbour(e, 0) ? 0 : 1;
+            m->direct = m->peer == ls_pipeline_neighbour(e, m->side) && p->direct[m->side];
         }
     return LS_OK;
 }

@@ -156,6 +156,8 @@ enum { LS_PASS_TAGS = LS_MOST_STAGES };
 /* outbox.c, when all lanes are open. wanted: memory of other processes is read in place where that is possible. */
 enum ls_status ls_outbox_open(struct ls_engine *e, bool wanted);
 void ls_outbox_close(struct ls_engine *e);
+/* The rank of the stage before (side 0) or of the next (side 1); LS_NONE: there is none. */
+int ls_pipeline_neighbour(const struct ls_engine *e, int side);
 /* wires.c: with --collective nccl, when the outbox is open. */
 enum ls_status ls_wires_open(struct ls_engine *e, const struct ls_options *o);
 /* Before any memory is given back, and before anything waits for all enqueued work: after a failure some never ends. Again: does
@@ -178,6 +180,8 @@ enum ls_status ls_lane_take_buffers(struct ls_engine *e, struct ls_lane *l);
 void ls_lane_close(struct ls_engine *e, struct ls_lane *l);
 /* Waits for what has been fetched and posts its messages; of all parts of passes, or all but the last. */
 enum ls_status ls_pipeline_post_due(struct ls_engine *e, bool all);
+/* Waits until all that is enqueued is over. l: any lane. */
+enum ls_status ls_pipeline_drain(struct ls_engine *e, const struct ls_lane *l);
 /* The queue is past the copy number `at`: posts the buffers that are free now. */
 void ls_pipeline_reach(struct ls_pipeline *p, uint64_t at);
 /* Runs the nodes, and moves what travels as it comes to them. again: receives are posted anew, for the lane's next pass. */

@@ -70,8 +70,7 @@ enum ls_status ls_pipeline_post_due(struct ls_engine *e, bool all)
     return LS_OK;
 }
 
-/* Waits until all that is enqueued is over. */
-static enum ls_status drain(struct ls_engine *e, const struct ls_lane *l)
+enum ls_status ls_pipeline_drain(struct ls_engine *e, const struct ls_lane *l)
 {
     struct ls_pipeline *p = e->pipeline;
     const struct ls_transfer *any = &l->transfers[0];
@@ -92,7 +91,7 @@ static enum ls_status await(struct ls_engine *e, const struct ls_lane *l, struct
     while (p->due && !ls_comm_done(&m->work))
         LS_TRY(post_oldest(e));
     if (!ls_comm_done(&m->work))
-        LS_TRY(drain(e, l));
+        LS_TRY(ls_pipeline_drain(e, l));
     return wait(p, m);
 }
 
@@ -138,7 +137,7 @@ static enum ls_status receive(struct ls_engine *e, const struct ls_lane *l, stru
     if (p->by_wire && m->wired)
         return ls_wires_receive(e, m, again);
     if (!m->posted && m->at > p->reached)
-        LS_TRY(drain(e, l));
+        LS_TRY(ls_pipeline_drain(e, l));
     if (!m->posted)
         post(p, m, l->pass);
     LS_TRY(await(e, l, m));

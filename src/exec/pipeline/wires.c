@@ -15,18 +15,11 @@
 
 enum { STEPS_BEFORE = 2 };
 
-static int peer_on(const struct ls_engine *e, int side)
-{
-    const struct ls_pipeline *p = e->pipeline;
-    int stage = side == 0 ? p->stage - 1 : p->stage + 1;
-    return stage < 0 || stage >= p->stages ? LS_NONE : ls_mesh_rank(&e->mesh, LS_PARALLEL_PIPELINE, stage);
-}
-
 static enum ls_status take_inboxes(struct ls_engine *e, struct ls_lane *l)
 {
     for (int i = 0; i < l->n_transfers; i++) {
         struct ls_transfer *m = &l->transfers[i];
-        m->wired = m->peer == peer_on(e, m->side);
+        m->wired = m->peer == ls_pipeline_neighbour(e, m->side);
         if (m->wired && !m->send)
             LS_TRY(ls_backend_take(e->backend, m->bytes, &m->inbox));
     }
@@ -43,7 +36,7 @@ enum ls_status ls_wires_open(struct ls_engine *e, const struct ls_options *o)
         return LS_OK;
     LS_TRY(ls_device_group_open(&p->devices, p->comm, o->deadline));
     struct ls_peers_group group = ls_device_group_of(&p->devices);
-    const int peers[2] = {peer_on(e, 0), peer_on(e, 1)};
+    const int peers[2] = {ls_pipeline_neighbour(e, 0), ls_pipeline_neighbour(e, 1)};
     LS_TRY(e->backend->wires->open(e->train.program, &group, peers, why, sizeof why));
     if (*why)
         return ls_fail(LS_USAGE, "--collective nccl: %s", why);
@@ -117,13 +110,11 @@ enum ls_status ls_wires_end_step(struct ls_stepper *s, bool whole)
 {
     struct ls_engine *e = s->engine;
     struct ls_pipeline *p = e->pipeline;
-    const struct ls_transfer *any = &p->lanes[0].transfers[0];
     if (!p->by_wire) {
         p->steps_before += whole && p->steps_before < STEPS_BEFORE;
         return LS_OK;
     }
-    LS_TRY(e->backend->queue->fetch(any->program, any->mark, &p->probe, any->memory, 1));
-    LS_TRY(e->backend->queue->arrived(any->program, any->mark));
+    LS_TRY(ls_pipeline_drain(e, &p->lanes[0]));
     s->device_wait_seconds += e->backend->wires->waited(e->train.program);
     return LS_OK;
 }

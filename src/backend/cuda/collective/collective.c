@@ -83,8 +83,7 @@ static bool idle(const struct collective *s)
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-/* What is enqueued on `to` from now on runs behind what is enqueued on `from`. */
-static enum ls_status follow(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
+enum ls_status collective_follow(cudaStream_t from, cudaEvent_t event, cudaStream_t to)
 {
     CUDA_TRY(cudaEventRecord(event, from));
     CUDA_TRY(cudaStreamWaitEvent(to, event, 0));
@@ -122,12 +121,12 @@ static enum ls_status enqueue_step(struct ls_program *p, int at)
         int end = s->cuts[cut].ready + 1 > at ? s->cuts[cut].ready + 1 : at;
         LS_TRY(program_enqueue(p, at, end));
         LS_TRY(s->g.settle(s->g.context, cut));
-        LS_TRY(follow(p->device->compute, s->fork, s->sums));
+        LS_TRY(collective_follow(p->device->compute, s->fork, s->sums));
         LS_TRY(sum_cut(p, cut));
         at = end;
     }
     LS_TRY(program_enqueue(p, at, s->end));
-    LS_TRY(follow(s->sums, s->join, p->device->compute));
+    LS_TRY(collective_follow(s->sums, s->join, p->device->compute));
     return program_enqueue(p, s->end, p->core.g->n_nodes);
 }
 

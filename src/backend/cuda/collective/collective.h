@@ -23,6 +23,9 @@ enum { COLLECTIVE_WHY = 192 };
  * same text on every rank. */
 enum ls_status collective_agree(const struct ls_peers_group *g, const char *mine, char *why, size_t room);
 
+/* What is enqueued on `to` from now on runs behind what is enqueued on `from`. */
+enum ls_status collective_follow(cudaStream_t from, cudaEvent_t event, cudaStream_t to);
+
 /* Instead of a pass, for a rank without samples: gradients are 0. */
 enum ls_status collective_skip_pass(struct ls_program *p);
 

@@ -19,16 +19,6 @@ static void say_error(const struct nccl *n, char why[COLLECTIVE_WHY])
     nccl_describe(&n->lib, &n->result, n->comm, why);
 }
 
-/* Said here too: the others may still be in a call that waits for this rank, and then never hear it. */
-static enum ls_status agree(struct nccl *n, char *why, size_t room)
-{
-    char mine[COLLECTIVE_WHY];
-    say_error(n, mine);
-    if (*mine)
-        ls_warn("rank %d: %s", n->collective->g.rank, mine);
-    return collective_agree(&n->collective->g, mine, why, room);
-}
-
 /* --- errands ---------------------------------------------------------------------------------------------------------- */
 
 static enum ls_status send(struct nccl *n, void (*errand)(void *n))
@@ -66,37 +56,22 @@ static void sum_zeros(void *nccl)
 
 /* --- meeting ---------------------------------------------------------------------------------------------------------- */
 
-struct word {
-    char why[COLLECTIVE_WHY];
-    struct nccl_place place;
-    ncclUniqueId id; /* rank 0's */
-};
-
-static void prepare_word(struct nccl *n, struct word *w)
-{
-    if (!nccl_load(&n->lib, w->why, sizeof w->why))
-        return;
-    n->result.cuda = nccl_place_here(n->collective->device, &w->place);
-    if (n->result.cuda == cudaSuccess && n->collective->g.rank == 0)
-        n->result.nccl = n->lib.unique_id(&w->id);
-    say_error(n, w->why);
-}
-
 static enum ls_status meet(struct nccl *n, char *why, size_t room)
 {
-    struct collective *s = n->collective;
-    struct word mine = {.why = ""}, *all = ls_alloc((size_t)s->g.size, sizeof *all);
+    const struct ls_peers_group *g = &n->collective->g;
+    struct nccl_word mine, *all = ls_alloc((size_t)g->size, sizeof *all);
     if (!all)
         return LS_FAILED;
-    prepare_word(n, &mine);
-    enum ls_status st = s->g.gather(s->g.context, &mine, sizeof mine, all);
-    for (int rank = 0; st == LS_OK && rank < s->g.size && !*why; rank++)
-        snprintf(why, room, "%s", all[rank].why);
-    if (st == LS_OK && !*why)
-        nccl_find_shared_card(s->g.nodes, s->g.size, &all->place, sizeof *all, why, room);
-    n->id = all[0].id;
+    nccl_prepare(&n->lib, n->collective->device, g->rank == 0 ? 1 : 0, &mine);
+    enum ls_status st = nccl_meet(g, &mine, all, why, room);
+    n->id = all[0].ids[0];
     ls_free(all);
     return st;
+}
+
+static enum ls_status agree(struct nccl *n, char *why, size_t room)
+{
+    return nccl_agree(&n->lib, &n->result, n->comm, &n->collective->g, why, room);
 }
 
 enum ls_status nccl_open(struct collective *s, char *why, size_t room)

@@ -66,23 +66,33 @@ void nccl_describe(const struct nccl_library *lib, const struct nccl_result *res
                  more ? more : "");
 }
 
-/* --- places ----------------------------------------------------------------------------------------------------- */
+/* --- meeting ---------------------------------------------------------------------------------------------------- */
 
-cudaError_t nccl_place_here(const struct device *d, struct nccl_place *place)
+static cudaError_t find_place(const struct device *d, struct nccl_place *place)
 {
     const char *host = getenv("NCCL_HOSTID");
     snprintf(place->host, sizeof place->host, "%s", host ? host : "");
     return cudaDeviceGetPCIBusId(place->bus, sizeof place->bus, d->number);
 }
 
+void nccl_prepare(struct nccl_library *lib, const struct device *d, int n_ids, struct nccl_word *mine)
+{
+    struct nccl_result result = {ncclSuccess, cudaSuccess};
+    *mine = (struct nccl_word){.why = ""};
+    if (!nccl_load(lib, mine->why, sizeof mine->why))
+        return;
+    result.cuda = find_place(d, &mine->place);
+    for (int i = 0; i < n_ids && result.cuda == cudaSuccess && result.nccl == ncclSuccess; i++)
+        result.nccl = lib->unique_id(&mine->ids[i]);
+    nccl_describe(lib, &result, NULL, mine->why);
+}
+
 /* NCCL finds these itself, but says little. */
-void nccl_find_shared_card(const int *nodes, int size, const struct nccl_place *places, size_t step, char *why,
-                           size_t room)
+static void find_shared_card(const int *nodes, int size, const struct nccl_word *all, char *why, size_t room)
 {
     for (int b = 1; b < size; b++)
         for (int a = 0; a < b; a++) {
-            const struct nccl_place *one = (const void *)((const char *)places + (size_t)a * step),
-                                    *other = (const void *)((const char *)places + (size_t)b * step);
+            const struct nccl_place *one = &all[a].place, *other = &all[b].place;
             if (nodes[a] != nodes[b] || strcmp(one->bus, other->bus) != 0 || strcmp(one->host, other->host) != 0)
                 continue;
             snprintf(why, room,
@@ -91,6 +101,28 @@ void nccl_find_shared_card(const int *nodes, int size, const struct nccl_place *
                      a, b, one->bus);
             return;
         }
+}
+
+enum ls_status nccl_meet(const struct ls_peers_group *g, const struct nccl_word *mine, struct nccl_word *all, char *why,
+                         size_t room)
+{
+    LS_TRY(g->gather(g->context, mine, sizeof *mine, all));
+    *why = 0;
+    for (int rank = 0; rank < g->size && !*why; rank++)
+        snprintf(why, room, "%s", all[rank].why);
+    if (!*why)
+        find_shared_card(g->nodes, g->size, all, why, room);
+    return LS_OK;
+}
+
+enum ls_status nccl_agree(const struct nccl_library *lib, const struct nccl_result *result, ncclComm_t comm,
+                          const struct ls_peers_group *g, char *why, size_t room)
+{
+    char mine[COLLECTIVE_WHY];
+    nccl_describe(lib, result, comm, mine);
+    if (*mine)
+        ls_warn("rank %d: %s", g->rank, mine);
+    return collective_agree(g, mine, why, room);
 }
 
 /* --- errands ------------------------------------------------------------------------------------------------------ */

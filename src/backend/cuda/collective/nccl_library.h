@@ -38,10 +38,22 @@ void nccl_describe(const struct nccl_library *lib, const struct nccl_result *res
 struct nccl_place {
     char bus[24], host[64];
 };
-cudaError_t nccl_place_here(const struct device *d, struct nccl_place *place);
-/* Writes to why[room] which two ranks share a card, if two do. places: one every `step` bytes. */
-void nccl_find_shared_card(const int *nodes, int size, const struct nccl_place *places, size_t step, char *why,
-                           size_t room);
+
+/* What ranks tell each other before they connect. */
+struct nccl_word {
+    char why[COLLECTIVE_WHY]; /* "", or why this rank cannot */
+    struct nccl_place place;
+    ncclUniqueId ids[2];
+};
+/* Loads the library, and prepares the word of this rank with so many new ids. */
+void nccl_prepare(struct nccl_library *lib, const struct device *d, int n_ids, struct nccl_word *mine);
+/* Gathers the words of all ranks. why[room]: "", or the first reason why they cannot connect. */
+enum ls_status nccl_meet(const struct ls_peers_group *g, const struct nccl_word *mine, struct nccl_word *all, char *why,
+                         size_t room);
+/* Do all ranks succeed? As collective_agree. A failure is reported here, too: the others may still be in a call that waits for
+ * this rank, and then never learn of it. */
+enum ls_status nccl_agree(const struct nccl_library *lib, const struct nccl_result *result, ncclComm_t comm,
+                          const struct ls_peers_group *g, char *why, size_t room);
 
 /* A call that may wait for other processes runs in a thread, so that this process can give up on a process that never comes. The
  * caller's memory then belongs to the thread to the end of the process, and the device is lost. */

@@ -48,30 +48,8 @@ struct wires {
 
 /* --- connecting --------------------------------------------------------------------------------------------------- */
 
-/* The id of a way is made by the process before it: that of side 0. */
-struct word {
-    char why[COLLECTIVE_WHY];
-    struct nccl_place place;
-    ncclUniqueId ids[WAYS]; /* between this rank and the next */
-};
-
-static void describe_result(const struct wires *w, char why[COLLECTIVE_WHY])
-{
-    nccl_describe(&w->lib, &w->result, NULL, why);
-}
-
-static void prepare_word(struct wires *w, struct word *mine)
-{
-    if (!nccl_load(&w->lib, mine->why, sizeof mine->why))
-        return;
-    w->result.cuda = nccl_place_here(w->device, &mine->place);
-    for (int way = 0; way < WAYS && w->result.nccl == ncclSuccess && w->sides[1].peer != LS_NONE; way++)
-        w->result.nccl = w->lib.unique_id(&mine->ids[way]);
-    describe_result(w, mine->why);
-}
-
-/* What comes in on one end goes out of the other. */
-static void take_ids(struct wires *w, const struct word *all)
+/* The ids of the ways between two ranks are made by the one before. What comes in on one end goes out of the other. */
+static void take_ids(struct wires *w, const struct nccl_word *all)
 {
     if (w->sides[1].peer != LS_NONE)
         memcpy(w->ids[1], all[w->g.rank].ids, sizeof w->ids[1]);
@@ -83,16 +61,11 @@ static void take_ids(struct wires *w, const struct word *all)
 
 static enum ls_status meet(struct wires *w, char *why, size_t room)
 {
-    struct word mine = {.why = ""}, *all = ls_alloc((size_t)w->g.size, sizeof *all);
+    struct nccl_word mine, *all = ls_alloc((size_t)w->g.size, sizeof *all);
     if (!all)
         return LS_FAILED;
-    prepare_word(w, &mine);
-    enum ls_status st = w->g.gather(w->g.context, &mine, sizeof mine, all);
-    *why = 0;
-    for (int rank = 0; st == LS_OK && rank < w->g.size && !*why; rank++)
-        snprintf(why, room, "%s", all[rank].why);
-    if (st == LS_OK && !*why)
-        nccl_find_shared_card(w->g.nodes, w->g.size, &all->place, sizeof *all, why, room);
+    nccl_prepare(&w->lib, w->device, w->sides[1].peer != LS_NONE ? WAYS : 0, &mine);
+    enum ls_status st = nccl_meet(&w->g, &mine, all, why, room);
     if (st == LS_OK)
         take_ids(w, all);
     ls_free(all);
@@ -138,15 +111,11 @@ static void connect_all(void *wires)
 
 static enum ls_status connect(struct wires *w, char *why, size_t room)
 {
-    char mine[COLLECTIVE_WHY];
     w->errand = (struct nccl_errand){.run = connect_all, .context = w, .device = w->device};
     LS_TRY(nccl_run(&w->errand, w->g.check_wait, w->g.context));
     if (w->errand.error != cudaSuccess)
         w->result.cuda = w->errand.error;
-    describe_result(w, mine);
-    if (*mine)
-        ls_warn("rank %d: %s", w->g.rank, mine); /* others may still be in a call that waits for this rank */
-    return collective_agree(&w->g, mine, why, room);
+    return nccl_agree(&w->lib, &w->result, NULL, &w->g, why, room);
 }
 
 /* --- memory --------------------------------------------------------------------------------------------------------- */
@@ -282,8 +251,7 @@ static enum ls_status check(struct wires *w, ncclResult_t result)
     char why[COLLECTIVE_WHY];
     if (result == ncclSuccess)
         return LS_OK;
-    w->result.nccl = result;
-    describe_result(w, why);
+    nccl_describe(&w->lib, &(struct nccl_result){result, cudaSuccess}, NULL, why);
     w->device->lost = true; /* what is enqueued may wait for ever */
     for (double start = ls_now(), now = start; now - start < hearing; now = ls_now()) {
         LS_TRY(w->g.check_wait(w->g.context, now - start));
@@ -292,19 +260,11 @@ static enum ls_status check(struct wires *w, ncclResult_t result)
     return ls_fail(LS_PEER_LOST, "%s", why);
 }
 
-/* What is enqueued on `to` from now on runs behind what is enqueued on the compute stream. */
-static enum ls_status follow_compute(struct wires *w, cudaStream_t to)
-{
-    CUDA_TRY(cudaEventRecord(w->here, w->device->compute));
-    CUDA_TRY(cudaStreamWaitEvent(to, w->here, 0));
-    return LS_OK;
-}
-
 static enum ls_status wires_send(struct ls_program *p, int side, const void *from, size_t bytes)
 {
     struct wires *w = p->wires;
     struct way *way = &w->sides[side].ways[WAY_OUT];
-    LS_TRY(follow_compute(w, way->stream));
+    LS_TRY(collective_follow(w->device->compute, w->here, way->stream));
     return check(w, w->lib.send(from, bytes, ncclUint8, 1, way->comm, way->stream));
 }
 
@@ -313,7 +273,7 @@ static enum ls_status wires_receive(struct ls_program *p, int side, void *to, si
     struct wires *w = p->wires;
     struct side *s = &w->sides[side];
     struct way *way = &s->ways[WAY_IN];
-    LS_TRY(follow_compute(w, way->stream));
+    LS_TRY(collective_follow(w->device->compute, w->here, way->stream));
     LS_TRY(check(w, w->lib.receive(to, bytes, ncclUint8, 0, way->comm, way->stream)));
     CUDA_TRY(cudaEventRecord(s->arrived[s->asked++ % LS_WIRE_AHEAD], way->stream));
     return LS_OK;
