@@ -152,23 +152,10 @@ constexpr int QUADS = 32, SHARES = 8;
 __global__ void __launch_bounds__(QUADS *SHARES) collect(const float4 *parts, int blocks, int quads, cut k, float4 *dw)
 {
     __shared__ double held[SHARES][4][QUADS];
-    constexpr int FLIGHT = 10;
     const int x = threadIdx.x % QUADS, share = threadIdx.x / QUADS, at = blockIdx.x * QUADS + x;
     double sum[4] = {};
-    for (int b = share; b < blocks && at < quads; b += FLIGHT * SHARES) {
-        float4 v[FLIGHT];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-            v[u] = b + u * SHARES < blocks ? __ldcg(parts + (int64_t)(b + u * SHARES) * quads + at)
-                                           : make_float4(0, 0, 0, 0);
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++) {
-            sum[0] += v[u].x;
-            sum[1] += v[u].y;
-            sum[2] += v[u].z;
-            sum[3] += v[u].w;
-        }
-    }
+    if (at < quads)
+        add_quads(parts + at, share, SHARES, blocks, quads, sum);
 #pragma unroll
     for (int i = 0; i < 4; i++)
         held[share][i][x] = sum[i];

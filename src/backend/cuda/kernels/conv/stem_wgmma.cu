@@ -47,25 +47,10 @@ __device__ __forceinline__ void finish_sums(const task &m, const statistics<T, f
     }
     if (!last_of((unsigned *)m.scratch + blockIdx.y, gridDim.x))
         return;
-    constexpr int FLIGHT = 10;
-    const int quads = columns / 2, groups = GROUP / quads, group = t / quads, blocks = gridDim.x;
+    const int quads = columns / 2, groups = GROUP / quads, group = t / quads;
     if (group < groups) {
         double sum[4] = {};
-        const float4 *from = (const float4 *)all + t % quads;
-        for (int b = group; b < blocks; b += FLIGHT * groups) {
-            float4 v[FLIGHT];
-#pragma unroll
-            for (int u = 0; u < FLIGHT; u++)
-                v[u] = b + u * groups < blocks ? __ldcg(from + (int64_t)(b + u * groups) * quads)
-                                               : make_float4(0, 0, 0, 0);
-#pragma unroll
-            for (int u = 0; u < FLIGHT; u++) {
-                sum[0] += v[u].x;
-                sum[1] += v[u].y;
-                sum[2] += v[u].z;
-                sum[3] += v[u].w;
-            }
-        }
+        add_quads((const float4 *)all + t % quads, group, groups, (int)gridDim.x, quads, sum);
 #pragma unroll
         for (int i = 0; i < 4; i++)
             room[t * 4 + i] = sum[i];
