@@ -1,9 +1,9 @@
 /* Tensors that go from device to device by the backend's wires (struct ls_backend_wires, --collective nccl).
  *
  * What is sent is first copied to the outbox, and what arrives comes into an inbox of its transfer, so that messages travel
- * while both stages compute; outbox.c says when a copy may be written again. The host waits for no message, but for the whole
- * step at its end, and the first stage before it reads samples for as many passes as it has lanes, until those of the lane's last
- * pass have been copied to the device: the loader fills their memory anew. Only notes still go from host to host.
+ * while both stages compute; outbox.c says when a copy may be written again. The host waits for no tensor. At the end of a step it
+ * waits for the whole step. Before the first stage reads samples for a lane, it waits until those of the lane's last pass have been
+ * copied to the device, because the loader then fills their memory anew. Only notes still go from host to host.
  *
  * A message under way holds a part of the device, and loading the code of a kernel waits for the whole device. So the first steps
  * go through the host, until each lane has run each of its nodes twice: once as they are, once to make graphs of them. */
@@ -80,7 +80,7 @@ enum ls_status ls_wires_receive(struct ls_engine *e, struct ls_transfer *m, bool
 
 /* --- input ---------------------------------------------------------------------------------------------------------- */
 
-/* Its own transfers do not use their marks while they go by wire. */
+/* The marks of a lane's transfers are free while these go by wire. */
 enum ls_status ls_wires_mark_input(struct ls_engine *e, struct ls_lane *l)
 {
     const struct ls_transfer *any = &l->transfers[0];
