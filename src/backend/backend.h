@@ -97,7 +97,8 @@ struct ls_backend_queue {
     enum ls_status (*columns)(struct ls_program *p, void *to, size_t to_step, const void *from, size_t from_step,
                               size_t bytes, size_t rows);
     /* Copies floats to the host, with the values of this point of the queue. Later work may run beside the copy. mark: 0 ..
-     * LS_QUEUE_MARKS-1. On the host `host` may be `from`; then nothing is copied. */
+     * LS_QUEUE_MARKS-1. On the host `host` may be `from`; then nothing is copied. count 0: nothing is copied either, and
+     * arrived waits for this point of the queue. */
     enum ls_status (*fetch)(struct ls_program *p, int mark, float *host, const float *from, size_t count);
     /* Waits for the fetch with that mark. */
     enum ls_status (*arrived)(struct ls_program *p, int mark);

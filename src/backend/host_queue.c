@@ -68,7 +68,7 @@ enum ls_status ls_host_columns(struct ls_program *p, void *to, size_t to_step, c
 enum ls_status ls_host_fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
 {
     (void)mark;
-    return ls_host_copy(p, host, from, count);
+    return count == 0 ? LS_OK : ls_host_copy(p, host, from, count);
 }
 
 enum ls_status ls_host_arrived(struct ls_program *p, int mark)

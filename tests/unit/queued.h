@@ -504,7 +504,8 @@ static enum ls_status queued_columns(struct ls_program *p, void *to, size_t to_s
 
 static enum ls_status queued_fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
 {
-    QUEUED_NEED(mark >= 0 && mark < LS_QUEUE_MARKS && queued_holds(from, count) && !queued_holds(host, count));
+    QUEUED_NEED(mark >= 0 && mark < LS_QUEUE_MARKS &&
+                (count == 0 || (queued_holds(from, count) && !queued_holds(host, count))));
     for (int n = queued.n; n > 0; n--) { /* what is still to be sent from there comes first */
         const struct queued_work *w = &queued.list[n - 1];
         if (w->kind == QUEUED_SEND && w->from < host + count && host < w->from + w->count) {

@@ -73,13 +73,17 @@ static enum ls_status columns(struct ls_program *p, void *to, size_t to_step, co
 
 static enum ls_status fetch(struct ls_program *p, int mark, float *host, const float *from, size_t count)
 {
+    if (!p->marks[mark])
+        CUDA_TRY(cudaEventCreateWithFlags(&p->marks[mark], cudaEventDisableTiming));
+    if (count == 0) {
+        CUDA_TRY(cudaEventRecord(p->marks[mark], p->device->compute));
+        return LS_OK;
+    }
     CUDA_TRY(cudaEventRecord(p->here, p->device->compute));
     CUDA_TRY(cudaStreamWaitEvent(p->device->copies, p->here, 0));
     struct mark *copied = timeline_begin(p, p->device->copies);
     CUDA_TRY(cudaMemcpyAsync(host, from, count * sizeof *host, cudaMemcpyDeviceToHost, p->device->copies));
     timeline_end_copy(p, copied, "gradients to the host", count * sizeof *host);
-    if (!p->marks[mark])
-        CUDA_TRY(cudaEventCreateWithFlags(&p->marks[mark], cudaEventDisableTiming));
     CUDA_TRY(cudaEventRecord(p->marks[mark], p->device->copies));
     return LS_OK;
 }

@@ -61,12 +61,12 @@ int ls_pipeline_neighbour(const struct ls_engine *e, int side)
 static enum ls_status make_offer(struct ls_engine *e, bool wanted, struct offer *mine)
 {
     struct ls_pipeline *p = e->pipeline;
-    float mark = mark_of(ls_comm_rank(p->comm)), probe;
+    float mark = mark_of(ls_comm_rank(p->comm));
     memset(mine, 0, sizeof *mine);
     if (!wanted || !e->backend->queue->lend || !p->outbox)
         return LS_OK;
     LS_TRY(e->backend->queue->send(e->train.program, p->outbox, &mark, 1));
-    LS_TRY(e->backend->queue->fetch(e->train.program, 0, &probe, p->outbox, 1));
+    LS_TRY(e->backend->queue->fetch(e->train.program, 0, NULL, NULL, 0));
     LS_TRY(e->backend->queue->arrived(e->train.program, 0));
     mine->there = e->backend->queue->lend(p->outbox, mine->ticket);
     return LS_OK;

@@ -80,7 +80,6 @@ struct ls_lane {
     struct ls_run run;         /* of it */
     bool asked;                /* for its results, which are not counted yet */
     bool marked;               /* its input may not be copied yet (wires.c) */
-    float probe;               /* fetched to learn that it is */
     uint64_t asked_at;         /* ls_pipeline.at then */
 };
 
@@ -104,7 +103,6 @@ struct ls_pipeline {
     struct ls_transfer *due, *last_due; /* fetched, with messages to be posted; in the order of the queue */
     uint64_t part;                      /* parts of passes enqueued: forward or backward */
     uint64_t at, reached;               /* copies and parts enqueued; how many of them are known to be over */
-    float probe;                        /* fetched to learn that */
     void *outbox;                       /* owned; the backend's memory: copies of what is sent (outbox.c) */
     size_t outbox_bytes;
     void *inbox[2];                 /* mapped: the outboxes of the stage before and the next; NULL: not there */

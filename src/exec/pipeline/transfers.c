@@ -77,7 +77,7 @@ enum ls_status ls_pipeline_drain(struct ls_engine *e, const struct ls_lane *l)
     LS_TRY(ls_pipeline_post_due(e, true));
     if (p->reached == p->at || e->backend->queue->delay == 0)
         return LS_OK;
-    LS_TRY(e->backend->queue->fetch(any->program, any->mark, &p->probe, any->memory, 1));
+    LS_TRY(e->backend->queue->fetch(any->program, any->mark, NULL, NULL, 0));
     LS_TRY(e->backend->queue->arrived(any->program, any->mark));
     ls_pipeline_reach(p, p->at);
     return LS_OK;

@@ -87,7 +87,7 @@ enum ls_status ls_wires_mark_input(struct ls_engine *e, struct ls_lane *l)
     if (!e->pipeline->by_wire || e->pipeline->stage > 0)
         return LS_OK;
     l->marked = true;
-    return e->backend->queue->fetch(any->program, any->mark, &l->probe, any->memory, 1);
+    return e->backend->queue->fetch(any->program, any->mark, NULL, NULL, 0);
 }
 
 enum ls_status ls_wires_await_input(struct ls_engine *e, struct ls_lane *l)

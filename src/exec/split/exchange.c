@@ -107,7 +107,7 @@ static enum ls_status drain(struct ls_split *s, const struct ls_split_turn *t)
 {
     if (queue_of(s)->delay == 0)
         return LS_OK;
-    LS_TRY(queue_of(s)->fetch(t->net->program, mark_of(s->me), &s->probe, s->zeros.here, 1));
+    LS_TRY(queue_of(s)->fetch(t->net->program, mark_of(s->me), NULL, NULL, 0));
     return fetched(s, t, s->me);
 }
 

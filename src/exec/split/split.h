@@ -66,7 +66,6 @@ struct ls_split {
     int n_layers;
     struct ls_split_lane *rows, *parts; /* owned; one a worker */
     struct ls_split_room zeros;         /* as long as the longest inputs or results */
-    float probe;                        /* fetched to learn that the queue is past something */
     /* the step under way */
     int rounds, round, passes;
     int64_t samples;
