@@ -17,8 +17,8 @@ if [ -z "$sanitizer" ]; then
     finish
 fi
 
-# under TOOL COMMAND...: no error of the tool's, and the command does what it should. Calls that fail are the command's own
-# affair: libraries try what a card can do.
+# under TOOL [OPTION...] COMMAND...: the command does what it should, without an error of the tool's in any process that the tool
+# follows. Calls that fail are the command's own affair: libraries try what a card can do.
 under() {
     tool=$1
     shift
@@ -31,7 +31,9 @@ under() {
         return
     fi
     expect_code 0
-    grep -Eq 'ERROR SUMMARY: 0 errors|RACECHECK SUMMARY: 0 hazards' out err || miss "$tool did not come to its end"
+    grep -Eh '(ERROR|RACECHECK) SUMMARY: ' out err >summaries
+    [ -s summaries ] || miss "$tool did not come to its end"
+    ! grep -Evq 'SUMMARY: 0 (errors|hazards)' summaries || miss "$tool found errors in a process of $(wc -l <summaries)"
 }
 
 # A case of that name begins, if it is asked for.
@@ -42,11 +44,12 @@ wanted() {
     esac
 }
 
-for kernels in "$tests"/kernels_*; do
-    [ -x "$kernels" ] || continue
+for source in "$source_root"/tests/gpu/kernels_*.cu; do # other programs beside them only measure
+    kernels=$(basename "$source" .cu)
+    [ -x "$tests/$kernels" ] || continue
     for tool in memcheck racecheck; do
-        if wanted "finds nothing with $tool in $(basename "$kernels")"; then
-            under $tool "$kernels"
+        if wanted "finds nothing with $tool in $kernels"; then
+            under $tool --target-processes all "$tests/$kernels" # kernels_stem has a process for each case
         fi
     done
 done
