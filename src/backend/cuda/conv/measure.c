@@ -102,6 +102,17 @@ static enum ls_status time_once(struct ls_program *p, cudaGraphExec_t exec, floa
 /* Runs are measured in a graph, as they run in a step. Launched by the host, most kernels of less than 10 us seem to take
  * the same time, which is that of the launch. What takes much longer than the fastest so far is not measured further: it
  * cannot win. */
+static enum ls_status time_run(struct ls_program *p, const struct work *w, float *ms)
+{
+    CUDA_TRY(cudaEventRecord(p->tuner->start, p->device->compute));
+    LS_TRY(w->run(w->context, w->workspace));
+    CUDA_TRY(cudaEventRecord(p->tuner->end, p->device->compute));
+    LS_TRY(cuda_check(cudaGetLastError(), "measuring a kernel"));
+    CUDA_TRY(cudaEventSynchronize(p->tuner->end));
+    CUDA_TRY(cudaEventElapsedTime(ms, p->tuner->start, p->tuner->end));
+    return LS_OK;
+}
+
 enum ls_status measure_work(struct ls_program *p, const struct work *w, struct measure_effort effort, double *best)
 {
     enum { FEW = 3 };
@@ -110,12 +121,9 @@ enum ls_status measure_work(struct ls_program *p, const struct work *w, struct m
     float once = 0;
     cudaGraphExec_t exec = NULL;
     *best = HUGE_VAL;
-    CUDA_TRY(cudaEventRecord(p->tuner->start, p->device->compute));
-    LS_TRY(w->run(w->context, w->workspace));
-    CUDA_TRY(cudaEventRecord(p->tuner->end, p->device->compute));
-    LS_TRY(cuda_check(cudaGetLastError(), "measuring a kernel"));
-    CUDA_TRY(cudaEventSynchronize(p->tuner->end));
-    CUDA_TRY(cudaEventElapsedTime(&once, p->tuner->start, p->tuner->end));
+    LS_TRY(time_run(p, w, &once));
+    if (once > LONG && once > hopeless * effort.fastest) /* it may have loaded code */
+        LS_TRY(time_run(p, w, &once));
     if (once > LONG && once > hopeless * effort.fastest) {
         *best = once;
         return LS_OK;
