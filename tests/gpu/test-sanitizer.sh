@@ -49,7 +49,7 @@ for source in "$source_root"/tests/gpu/kernels_*.cu; do # other programs beside 
     [ -x "$tests/$kernels" ] || continue
     for tool in memcheck racecheck; do
         if wanted "finds nothing with $tool in $kernels"; then
-            under $tool --target-processes all "$tests/$kernels" # kernels_stem has a process for each case
+            under $tool "$tests/$kernels"
         fi
     done
 done

@@ -144,6 +144,22 @@ void ls_cuda_product_stats(ls_cuda_stream s, const struct ls_cuda_product *p, co
  * may be NULL: then dgamma is not computed. */
 void ls_cuda_product_sums(ls_cuda_stream s, const struct ls_cuda_product *p, const struct ls_cuda_bn *b,
                           const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g);
+/* taps_wgmma.cu: a 3x3 convolution with stride 1 and one pixel of padding, or its gradient by data, together with the first
+ * pass of the bn that reads its result. In 16-bit types, on Hopper. */
+struct ls_cuda_taps {
+    struct ls_cuda_map x; /* what it reads: the input, or the gradient of the output */
+    int64_t out;          /* channels of the result */
+    bool turned;          /* w is (x.c, 9, out), and the last tap counts as the first; else (out, 9, x.c) */
+};
+/* b: that bn, without a pooling backward. */
+bool ls_cuda_taps_can(const struct ls_cuda_taps *c, const struct ls_cuda_bn *b, bool residual);
+/* y, and what ls_cuda_bn_stats makes of it; bias optional. */
+void ls_cuda_taps_stats(ls_cuda_stream s, const struct ls_cuda_taps *c, const struct ls_cuda_bn *b,
+                        const struct ls_cuda_run *run, const void *x, const void *w, const float *bias, void *y,
+                        float *mean, float *rstd, float *stat);
+/* As ls_cuda_product_sums, with g->x, without dy2 and without an activation kept. */
+void ls_cuda_taps_sums(ls_cuda_stream s, const struct ls_cuda_taps *c, const struct ls_cuda_bn *b,
+                       const struct ls_cuda_run *run, const void *x, const void *w, const struct ls_cuda_bn_grad *g);
 /* product_mapped.cu: the second pass of a bn or bn_bwd, the product that reads its result, and that product's sums as above.
  * from: of the second pass; b: of the sums, a bn, or a bn_bwd that reads the product alone and has no dresidual. */
 bool ls_cuda_mapped_can(const struct ls_cuda_product *p, const struct ls_cuda_bn *from, const struct ls_cuda_bn *b);
@@ -192,7 +208,8 @@ void ls_cuda_fold(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct l
 void ls_cuda_fold_product(ls_cuda_stream s, const struct ls_cuda_fold *f, const struct ls_cuda_bn *b,
                           const struct ls_cuda_run *run, const struct ls_cuda_bn_grad *g, void *da);
 /* The two passes of ls_cuda_bn_bwd by themselves: dz and the sums; dx from g->dy, which is dz, and the sums. With an
- * activation kept and dresidual, g->x may be NULL in the first one: then dgamma is not computed. */
+ * activation kept and dresidual, g->x may be NULL in the first one: then dgamma is not computed. With a pooling, where forward
+ * keeps something, the first one leaves dz of the pooled map in g->kept. */
 void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g);
 void ls_cuda_bn_bwd_rest(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
@@ -445,6 +462,13 @@ size_t ls_cuda_stem_scratch(const struct ls_cuda_stem *c); /* bytes; of the grad
 /* The gradient of the weights, zero outside of the window. */
 void ls_cuda_stem_bwd_weights(ls_cuda_stream s, const struct ls_cuda_stem *c, const struct ls_cuda_run *run,
                               const struct ls_pixels *pixels, const void *dy, float *dw, float *scratch);
+/* stem_mapped.cu: the same, with the second pass of the bn_bwd with a pooling that would write dy. g: as for ls_cuda_bn_bwd, after
+ * ls_cuda_bn_bwd_sums; dx is not written. */
+bool ls_cuda_stem_mapped_can(const struct ls_cuda_stem *c, const struct ls_cuda_bn *b);
+size_t ls_cuda_stem_mapped_scratch(const struct ls_cuda_stem *c); /* bytes */
+void ls_cuda_stem_mapped_weights(ls_cuda_stream s, const struct ls_cuda_stem *c, const struct ls_cuda_run *run,
+                                 const struct ls_pixels *pixels, const struct ls_cuda_bn *b,
+                                 const struct ls_cuda_bn_grad *g, float *dw, float *scratch);
 
 /* How weights (out, in, height, width) are stored: strides of the four dimensions; with a block, those of stem.c. */
 struct ls_cuda_weights {
@@ -489,6 +513,12 @@ size_t ls_cuda_few_scratch(const struct ls_cuda_conv *c); /* bytes; of the gradi
 void ls_cuda_few(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, void *y);
 void ls_cuda_few_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x, float *dw,
                              float *scratch);
+/* The gradient of the weights of a 3x3 convolution of many channels (taps_weights.cu), where ls_cuda_taps_weights_can and the
+ * map is as large as x: padding is 1 on all sides. In 16-bit types, on Hopper. */
+bool ls_cuda_taps_weights_can(const struct ls_cuda_conv *c);
+size_t ls_cuda_taps_weights_scratch(const struct ls_cuda_conv *c); /* bytes */
+void ls_cuda_taps_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x, float *dw,
+                          float *scratch);
 /* The same with a 2x2 max pooling behind it, where ls_cuda_few_pool_can: y, dy and index are the pooling's; index may be
  * NULL. */
 bool ls_cuda_few_pool_can(const struct ls_cuda_conv *c, const struct ls_cuda_pool *p);

@@ -340,8 +340,8 @@ static bool matrix(const struct ls_program *p, int tensor, size_t *rows, size_t 
     return true;
 }
 
-/* Twins, a normalisation with the product behind it, what an earlier node computes of a later one, and a sparse
- * gradient with its reader. */
+/* Twins, a normalisation with the product behind it, which may be a gradient of weights, what an earlier node computes of a
+ * later one, and a sparse gradient with its reader. */
 static bool joined(const struct ls_program *p, int node, int other)
 {
     const struct node_exec *exec = &p->execs[node];

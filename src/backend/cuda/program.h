@@ -57,9 +57,10 @@ struct node_exec {
     void *state;        /* owned; the kernel's */
     size_t small_place; /* offset of its scratch among the small ones (CUDA-6) */
     int twin;           /* ops/bn.c: the node that it is computed together with; LS_NONE: none */
-    int with; /* ops/conv_mapped.c, conv_fold.c: the product that this bn computes, or the bn that computes this product */
+    int with; /* ops/conv_mapped.c, conv_fold.c, conv_stem.c: the product that this bn computes, or the bn that computes it */
     int early; /* an earlier node that writes its outputs from early_from on; LS_NONE: none */
     int early_from;
+    bool gathers;  /* bn_bwd: ops/conv_stem.c computes the gradient of the first convolution's weights with it */
     bool folded;   /* bn, bn_bwd: ops/conv_fold.c computes it with the convolution before it, or its gradients */
     int sparse;    /* bn_bwd: dy2 holds only every sparse-th pixel of every sparse-th row (ops/linear.c); 0: all */
     bool aside;    /* CUDA-5: it may run aside */

@@ -1,4 +1,4 @@
-#include "backend/selftest/case.h"
+#include "backend/selftest/list.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -43,21 +43,29 @@ struct ls_shape ls_case_shape(const struct ls_case_maker *m, int t)
     return t == LS_NONE ? ls_shape_make(4, 1, 1, 1, 1) : m->g->tensors[t].shape;
 }
 
+/* A convolution that keeps the size of the map. */
+static int convolve(struct ls_case_maker *m, const char *name, int x, int64_t out, int kernel, int64_t groups)
+{
+    struct ls_attr attr = {.out = out, WINDOW(kernel, 1, kernel / 2), .groups = groups};
+    attr.dilation_h = attr.dilation_w = 1;
+    struct ls_shape shape = ls_shape_make(4, out, ls_case_shape(m, x).dim[1] / groups, kernel, kernel);
+    int in[] = {x, tensor(m, LS_ROLE_PARAM, name, "weight", shape)};
+    return layer(m, &ls_op_conv, name, &attr, in, 2);
+}
+
 /* A 1x1 convolution that keeps channels apart, or mixes them when their number changes. */
 static int pointwise(struct ls_case_maker *m, const char *name, int x, int64_t out)
 {
     int64_t channels = ls_case_shape(m, x).dim[1];
-    bool depthwise = out == channels;
-    struct ls_attr attr = {.out = out,
-                           .kernel_h = 1,
-                           .kernel_w = 1,
-                           .stride_h = 1,
-                           .stride_w = 1,
-                           .dilation_h = 1,
-                           .dilation_w = 1,
-                           .groups = depthwise ? channels : 1};
-    int in[] = {x, tensor(m, LS_ROLE_PARAM, name, "weight", ls_shape_make(4, out, depthwise ? 1 : channels, 1, 1))};
-    return layer(m, &ls_op_conv, name, &attr, in, 2);
+    return convolve(m, name, x, out, 1, out == channels ? channels : 1);
+}
+
+/* What reads the result of a bn between convolutions: one of them, and with a residual an addition, too. */
+static int behind(struct ls_case_maker *m, const struct ls_case *c, int x)
+{
+    struct ls_attr attr = {0};
+    int y = convolve(m, "behind", x, c->c, c->between, 1);
+    return c->residual ? layer(m, &ls_op_add, "sum", &attr, (int[]){y, x}, 2) : y;
 }
 
 static int flatten(struct ls_case_maker *m, const char *name, int x)
@@ -113,11 +121,14 @@ static void build_op(struct ls_case_maker *m, const struct ls_case *c)
     in[0] = c->first ? g->input : pointwise(m, "pre", g->input, c->c);
     if (c->flat)
         in[0] = flatten(m, "pre_flat", in[0]);
+    if (c->between)
+        in[0] = convolve(m, "before", in[0], c->c, c->between, 1);
     int n_in = family->inputs ? family->inputs(m, c, &attr, in) : 1;
     int node = append(m, c->op, "op", &attr, in, n_in);
     g->logits = in[0];
     if (node != LS_NONE && !family->loss) {
-        g->logits = flatten(m, "flat", g->nodes[node].out[0]);
+        int y = g->nodes[node].out[0];
+        g->logits = flatten(m, "flat", c->between ? behind(m, c, y) : y);
         if (c->head)
             g->logits = dense(m, "head", g->logits, 10);
         node = append(m, &ls_op_l2_loss, "loss", &attr, (int[]){g->logits, g->label}, 2);

@@ -14,6 +14,7 @@ struct ls_case {
     int64_t valid;          /* 0: all of n */
     int64_t other;          /* concat: channels of the second input */
     bool residual;          /* bn: with a residual input */
+    int between;            /* bn: it stands between two convolutions of this kernel size; 0: it does not */
     bool head;              /* a dense layer follows: bn alone hardly changes |y| */
     bool flat;              /* the op reads (N, C*H*W) */
     bool first;             /* the op reads the image itself, which wants no gradient */

@@ -381,6 +381,10 @@ int main(void)
             add_compared(&l, "f32", c->name, compare_f32, c);
             add_compared(&l, "bf16", c->name, compare_bf16, c);
         }
+        if (c->large && c->between && tested && tested->tf32) { /* ref takes seconds for each */
+            add_compared(&l, "bf16", c->name, compare_bf16, c);
+            add_compared(&l, "fp16", c->name, compare_fp16, c);
+        }
         if (c->large) /* for `lockstep doctor --gpu` */
             continue;
         if (!c->inference && !ls_case_updates(c))

@@ -22,7 +22,7 @@ enum ls_status tune_open(struct ls_program *p)
     CUDA_TRY(cudaEventCreate(&t->start));
     CUDA_TRY(cudaEventCreate(&t->end));
     CUDA_TRY(cudaMalloc((void **)&t->sum, sizeof *t->sum));
-    snprintf(machine, sizeof machine, "%s, cuDNN %d, cuBLASLt %d and own 5%s", p->device->name, (int)cudnnGetVersion(),
+    snprintf(machine, sizeof machine, "%s, cuDNN %d, cuBLASLt %d and own 6%s", p->device->name, (int)cudnnGetVersion(),
              (int)cublasLtGetVersion(), p->core.options.fast ? ", fast" : "");
     return ls_tuning_open(p, machine);
 }

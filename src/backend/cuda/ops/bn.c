@@ -11,6 +11,7 @@
 #include "backend/cuda/ops/bn.h"
 #include "backend/cuda/ops/conv_bn.h"
 #include "backend/cuda/ops/conv_fold.h"
+#include "backend/cuda/ops/conv_stem.h"
 #include "graph/ops.h"
 
 #include <stdio.h>
@@ -172,7 +173,7 @@ static enum ls_status bn_bwd_prepare(struct ls_program *p, int node)
     LS_TRY(place_outputs(p, node));
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     want_sums(p, ls_cuda_bn_scratch(&b));
-    return conv_fold_prepare(p, node);
+    return n->attr.pool ? conv_stem_mapped_prepare(p, node) : conv_fold_prepare(p, node);
 }
 
 struct ls_cuda_bn_grad bn_grad_of(const struct ls_program *p, int node)
@@ -203,11 +204,13 @@ static enum ls_status bn_bwd_run(struct ls_program *p, int node)
     struct ls_cuda_bn b = bn_of(p, node, n->in[B_X], n->in[DY]);
     struct ls_cuda_bn_grad g = bn_grad_of(p, node);
     int twin = p->execs[node].twin;
-    if (p->execs[node].with != LS_NONE) { /* FOLD-1, MAPPED-1 */
+    if (p->execs[node].with != LS_NONE) { /* FOLD-1, MAPPED-1, STEM-4 */
         if (p->execs[node].early == LS_NONE)
             ls_cuda_bn_bwd_sums(stream_of(p), &b, p->run, &g);
         if (p->execs[node].folded)
             conv_fold_run(p, node);
+        else if (p->execs[node].gathers)
+            conv_stem_mapped_run(p, node, &b, &g);
         else
             linear_run_mapped(p, p->execs[node].with);
     } else if (twin > node) {

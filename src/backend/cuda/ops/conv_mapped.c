@@ -120,7 +120,9 @@ enum ls_status conv_mapped_prepare(struct ls_program *p, int node, const struct 
 {
     static const char *const names[] = {"mapped", "apart"};
     const struct ls_graph *g = p->core.g;
-    int from = bn->node == LS_NONE || bn->way != LS_CUDA_PRODUCT_WGMMA ? LS_NONE : source_of(p, node, l, bn), best;
+    const struct conv_sums *k = &bn->kernel;
+    bool wgmma = bn->node != LS_NONE && !k->is_taps && k->product.way == LS_CUDA_PRODUCT_WGMMA;
+    int from = wgmma ? source_of(p, node, l, bn) : LS_NONE, best;
     if (from == LS_NONE)
         return LS_OK;
     const struct ls_node *n = &g->nodes[node];
@@ -128,7 +130,7 @@ enum ls_status conv_mapped_prepare(struct ls_program *p, int node, const struct 
                        .forward = l->pass == FORWARD,
                        .twins = p->execs[from].twin != LS_NONE,
                        .kept = g->nodes[from].attr.act != LS_ACT_NONE,
-                       .product = conv_bn_product(l, bn->way),
+                       .product = k->product,
                        .from = bn_of(p, from, n->in[0], n->in[0]),
                        .bn = bn_of(p, bn->node, n->out[0], n->out[0])};
     char with[80];
@@ -152,7 +154,7 @@ void conv_mapped_run(const struct ls_program *p, int node, const struct linear *
     const struct ls_graph *g = p->core.g;
     int from = p->execs[node].with, twin = p->execs[from].twin;
     const struct ls_node *n = &g->nodes[node], *of = &g->nodes[from], *to = &g->nodes[bn->node];
-    const struct ls_cuda_product product = conv_bn_product(l, bn->way);
+    const struct ls_cuda_product *product = &bn->kernel.product;
     const struct ls_cuda_bn a = bn_of(p, from, n->in[0], n->in[0]), b = bn_of(p, bn->node, n->out[0], n->out[0]);
     if (l->pass == FORWARD) {
         struct ls_cuda_mapped f = {.twin = {bn_twin_of(p, from)},
@@ -161,11 +163,11 @@ void conv_mapped_run(const struct ls_program *p, int node, const struct linear *
                                    .kept = a.act == LS_ACT_NONE ? NULL : p->core.nodes[from].keep};
         if (twin != LS_NONE)
             f.twin[1] = bn_twin_of(p, twin);
-        ls_cuda_mapped_stats(stream_of(p), &product, &a, &f, &b, p->run, weights_of(p, n->in[1]), data_of(p, n->out[0]),
+        ls_cuda_mapped_stats(stream_of(p), product, &a, &f, &b, p->run, weights_of(p, n->in[1]), data_of(p, n->out[0]),
                              floats(p, to->out[BN_MEAN]), floats(p, to->out[BN_RSTD]), floats(p, to->out[BN_STAT]));
         return;
     }
     struct ls_cuda_bn_grad back = bn_grad_of(p, from), grad = conv_bn_grad(p, bn->node, n->out[0]);
     back.dy = back.dresidual;
-    ls_cuda_mapped_sums(stream_of(p), &product, &back, &b, p->run, weights_of(p, n->in[1]), &grad);
+    ls_cuda_mapped_sums(stream_of(p), product, &back, &b, p->run, weights_of(p, n->in[1]), &grad);
 }

@@ -1,4 +1,4 @@
-/* The first convolution straight from the images (kernels/conv/stem_wgmma.cu). */
+/* The first convolution straight from the images (kernels/conv/stem_wgmma.cu, stem_gather.cu, stem_mapped.cu). */
 #ifndef LS_BACKEND_CUDA_OPS_CONV_STEM_H
 #define LS_BACKEND_CUDA_OPS_CONV_STEM_H
 
@@ -17,5 +17,10 @@ enum ls_status conv_stem_prepare(struct ls_program *p, int node, const struct li
 void conv_stem_run(const struct ls_program *p, int node, const struct linear *l, const struct conv_stem *stem,
                    const void *weights);
 void conv_stem_weights_run(const struct ls_program *p, int node, const struct linear *l);
+/* STEM-4, of a bn_bwd: does its node compute the gradient of the weights behind it? Then `gathers` says so. Runs it, after the
+ * first pass. */
+enum ls_status conv_stem_mapped_prepare(struct ls_program *p, int node);
+void conv_stem_mapped_run(const struct ls_program *p, int node, const struct ls_cuda_bn *b,
+                          const struct ls_cuda_bn_grad *g);
 
 #endif

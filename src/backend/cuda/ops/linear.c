@@ -329,7 +329,7 @@ static enum ls_status weights_prepare(struct ls_program *p, int node)
     struct linear l;
     linear_describe(p, node, BWD_WEIGHTS, n->in[1], n->in[0], &l);
     LS_TRY(place_outputs(p, node));
-    if (p->execs[node].with != LS_NONE) /* FOLD-1 */
+    if (p->execs[node].with != LS_NONE) /* FOLD-1, STEM-4 */
         return LS_OK;
     if (n->out[1] != LS_NONE) {
         const struct ls_cuda_map *y = &l.conv.y;
@@ -349,7 +349,7 @@ static enum ls_status weights_run(struct ls_program *p, int node)
 {
     const struct ls_node *n = &p->core.g->nodes[node];
     const struct node_state *s = p->execs[node].state;
-    if (!s) /* CONVPOOL-2, FOLD-1 */
+    if (!s) /* CONVPOOL-2, FOLD-1, STEM-4 */
         return LS_OK;
     const struct ls_cuda_map *y = &s->l.conv.y;
     struct operands o = {.x = data_of(p, n->in[1]),

@@ -134,7 +134,22 @@ template <int COUNT> struct parameters {
  * dx = scale * dz + slope * x + offset. */
 enum { P_MEAN, P_SCALE, P_BETA, P_FIRST, P_SLOPE = P_FIRST, P_OFFSET, P_ALL };
 
-/* `count` is the number of values per channel. */
+/* `count` is the number of values per channel. All kernels that use this function get the same bits. */
+__device__ __forceinline__ void load_second(float (&slope)[8], float (&offset)[8], const affine &a, int octet,
+                                            const struct ls_cuda_bn_grad &g, int64_t count)
+{
+    float rstd[8];
+    load_floats(g.rstd, octet, rstd);
+    load_floats(g.dgamma, octet, slope);
+    load_floats(g.dbeta, octet, offset);
+    const float share = count > 0 ? 1 / (float)count : 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        slope[i] = -a.scale[i] * rstd[i] * slope[i] * share;
+        offset[i] = __fmaf_rn(-slope[i], a.mean[i], -a.scale[i] * offset[i] * share);
+    }
+}
+
 template <bool SECOND, int COUNT>
 __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, int octet,
                                              const struct ls_cuda_bn_grad &g, int64_t count)
@@ -146,16 +161,8 @@ __device__ __forceinline__ void put_backward(parameters<COUNT> &params, int x, i
     params.put(P_BETA, x, a.beta);
     if (!SECOND)
         return;
-    float rstd[8], slope[8], offset[8];
-    load_floats(g.rstd, octet, rstd);
-    load_floats(g.dgamma, octet, slope);
-    load_floats(g.dbeta, octet, offset);
-    const float share = count > 0 ? 1 / (float)count : 0;
-#pragma unroll
-    for (int i = 0; i < 8; i++) {
-        slope[i] = -a.scale[i] * rstd[i] * slope[i] * share;
-        offset[i] = -a.scale[i] * offset[i] * share - slope[i] * a.mean[i];
-    }
+    float slope[8], offset[8];
+    load_second(slope, offset, a, octet, g, count);
     params.put(P_SLOPE, x, slope);
     params.put(P_OFFSET, x, offset);
 }

@@ -311,6 +311,10 @@ void ls_cuda_bn_bwd(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct l
 void ls_cuda_bn_bwd_sums(ls_cuda_stream s, const struct ls_cuda_bn *b, const struct ls_cuda_run *run,
                          const struct ls_cuda_bn_grad *g)
 {
+    if (b->pool) {
+        pooled_sums(s, b, run, g);
+        return;
+    }
     if (!g->x) {
         const call c = call_of(s, b, run);
         (g->dy2 && g->sparse > 1 ? launch_without_x<EXTRA_SPARSE>

@@ -253,11 +253,13 @@ encode *encoder(void)
 } // namespace
 
 static bool describe_boxes(CUtensorMap *map, enum ls_dtype t, const void *from, cuuint32_t dims, const cuuint64_t *size,
-                           int box_rows)
+                           const cuuint32_t *box)
 {
     encode *const describe = encoder();
-    const cuuint64_t stride[2] = {size[0] * 2, size[0] * size[1] * 2};
-    const cuuint32_t box[3] = {BOX_COLUMNS, (cuuint32_t)box_rows, 1}, step[3] = {1, 1, 1};
+    const cuuint32_t step[5] = {1, 1, 1, 1, 1};
+    cuuint64_t stride[4] = {size[0] * 2};
+    for (cuuint32_t i = 1; i + 1 < dims; i++)
+        stride[i] = stride[i - 1] * size[i];
     return describe &&
            describe(map, t == LS_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, dims,
                     (void *)from, size, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
@@ -268,14 +270,33 @@ bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, in
                        int box_rows)
 {
     const cuuint64_t size[2] = {(cuuint64_t)columns, (cuuint64_t)rows};
-    return describe_boxes(map, t, matrix, 2, size, box_rows);
+    const cuuint32_t box[2] = {BOX_COLUMNS, (cuuint32_t)box_rows};
+    return describe_boxes(map, t, matrix, 2, size, box);
 }
 
 bool ls_wgmma::box_map(CUtensorMap *map, enum ls_dtype t, const void *matrices, int64_t n, int64_t rows,
                        int64_t columns, int box_rows)
 {
     const cuuint64_t size[3] = {(cuuint64_t)columns, (cuuint64_t)rows, (cuuint64_t)n};
-    return describe_boxes(map, t, matrices, 3, size, box_rows);
+    const cuuint32_t box[3] = {BOX_COLUMNS, (cuuint32_t)box_rows, 1};
+    return describe_boxes(map, t, matrices, 3, size, box);
+}
+
+bool ls_wgmma::pixels_map(CUtensorMap *map, enum ls_dtype t, const void *x, int64_t n, int64_t height, int64_t width,
+                          int64_t channels, int high, int wide)
+{
+    const cuuint64_t size[4] = {(cuuint64_t)channels, (cuuint64_t)width, (cuuint64_t)height, (cuuint64_t)n};
+    const cuuint32_t box[4] = {BOX_COLUMNS, (cuuint32_t)wide, (cuuint32_t)high, 1};
+    return describe_boxes(map, t, x, 4, size, box);
+}
+
+bool ls_wgmma::pieces_map(CUtensorMap *map, enum ls_dtype t, const void *x, int64_t n, int64_t height, int64_t width,
+                          int64_t channels, int piece, int high, int wide)
+{
+    const cuuint64_t size[5] = {(cuuint64_t)channels, (cuuint64_t)piece, (cuuint64_t)(width / piece),
+                                (cuuint64_t)height, (cuuint64_t)n};
+    const cuuint32_t box[5] = {BOX_COLUMNS, (cuuint32_t)wide, 1, (cuuint32_t)high, 1};
+    return describe_boxes(map, t, x, 5, size, box);
 }
 
 bool ls_wgmma::has_wgmma(void)

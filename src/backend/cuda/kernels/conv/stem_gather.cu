@@ -6,25 +6,21 @@
  *   collect    adds what the blocks gathered
  *
  * All sums have a fixed order. */
-#include "backend/cuda/kernels/conv/product.cuh"
-#include "backend/cuda/kernels/conv/stem_wgmma.cuh"
+#include "backend/cuda/kernels/conv/stem_gather.cuh"
 
 using namespace ls_stem;
-using ls_product::load_matrices;
 
 namespace
 {
 
 constexpr int PER_SM = 3; /* blocks on a multiprocessor */
 
-/* TILE pixels at a time; a lane has their dy in registers, a part while the part before is multiplied. */
 template <typename T, int SIDE, int STRIDE, int TILE>
 __global__ void __launch_bounds__(GROUP, PER_SM)
     gather(const __grid_constant__ CUtensorMap dy_map, const __grid_constant__ task m)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     using W = window<SIDE, STRIDE>;
-    constexpr int PARTS = 4, STEPS = (TILE / 16 + PARTS - 1) / PARTS, WIDE = OCTETS * 8;
     extern __shared__ char room[];
     __shared__ uint64_t barriers[BUFFERS];
     const int t = threadIdx.x, warp = t / 32, lane = t % 32, before = blockIdx.y * OUT;
@@ -75,37 +71,11 @@ __global__ void __launch_bounds__(GROUP, PER_SM)
             if (makes)
                 of.read_step();
             barrier_wait(there + buffer * 8, parity);
-            uint32_t dy[2][STEPS][4]; /* of parts by turns */
-            auto load = [&](int part) {
-#pragma unroll
-                for (int i = 0; i < STEPS; i++)
-                    if (part * STEPS + i < TILE / 16)
-                        load_matrices<true>(dy[part % 2][i],
-                                            tiles + buffer * TILE * BOX_ROW +
-                                                unit_at((part * STEPS + i) * 16 + lane % 8 + lane / 16 * 8,
-                                                        warp * 2 + lane / 8 % 2, 8));
-            };
-            load(0);
-#pragma unroll
-            for (int part = 0; part < PARTS; part++) {
-                products_begin();
-#pragma unroll
-                for (int i = 0; i < STEPS; i++)
-#pragma unroll
-                    for (int r = 0; r < SIDE; r++)
-                        if (part * STEPS + i < TILE / 16) {
-                            const int x =
-                                units_before<SIDE, STRIDE>(m.from, slot, r) + piece * TILE + (part * STEPS + i) * 16;
-                            multiply_held<T, WIDE, true>(sum[r], dy[part % 2][i], lines + (uint64_t)x, 1);
-                        }
-                products_commit();
-                if (makes && part == 0)
-                    of.put_step();
-                products_wait<1>();
-                if (part + 1 < PARTS)
-                    load(part + 1);
-            }
-            products_wait<0>();
+            gather_tile<T, SIDE, STRIDE, TILE>(sum, tiles + buffer * TILE * BOX_ROW, lines + (uint64_t)(piece * TILE),
+                                               m.from, slot, warp, lane, [&]() {
+                                                   if (makes)
+                                                       of.put_step();
+                                               });
             made += makes;
             copies_wait();
             written();
@@ -122,17 +92,7 @@ __global__ void __launch_bounds__(GROUP, PER_SM)
             slot = slot_behind<W::SLOTS>(slot, W::TAPS - 1);
         }
     }
-    /* what is outside of the window stays unwritten, and collect leaves it out */
-    float *const to = m.scratch + (int64_t)blockIdx.x * m.out * W::WEIGHTS;
-#pragma unroll
-    for (int k = 0; k < WIDE / 2; k++) {
-        const int row = before + warp * 16 + lane / 4 + k / 2 % 2 * 8, pixel = k / 4 * 2 + lane % 4 / 2,
-                  channel = lane % 2 * 2 + k % 2;
-        if (row < m.out && pixel < SIDE && channel < CHANNELS)
-#pragma unroll
-            for (int r = 0; r < SIDE; r++)
-                to[(int64_t)row * W::WEIGHTS + (r + W::SHIFT) * W::ROW + pixel * CHANNELS + channel] = sum[r][k];
-    }
+    put_sums<SIDE, STRIDE>(m, sum, before, warp, lane);
 #endif
 }
 
@@ -205,9 +165,14 @@ void ls_cuda_stem_bwd_weights(ls_cuda_stream s, const struct ls_cuda_stem *c, co
         m.scratch = scratch;
         LS_CUDA_BY_HALF(c->t, launch_gather<T, side(), stride(), tile()>(s, c, m, dy));
     });
+    collect_sums(s, c, scratch, (int)gather_blocks(c), dw);
+}
+
+void ls_stem::collect_sums(ls_cuda_stream s, const struct ls_cuda_stem *c, const float *scratch, int blocks, float *dw)
+{
     const struct ls_cuda_unfold *u = &c->u;
     const cut k = {(int)c->c, c->kernel, u->row, u->columns * u->channels, u->block, c->shift, c->rows};
     const int quads = (int)(c->y.c * c->kernel * c->c / 4);
-    collect<<<(unsigned)ceil_div(quads, QUADS), QUADS * SHARES, 0, s>>>((const float4 *)scratch, (int)gather_blocks(c),
-                                                                        quads, k, (float4 *)dw);
+    collect<<<(unsigned)ceil_div(quads, QUADS), QUADS * SHARES, 0, s>>>((const float4 *)scratch, blocks, quads, k,
+                                                                        (float4 *)dw);
 }

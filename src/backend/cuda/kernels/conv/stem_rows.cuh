@@ -71,7 +71,7 @@ __device__ __forceinline__ void copies_wait(void)
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* A block of a warpgroup makes, in order, the steps that output rows first .. last - 1 of the batch are computed from; at the
+/* A warpgroup makes, in order, the steps that output rows first .. last - 1 of the batch are computed from; at the
  * beginning of a sample these are TAPS, else one more for each row. */
 template <typename T, int SIDE, int STRIDE> struct maker {
     using W = window<SIDE, STRIDE>;
@@ -92,7 +92,8 @@ template <typename T, int SIDE, int STRIDE> struct maker {
         bool flip;
     } here, coming;
 
-    __device__ __forceinline__ maker(const source &of, char *room, int thread, int first, int last)
+    /* A barrier of the warpgroup, which is number `group` of its block, too. */
+    __device__ __forceinline__ maker(const source &of, char *room, int thread, int first, int last, int group = 0)
         : s(of), ring(room), t(thread), turn(0), slot(0)
     {
         raw = ring + ring_bytes<SIDE, STRIDE>(s);
@@ -110,7 +111,7 @@ template <typename T, int SIDE, int STRIDE> struct maker {
         read_step();
         next_turn();
         copies_wait();
-        __syncthreads();
+        group_sync(group);
     }
 
     __device__ __forceinline__ void begin_sample()

@@ -21,9 +21,10 @@ constexpr int BOX_ROW = 128;    /* bytes */
 
 /* --- barriers -------------------------------------------------------------------------------------------------- */
 
-__device__ __forceinline__ void barrier_init(uint32_t barrier)
+/* A phase of the barrier ends with that many arrivals, and the bytes that they expect. */
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals = 1)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
 /* Makes initialised barriers visible to the copy engine. */
@@ -32,10 +33,16 @@ __device__ __forceinline__ void barriers_ready(void)
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-/* Begins a phase, which ends when `bytes` bytes have arrived. */
+/* An arrival that expects `bytes` bytes. */
 __device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/* An arrival without bytes. */
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
 /* Waits for the end of a phase; `parity`: whether its number is odd. */
@@ -57,6 +64,18 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity)
 __device__ __forceinline__ void group_sync(int group)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(GROUP) : "memory");
+}
+
+/* --- registers ------------------------------------------------------------------------------------------------- */
+
+/* From now on, each thread of this warpgroup has COUNT registers, more or fewer than before. */
+template <int COUNT> __device__ __forceinline__ void grow(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(COUNT));
+}
+template <int COUNT> __device__ __forceinline__ void shrink(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(COUNT));
 }
 
 /* --- copies ---------------------------------------------------------------------------------------------------- */
@@ -94,6 +113,14 @@ __device__ __forceinline__ void copy_box(uint32_t to, const CUtensorMap &from, i
         "[%5];" ::"r"(to),
         "l"(&from), "r"(column), "r"(row), "r"(matrix), "r"(barrier)
         : "memory");
+}
+
+/* Starts the copy of adjacent bytes, a multiple of 16 from a multiple of 16 on. */
+__device__ __forceinline__ void copy_bytes(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
+{
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
+                 : "memory");
 }
 
 /* Starts the copy of a box from shared memory. What lies outside of the matrix is not written. The threads that wrote the
@@ -319,6 +346,12 @@ bool box_map(CUtensorMap *map, enum ls_dtype t, const void *matrix, int64_t rows
  * matrix: what lies beyond the last row is outside. */
 bool box_map(CUtensorMap *map, enum ls_dtype t, const void *matrices, int64_t n, int64_t rows, int64_t columns,
              int box_rows);
+/* The same of a map of n samples of height x width pixels, in boxes of high x wide pixels, for copy_pixels. */
+bool pixels_map(CUtensorMap *map, enum ls_dtype t, const void *x, int64_t n, int64_t height, int64_t width,
+                int64_t channels, int high, int wide);
+/* The same of maps whose rows are cut into pieces of `piece` pixels, a divisor of the width. What lies beyond a piece is outside. */
+bool pieces_map(CUtensorMap *map, enum ls_dtype t, const void *x, int64_t n, int64_t height, int64_t width,
+                int64_t channels, int piece, int high, int wide);
 
 } // namespace ls_wgmma
 
