@@ -350,7 +350,8 @@ static inline void queued_do(const struct queued_work *w)
     case QUEUED_COPY:
     case QUEUED_FETCH:
     case QUEUED_SEND:
-        memcpy(w->to, w->from, w->count * sizeof *w->to);
+        if (w->count > 0)
+            memcpy(w->to, w->from, w->count * sizeof *w->to);
         break;
     case QUEUED_RENEW:
         for (size_t i = 0; i < w->count; i++)

@@ -356,11 +356,12 @@ static void test_card_fails_among_messages(void **state)
 {
     (void)state;
     static const struct layout l = {"pipeline:3", 3, 4, 1};
-    char folder[256];
-    snprintf(folder, sizeof folder, "%s", tiny_path("wires-that-fail"));
-    assert_int_equal(mkdir(folder, 0777), 0);
-    wires = folder;
-    for (int transfers = 30; transfers < 70; transfers += 8) {
+    for (int transfers = 30; transfers < 70; transfers += 8) { /* messages that nobody took stay in the folder */
+        char folder[256], name[40];
+        snprintf(name, sizeof name, "wires-that-fail-%d", transfers);
+        snprintf(folder, sizeof folder, "%s", tiny_path(name));
+        assert_int_equal(mkdir(folder, 0777), 0);
+        wires = folder;
         struct ls_options o = run_options("failed", true, &l);
         run_ranks((struct ranks){.size = 3, .argument = &(struct going_wrong){&o, .transfers = transfers}},
                   fail_with_messages);

@@ -28,7 +28,7 @@ struct spot {
 };
 
 /* Parameters of all channels lie in shared memory, one after the other. */
-__device__ __forceinline__ void load_parameters(const float *from, int octet, float (&v)[8])
+[[maybe_unused]] __device__ __forceinline__ void load_parameters(const float *from, int octet, float (&v)[8])
 {
     const float4 a = ((const float4 *)from)[octet * 2], b = ((const float4 *)from)[octet * 2 + 1];
     v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
