@@ -513,12 +513,6 @@ size_t ls_cuda_few_scratch(const struct ls_cuda_conv *c); /* bytes; of the gradi
 void ls_cuda_few(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *x, const void *w, void *y);
 void ls_cuda_few_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x, float *dw,
                              float *scratch);
-/* The gradient of the weights of a 3x3 convolution of many channels (taps_weights.cu), where ls_cuda_taps_weights_can and the
- * map is as large as x: padding is 1 on all sides. In 16-bit types, on Hopper. */
-bool ls_cuda_taps_weights_can(const struct ls_cuda_conv *c);
-size_t ls_cuda_taps_weights_scratch(const struct ls_cuda_conv *c); /* bytes */
-void ls_cuda_taps_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x, float *dw,
-                          float *scratch);
 /* The same with a 2x2 max pooling behind it, where ls_cuda_few_pool_can: y, dy and index are the pooling's; index may be
  * NULL. */
 bool ls_cuda_few_pool_can(const struct ls_cuda_conv *c, const struct ls_cuda_pool *p);
@@ -526,6 +520,12 @@ void ls_cuda_few_pool(ls_cuda_stream s, const struct ls_cuda_conv *c, const void
                       uint8_t *index);
 void ls_cuda_few_pool_bwd_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const uint8_t *index,
                                   const void *x, float *dw, float *scratch);
+/* The gradient of the weights of a 3x3 convolution of many channels (taps_weights.cu), where ls_cuda_taps_weights_can and the
+ * map is as large as x: padding is 1 on all sides. In 16-bit types, on Hopper. */
+bool ls_cuda_taps_weights_can(const struct ls_cuda_conv *c);
+size_t ls_cuda_taps_weights_scratch(const struct ls_cuda_conv *c); /* bytes */
+void ls_cuda_taps_weights(ls_cuda_stream s, const struct ls_cuda_conv *c, const void *dy, const void *x, float *dw,
+                          float *scratch);
 
 #ifdef __cplusplus
 }

@@ -99,9 +99,7 @@ static enum ls_status time_once(struct ls_program *p, cudaGraphExec_t exec, floa
     return LS_OK;
 }
 
-/* Runs are measured in a graph, as they run in a step. Launched by the host, most kernels of less than 10 us seem to take
- * the same time, which is that of the launch. What takes much longer than the fastest so far is not measured further: it
- * cannot win. */
+/* One run, launched by the host. */
 static enum ls_status time_run(struct ls_program *p, const struct work *w, float *ms)
 {
     CUDA_TRY(cudaEventRecord(p->tuner->start, p->device->compute));
@@ -113,6 +111,9 @@ static enum ls_status time_run(struct ls_program *p, const struct work *w, float
     return LS_OK;
 }
 
+/* Runs are measured in a graph, as they run in a step. Launched by the host, most kernels of less than 10 us seem to take
+ * the same time, which is that of the launch. What takes much longer than the fastest so far is not measured further: it
+ * cannot win. */
 enum ls_status measure_work(struct ls_program *p, const struct work *w, struct measure_effort effort, double *best)
 {
     enum { FEW = 3 };

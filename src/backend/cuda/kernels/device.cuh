@@ -272,6 +272,27 @@ __device__ __forceinline__ bool last_of(unsigned *counter, unsigned blocks)
     return last;
 }
 
+/* Adds the quads number first, first + step, ... < count to sum, in this order, with FLIGHT reads under way. They lie `apart`
+ * quads from each other. */
+template <int FLIGHT = 10>
+__device__ __forceinline__ void add_quads(const float4 *from, int first, int step, int count, int apart,
+                                          double (&sum)[4])
+{
+    for (int b = first; b < count; b += FLIGHT * step) {
+        float4 v[FLIGHT];
+#pragma unroll
+        for (int u = 0; u < FLIGHT; u++)
+            v[u] = b + u * step < count ? __ldcg(from + (int64_t)(b + u * step) * apart) : make_float4(0, 0, 0, 0);
+#pragma unroll
+        for (int u = 0; u < FLIGHT; u++) {
+            sum[0] += v[u].x;
+            sum[1] += v[u].y;
+            sum[2] += v[u].z;
+            sum[3] += v[u].w;
+        }
+    }
+}
+
 /* --- division -------------------------------------------------------------------------------------------------- */
 
 /* n / by for 0 <= n < 2^31 and 1 <= by < 2^31, without a division instruction. */

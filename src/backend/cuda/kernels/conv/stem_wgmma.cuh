@@ -30,26 +30,6 @@ __device__ __forceinline__ range rows_of(int rows)
     return {(int)((int64_t)rows * blockIdx.x / gridDim.x), (int)((int64_t)rows * (blockIdx.x + 1) / gridDim.x)};
 }
 
-/* Adds the quads number first, first + step, ... < count to sum, in this order. They lie `apart` quads from each other. */
-__device__ __forceinline__ void add_quads(const float4 *from, int first, int step, int count, int apart,
-                                          double (&sum)[4])
-{
-    constexpr int FLIGHT = 10;
-    for (int b = first; b < count; b += FLIGHT * step) {
-        float4 v[FLIGHT];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-            v[u] = b + u * step < count ? __ldcg(from + (int64_t)(b + u * step) * apart) : make_float4(0, 0, 0, 0);
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++) {
-            sum[0] += v[u].x;
-            sum[1] += v[u].y;
-            sum[2] += v[u].z;
-            sum[3] += v[u].w;
-        }
-    }
-}
-
 /* --- sizes ------------------------------------------------------------------------------------------------------- */
 
 /* The tile with the fewest pixels beyond the row; the wider one of two that are equal. */

@@ -114,20 +114,7 @@ __device__ __forceinline__ void finish_sums(const task &m, const E &end, const f
         return;
     double *const sums = (double *)room, sum[4] = {};
     const int quad = t % QUADS, part = t / QUADS;
-    for (int b = part; b < blocks; b += PARTS * FLIGHT) {
-        float4 v[FLIGHT];
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++)
-            v[u] = b + u * PARTS < blocks ? __ldcg((const float4 *)all + (int64_t)(b + u * PARTS) * QUADS + quad)
-                                          : make_float4(0, 0, 0, 0);
-#pragma unroll
-        for (int u = 0; u < FLIGHT; u++) {
-            sum[0] += v[u].x;
-            sum[1] += v[u].y;
-            sum[2] += v[u].z;
-            sum[3] += v[u].w;
-        }
-    }
+    add_quads<FLIGHT>((const float4 *)all + quad, part, PARTS, blocks, QUADS, sum);
 #pragma unroll
     for (int i = 0; i < 4; i++)
         sums[t * 4 + i] = sum[i];

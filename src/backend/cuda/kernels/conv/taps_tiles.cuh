@@ -12,9 +12,9 @@ using namespace ls_wgmma;
 constexpr int OUT = 64, TAPS = 9, WEIGHTS = OUT * BOX_ROW, THREADS = 3 * GROUP, OCTETS = OUT / 8, TY = GROUP / OCTETS;
 constexpr int MOST_SLOTS = 4, LEAST_STAGES = 4, MOST_STAGES = 9;
 
-/* How a map is cut. A sample has across * down tiles, the last of a row and of a column may reach beyond the map. */
+/* How a map is cut. A sample has by_across.by * by_down.by tiles, the last of a row and of a column may reach beyond the map. */
 struct cut {
-    int th, tw, pitch, across, down, tiles;
+    int th, tw, pitch, tiles;
     divider by_width, by_across, by_down;
 };
 
@@ -45,25 +45,11 @@ struct pixel {
 __device__ __forceinline__ pixel first_pixel(const cut &by, int tile)
 {
     uint32_t x = (uint32_t)(by.tiles - 1 - tile), n = divide(x, by.by_across);
-    x -= n * by.across;
+    x -= n * by.by_across.by;
     const uint32_t up = n;
     n = divide(up, by.by_down);
-    return {(int)n, (int)(up - n * by.down) * by.th, (int)x * by.tw};
+    return {(int)n, (int)(up - n * by.by_down.by) * by.th, (int)x * by.tw};
 }
-
-/* Where a ring stands. */
-struct turn {
-    int at = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void advance(int length)
-    {
-        if (++at == length) {
-            at = 0;
-            parity ^= 1;
-        }
-    }
-};
 
 /* Tile `i` of this block; those of a block that KEEPS its weights belong to its two warpgroups in turn. */
 template <bool KEEPS> __device__ __forceinline__ int tile_of(int i)

@@ -91,25 +91,18 @@ __global__ void __launch_bounds__(THREADS, 1) gather(const __grid_constant__ map
     written();
     __syncthreads();
 
-    int at = 0;
-    uint32_t parity = 0;
-    auto advance = [&]() {
-        if (++at == m.slots) {
-            at = 0;
-            parity ^= 1;
-        }
-    };
+    ls_taps::turn turn;
     if (group == SIDE) {
         if (t % GROUP > 0)
             return;
         const int of_dy = (int)blockIdx.x / m.slices * OUT, of_x = (int)blockIdx.x % m.slices * BOX_COLUMNS;
-        for (int tile = first; tile < m.tiles; tile += workers, advance()) {
+        for (int tile = first; tile < m.tiles; tile += workers, turn.advance(m.slots)) {
             const place p = place_of(tile);
-            const uint32_t slot = ring + at * m.slot_bytes;
-            barrier_wait(free + at * 8, parity ^ 1);
-            barrier_expect(there + at * 8, (2 * m.th + 2) * pitch * BOX_ROW);
-            ls_taps::copy_piece(slot, map.dy, of_dy, p.piece, p.y, p.n, there + at * 8);
-            ls_taps::copy_pixels(slot + m.dy_bytes, map.x, of_x, p.piece * m.tw - 1, p.y - 1, p.n, there + at * 8);
+            const uint32_t slot = ring + turn.at * m.slot_bytes;
+            barrier_wait(free + turn.at * 8, turn.parity ^ 1);
+            barrier_expect(there + turn.at * 8, (2 * m.th + 2) * pitch * BOX_ROW);
+            ls_taps::copy_piece(slot, map.dy, of_dy, p.piece, p.y, p.n, there + turn.at * 8);
+            ls_taps::copy_pixels(slot + m.dy_bytes, map.x, of_x, p.piece * m.tw - 1, p.y - 1, p.n, there + turn.at * 8);
         }
         return;
     }
@@ -119,11 +112,11 @@ __global__ void __launch_bounds__(THREADS, 1) gather(const __grid_constant__ map
         sum[i] = 0;
     int before = -1; /* the slot of the tile before */
 #pragma unroll 1
-    for (int tile = first; tile < m.tiles; tile += workers, advance()) {
+    for (int tile = first; tile < m.tiles; tile += workers, turn.advance(m.slots)) {
         const int steps = steps_of(min(m.th, m.h - place_of(tile).y), pitch);
-        const uint32_t slot = ring + at * m.slot_bytes;
+        const uint32_t slot = ring + turn.at * m.slot_bytes;
         uint64_t dy = matrix_at(slot, 1024), x = matrix_at(slot + m.dy_bytes + group * pitch * BOX_ROW, BOX_ROW);
-        barrier_wait(there + at * 8, parity);
+        barrier_wait(there + turn.at * 8, turn.parity);
 #pragma unroll 1
         for (int step = 0; step < steps; step++) {
             products_begin();
@@ -135,7 +128,7 @@ __global__ void __launch_bounds__(THREADS, 1) gather(const __grid_constant__ map
             if (step == 0 && before >= 0 && t % 32 == 0)
                 barrier_arrive(free + before * 8);
         }
-        before = at;
+        before = turn.at;
     }
     products_wait<0>();
     products_done(sum);
@@ -188,15 +181,9 @@ __global__ void __launch_bounds__(COLLECT) collect(const float4 *parts, int coun
 
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
-constexpr int64_t MOST_ROOM = 226 * 1024; /* shared memory of a block, without what the kernel declares */
 /* Behind the slots: memcheck takes a matrix for one piece, and so three boxes that overlap for longer than they are. */
 constexpr int SLACK = 4096;
 constexpr int MOST_BOX = 256;
-
-int64_t rounded_up(int64_t bytes)
-{
-    return ceil_div(bytes, 1024) * 1024;
-}
 
 int64_t pairs_of(const struct ls_cuda_conv *c)
 {
@@ -228,10 +215,10 @@ task task_of(const struct ls_cuda_conv *c, int th, int tw)
               divider_of(down),
               0,
               0,
-              (int)rounded_up((int64_t)steps_of(th, pitch) * STEP * BOX_ROW),
+              (int)ls_taps::rounded_up((int64_t)steps_of(th, pitch) * STEP * BOX_ROW),
               NULL};
-    m.slot_bytes = m.dy_bytes + (int)rounded_up((int64_t)rows_read(th, pitch) * BOX_ROW);
-    m.slots = (int)std::min<int64_t>((MOST_ROOM - 1024 - SLACK) / m.slot_bytes, MOST_SLOTS);
+    m.slot_bytes = m.dy_bytes + (int)ls_taps::rounded_up((int64_t)rows_read(th, pitch) * BOX_ROW);
+    m.slots = (int)std::min<int64_t>((ls_taps::MOST_ROOM - 1024 - SLACK) / m.slot_bytes, MOST_SLOTS);
     return m;
 }
 

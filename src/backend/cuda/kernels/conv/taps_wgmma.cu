@@ -139,8 +139,6 @@ __device__ __forceinline__ void multiply_passing(const maps &map, const task &m,
     fetcher<false, TURNED> next = {map, m, b, weights, pixels};
     turn slot, stage, done, free_slot, free_stage;
     float sum[TILE / 2];
-    int taps = 0;        /* done so far, up to 2 */
-    bool others = false; /* a slice was multiplied before this one */
     if (leads) {
         next.left = 0;
         for (int i = 0; tile_of<false>(i) < m.by.tiles; i++)
@@ -173,19 +171,17 @@ __device__ __forceinline__ void multiply_passing(const maps &map, const task &m,
                     stage_before = stage.at;
                     slot_before = -1;
                     stage.advance(m.at.stages);
-                    if (leads && taps == 2 && next.left > 0) {
+                    if (leads && i + s + r + c / 2 > 0 && next.left > 0) { /* not of the first two taps */
                         barrier_wait(b.w_free + free_stage.at * 8, free_stage.parity);
                         free_stage.advance(m.at.stages);
                         next.fetch_tap();
                     }
-                    taps += taps < 2;
-                    if (c == 1 && r == 0 && leads && others) {
+                    if (c == 1 && r == 0 && leads && i + s > 0) {
                         barrier_wait(b.x_free + free_slot.at * 8, free_slot.parity);
                         free_slot.advance(m.at.slots);
                         next.fetch_pixels();
                     }
                 }
-            others = true;
             slot_before = slot.at;
             slot.advance(m.at.slots);
         }
@@ -253,13 +249,7 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* --- launching ----------------------------------------------------------------------------------------------------- */
 
-constexpr int64_t MOST_ROOM = 226 * 1024; /* shared memory of a block, without what the kernel declares */
-constexpr int LEAST_PITCH = 16;           /* put_tile goes on by 16 pixels */
-
-int64_t rounded_up(int64_t bytes)
-{
-    return ceil_div(bytes, 1024) * 1024;
-}
+constexpr int LEAST_PITCH = 16; /* put_tile goes on by 16 pixels */
 
 bool keeps(const struct ls_cuda_taps *c)
 {
@@ -296,18 +286,10 @@ cut cut_of(const struct ls_cuda_taps *c, int pixels)
     for (int tw = LEAST_PITCH - 2; tw <= c->x.w && tw < pixels && tw <= 254; tw++) {
         const int pitch = tw + 2, most = (pixels - tw) / pitch + 1;
         for (int th = 1; th <= most && th <= c->x.h && th <= 254; th++) {
-            const int across = (int)ceil_div(c->x.w, tw), down = (int)ceil_div(c->x.h, th);
-            if (places_of(keeps(c), pixels, th, tw).slots > 0 &&
-                (best.tiles == 0 || across * down <= best.across * best.down))
-                best = {th,
-                        tw,
-                        pitch,
-                        across,
-                        down,
-                        (int)c->x.n * across * down,
-                        divider_of(tw),
-                        divider_of(across),
-                        divider_of(down)};
+            const int64_t across = ceil_div(c->x.w, tw), down = ceil_div(c->x.h, th);
+            const int tiles = (int)(c->x.n * across * down);
+            if (places_of(keeps(c), pixels, th, tw).slots > 0 && (best.tiles == 0 || tiles <= best.tiles))
+                best = {th, tw, pitch, tiles, divider_of(tw), divider_of(across), divider_of(down)};
         }
     }
     return best;
@@ -317,7 +299,7 @@ cut cut_of(const struct ls_cuda_taps *c, int pixels)
 double share_of(const struct ls_cuda_taps *c, int pixels)
 {
     const cut by = cut_of(c, pixels);
-    return by.tiles == 0 ? 0 : (double)(c->x.h * c->x.w) / ((double)by.across * by.down * pixels);
+    return by.tiles == 0 ? 0 : (double)(c->x.n * c->x.h * c->x.w) / ((double)by.tiles * pixels);
 }
 
 int pixels_of(const struct ls_cuda_taps *c)

@@ -8,6 +8,8 @@
 namespace ls_taps
 {
 
+using namespace ls_wgmma;
+
 /* clang-format off */
 #define LS_R4(c, i) "+f"(c[i]), "+f"(c[i + 1]), "+f"(c[i + 2]), "+f"(c[i + 3])
 #define LS_R8(c, i) LS_R4(c, i), LS_R4(c, i + 4)
@@ -84,6 +86,22 @@ __device__ __forceinline__ void store_two_turned(uint32_t at, uint32_t first, ui
                  : "memory");
 }
 
+/* --- rings --------------------------------------------------------------------------------------------------------- */
+
+/* Where a ring stands. */
+struct turn {
+    int at = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void advance(int length)
+    {
+        if (++at == length) {
+            at = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 /* --- boxes of pixels --------------------------------------------------------------------------------------------- */
 
 /* Starts the copy of a box of pixels of one sample; what lies beyond the map becomes 0. */
@@ -115,6 +133,16 @@ __device__ __forceinline__ void copy_piece(uint32_t to, const CUtensorMap &from,
         "[%7];" ::"r"(to),
         "l"(&from), "r"(channel), "r"(0), "r"(piece), "r"(y), "r"(n), "r"(barrier)
         : "memory");
+}
+
+/* --- host ---------------------------------------------------------------------------------------------------------- */
+
+constexpr int64_t MOST_ROOM = 226 * 1024; /* shared memory of a block, without what the kernel declares */
+
+/* Boxes begin at multiples of 1024 bytes. */
+inline int64_t rounded_up(int64_t bytes)
+{
+    return ceil_div(bytes, 1024) * 1024;
 }
 
 } // namespace ls_taps
