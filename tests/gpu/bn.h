@@ -96,6 +96,15 @@ struct buffer {
     }
 };
 
+/* A pass over `valid` samples, whose statistics count with that weight. */
+static inline void put_run(const buffer &run, int64_t valid, float weight)
+{
+    struct ls_cuda_run host = {};
+    host.valid = valid;
+    host.stat_weight = weight;
+    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+}
+
 static inline values random_values(enum ls_dtype t, size_t n, double centre, double spread)
 {
     values v(n);

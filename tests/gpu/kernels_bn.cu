@@ -157,11 +157,8 @@ static void check_bn(const bn_case &k)
     buffer scratch(LS_U8, scratch_bytes);
     must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
     b.scratch = scratch.f();
-    struct ls_cuda_run host = {};
-    host.valid = k.valid;
-    host.stat_weight = 0.5f;
-    buffer run(LS_U8, sizeof host);
-    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    buffer run(LS_U8, sizeof(struct ls_cuda_run));
+    put_run(run, k.valid, 0.5f);
     const struct ls_cuda_run *r = (const struct ls_cuda_run *)run.at;
 
     values vx = random_values(k.t, count, k.centre, 1), vres = random_values(k.t, count, 0, 1);
@@ -330,9 +327,7 @@ static void check_sparse(enum ls_dtype t, const struct ls_cuda_map &m, int64_t v
     b.act = act;
     b.eps = 1e-5f;
     buffer scratch(LS_U8, ls_cuda_bn_scratch(&b)), run(LS_U8, sizeof(struct ls_cuda_run)), kept(LS_U8, count / 8);
-    struct ls_cuda_run host = {};
-    host.valid = valid;
-    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    put_run(run, valid, 0);
     must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
     b.scratch = scratch.f();
     std::vector<uint8_t> bits(count / 8);
@@ -616,10 +611,7 @@ static void bench_shape(int64_t n, int64_t h, int64_t w, int64_t c, kernel pool)
     buffer kept(b.t, count);
     buffer run(LS_U8, sizeof(struct ls_cuda_run));
     b.scratch = scratch.f();
-    struct ls_cuda_run host = {};
-    host.valid = n;
-    host.stat_weight = 1;
-    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    put_run(run, n, 1);
     must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
     for (buffer *map : {&x, &y, &dy, &dy2, &dres}) /* some values that are numbers, of both signs */
         must(cudaMemset(map->at, map == &dy ? 0xbe : 0x3e, count * 2), "memset");

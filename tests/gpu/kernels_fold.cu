@@ -40,10 +40,7 @@ struct operands {
           fold_scratch(LS_U8, scratch_of(of)), kept(LS_U8, rows * K / 8), gram(LS_F32, C * (C + 1)),
           y(LS_BF16, rows * K), beta(LS_F32, K), stat(LS_F32, 2 * K)
     {
-        struct ls_cuda_run host = {};
-        host.valid = m.valid;
-        host.stat_weight = 1;
-        must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+        put_run(run, m.valid, 1);
         must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
         must(cudaMemset(kept.at, 0x5b, kept.count), "memset");
         for (const buffer *to : {&dz, &a, &x, &half, &x2})

@@ -35,10 +35,7 @@ struct operands {
           stat(LS_F32, 2 * C), scratch(LS_U8, 8 << 20),
           run(LS_U8, sizeof(struct ls_cuda_run)), p{m.n * m.area, m.k, m.c, m.back, LS_CUDA_PRODUCT_WGMMA}
     {
-        struct ls_cuda_run host = {};
-        host.valid = m.valid;
-        host.stat_weight = 1;
-        must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+        put_run(run, m.valid, 1);
         must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
         for (const buffer *to : {&x, &more, &w, &x2})
             ls_cuda_fill(0, m.t, to->at, (int64_t)to->count);

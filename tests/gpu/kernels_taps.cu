@@ -42,10 +42,7 @@ struct operands {
           turned(t, C * 9 * K), y(t, N * H * W * C), mean(LS_F32, C), rstd(LS_F32, C), stat(LS_F32, 2 * C),
           scratch(LS_U8, 8 << 20), run(LS_U8, sizeof(struct ls_cuda_run))
     {
-        struct ls_cuda_run host = {};
-        host.valid = k.valid;
-        host.stat_weight = 0.5f;
-        must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+        put_run(run, k.valid, 0.5f);
         must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
         x.put(vx);
         w.put(vw);
@@ -223,10 +220,7 @@ static void bench_shape(int64_t n, int64_t side, int64_t k, int64_t c)
     buffer x(LS_BF16, (size_t)(rows * k)), w(LS_BF16, (size_t)(9 * k * c)), y(LS_BF16, count), from(LS_BF16, count),
         scratch(LS_U8, 8 << 20), run(LS_U8, sizeof(struct ls_cuda_run));
     buffer mean(LS_F32, C), rstd(LS_F32, C), stat(LS_F32, 2 * C), dgamma(LS_F32, C), dbeta(LS_F32, C);
-    struct ls_cuda_run host = {};
-    host.valid = n;
-    host.stat_weight = 1;
-    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    put_run(run, n, 1);
     must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
     ls_cuda_fill(0, LS_BF16, x.at, rows * k);
     ls_cuda_fill(0, LS_BF16, w.at, 9 * k * c);

@@ -110,11 +110,8 @@ static void check_twin(const twin_case &k)
     buffer scratch(LS_U8, scratch_bytes + guard);
     must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
     b.scratch = scratch.f();
-    struct ls_cuda_run host = {};
-    host.valid = k.valid;
-    host.stat_weight = 0.5f;
-    buffer run(LS_U8, sizeof host);
-    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    buffer run(LS_U8, sizeof(struct ls_cuda_run));
+    put_run(run, k.valid, 0.5f);
     const struct ls_cuda_run *r = (const struct ls_cuda_run *)run.at;
     side first(k.t, count, C, 0.5), second(k.t, count, C, -1);
 
@@ -214,10 +211,7 @@ static void bench_shape(int64_t n, int64_t side_length, int64_t c)
     buffer sums[6] = {{LS_F32, C}, {LS_F32, C}, {LS_F32, C}, {LS_F32, C}, {LS_F32, C}, {LS_F32, C}};
     buffer kept(LS_U8, count / 8), stat(LS_F32, 2 * C), scratch(LS_U8, ls_cuda_bn_scratch(&b));
     buffer run(LS_U8, sizeof(struct ls_cuda_run));
-    struct ls_cuda_run host = {};
-    host.valid = n;
-    host.stat_weight = 1;
-    must(cudaMemcpy(run.at, &host, sizeof host, cudaMemcpyHostToDevice), "copy");
+    put_run(run, n, 1);
     must(cudaMemset(scratch.at, 0, LS_CUDA_BN_ZEROS), "memset");
     b.scratch = scratch.f();
     plain = b;
